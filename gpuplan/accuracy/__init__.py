@@ -1,0 +1,1 @@
+"""Published measured runs against the estimates."""

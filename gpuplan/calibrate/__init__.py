@@ -1,0 +1,1 @@
+"""Measurements of kernels to the parameters of the machine model."""

@@ -1,0 +1,105 @@
+"""What went wrong, for whom, and what to do: every error that a user can cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The documented exit codes of the command line."""
+
+    OK = 0
+    USAGE = 2
+    DOES_NOT_FIT = 3
+    ASSERTION_FAILED = 4
+    UNKNOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a stable code, where it is, what it is, and what to do about it."""
+
+    code: str
+    message: str
+    hint: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        """The problem as one line, with the hint on the next."""
+        place = f"{self.where}: " if self.where else ""
+        advice = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the reader of an estimate should know: an assumption, a choice, a limit of a formula."""
+
+    code: str
+    text: str
+    hint: str = ""
+
+
+@dataclass
+class GpuplanError(Exception):
+    """A user's error: all problems found together, and the exit code that they mean."""
+
+    problems: Sequence[Problem] = field(default_factory=tuple)
+    exit_code: Exit = Exit.USAGE
+
+    def __str__(self) -> str:
+        """All problems, one below the other."""
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class UsageError(GpuplanError):
+    """A wrong flag, value or file (exit 2)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.USAGE)
+
+
+class SpecError(GpuplanError):
+    """A data file that cannot be accepted (exit 2)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.USAGE)
+
+
+class PlanError(GpuplanError):
+    """A plan that breaks rules: every broken rule is listed (exit 2)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.USAGE)
+
+
+class InfeasibleError(GpuplanError):
+    """No plan fits (exit 3)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.DOES_NOT_FIT)
+
+
+class UnknownError(GpuplanError):
+    """Needed data is not known: a name, a rate, a price, a field (exit 5)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.UNKNOWN)
+
+
+def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
+    """A hint that offers the nearest known names, or an empty string when nothing is near.
+
+    >>> did_you_mean("h100-smx", ["h100-sxm-80gb", "h100-sxm", "t4"])
+    'did you mean `h100-sxm` or `h100-sxm-80gb`?'
+    """
+    names = sorted(set(known))
+    near = get_close_matches(word.lower(), names, n=most, cutoff=0.6)
+    near += [name for name in names if word and word.lower() in name and name not in near][: most - len(near)]
+    if not near:
+        return ""
+    quoted = [f"`{name}`" for name in near]
+    return f"did you mean {' or '.join([', '.join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)}?"

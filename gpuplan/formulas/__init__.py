@@ -1,0 +1,1 @@
+"""Pure functions of numbers, each with units, a source and a worked example."""

@@ -1,0 +1,1 @@
+"""Work item and hardware to seconds; knows no model."""

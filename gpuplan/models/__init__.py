@@ -1,0 +1,1 @@
+"""Model architectures: the schema, the cards, and the import from what others publish."""

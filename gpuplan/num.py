@@ -1,0 +1,136 @@
+"""The numbers that formulas work on: a float, or a float64 array of candidates; nothing here asks which until it must."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Num: TypeAlias = float | NDArray[np.float64]
+else:
+    Num: TypeAlias = Any
+
+Count: TypeAlias = Annotated[Num, "1"]
+Ratio: TypeAlias = Annotated[Num, "1"]
+Bytes: TypeAlias = Annotated[Num, "B"]
+Flop: TypeAlias = Annotated[Num, "FLOP"]
+Seconds: TypeAlias = Annotated[Num, "s"]
+BytesPerS: TypeAlias = Annotated[Num, "B/s"]
+FlopPerS: TypeAlias = Annotated[Num, "FLOP/s"]
+FlopPerByte: TypeAlias = Annotated[Num, "FLOP/B"]
+PerS: TypeAlias = Annotated[Num, "1/s"]
+Usd: TypeAlias = Annotated[Num, "USD"]
+UsdPerS: TypeAlias = Annotated[Num, "USD/s"]
+UsdPerJoule: TypeAlias = Annotated[Num, "USD/J"]
+Watts: TypeAlias = Annotated[Num, "W"]
+Joules: TypeAlias = Annotated[Num, "J"]
+Hertz: TypeAlias = Annotated[Num, "Hz"]
+
+
+def is_array(value: Num) -> bool:
+    """Whether a value holds many candidates rather than one."""
+    return not isinstance(value, (int, float))
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy
+
+
+def maximum(a: Num, b: Num) -> Num:
+    """The larger of two numbers, candidate by candidate.
+
+    >>> maximum(2.0, 3.0)
+    3.0
+    """
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a if a >= b else b
+    return cast("Num", _numpy().maximum(a, b))
+
+
+def minimum(a: Num, b: Num) -> Num:
+    """The smaller of two numbers, candidate by candidate.
+
+    >>> minimum(2.0, 3.0)
+    2.0
+    """
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a if a <= b else b
+    return cast("Num", _numpy().minimum(a, b))
+
+
+def ceil(a: Num) -> Num:
+    """The smallest whole number that is not below `a`.
+
+    >>> ceil(2.1)
+    3.0
+    """
+    if isinstance(a, (int, float)):
+        return float(math.ceil(a))
+    return cast("Num", _numpy().ceil(a))
+
+
+def floor(a: Num) -> Num:
+    """The largest whole number that is not above `a`.
+
+    >>> floor(2.9)
+    2.0
+    """
+    if isinstance(a, (int, float)):
+        return float(math.floor(a))
+    return cast("Num", _numpy().floor(a))
+
+
+def ceil_div(a: Num, b: Num) -> Num:
+    """How many pieces of size `b` cover `a`.
+
+    >>> ceil_div(10.0, 4.0)
+    3.0
+    """
+    return ceil(a / b)
+
+
+def sqrt(a: Num) -> Num:
+    """The square root.
+
+    >>> sqrt(9.0)
+    3.0
+    """
+    if isinstance(a, (int, float)):
+        return math.sqrt(a)
+    return cast("Num", _numpy().sqrt(a))
+
+
+def log2(a: Num) -> Num:
+    """The logarithm to base 2.
+
+    >>> log2(8.0)
+    3.0
+    """
+    if isinstance(a, (int, float)):
+        return math.log2(a)
+    return cast("Num", _numpy().log2(a))
+
+
+def where(condition: Any, yes: Num, no: Num) -> Num:
+    """`yes` where the condition holds, otherwise `no`, candidate by candidate; both must be computable everywhere.
+
+    >>> where(2.0 > 1.0, 5.0, 7.0)
+    5.0
+    """
+    if isinstance(condition, (bool, int)):
+        return yes if condition else no
+    return cast("Num", _numpy().where(condition, yes, no))
+
+
+def all_true(condition: Any) -> bool:
+    """Whether a rule holds for the plan, or for every candidate of a grid.
+
+    >>> all_true(True)
+    True
+    """
+    return bool(condition) if isinstance(condition, (bool, int)) else bool(_numpy().all(condition))

@@ -1,0 +1,1 @@
+"""What is asked: training and serving plans, their parallelism with its rules, and precision."""

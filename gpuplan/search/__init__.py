@@ -1,0 +1,1 @@
+"""Many plans at once: grids, masks and choice."""

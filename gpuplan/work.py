@@ -1,0 +1,93 @@
+"""What must be done, as work items that name no hardware: the vocabulary between `workload` and `machine`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gpuplan.term import Term
+
+Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+Path: TypeAlias = Literal["scale_up", "scale_out", "host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matmul:
+    """`batch` products of [m, k] by [k, n]; m counts rows of activations (tokens), k is contracted.
+
+    `dtype` is the type that the tensor cores multiply; the byte terms are per element of the left matrix, of the right
+    matrix (weights, which may be stored narrower than they are multiplied) and of the result.
+    """
+
+    name: str
+    m: Term
+    n: Term
+    k: Term
+    batch: Term
+    dtype: Dtype
+    left_bytes: Term
+    right_bytes: Term
+    out_bytes: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Fused attention of `sequences` sequences; `kv_len` positions are visible to the last query.
+
+    Prefill and training: q_len = kv_len, `causal`. Decode: q_len = 1 (or the draft length). `window` limits the
+    positions that a query sees (None: all). `k_dim` and `v_dim` are per head. MLA decode reads one latent of
+    `k_dim` for all heads: kv_heads = 1 and values are part of the keys (`v_shared`).
+    """
+
+    name: str
+    sequences: Term
+    q_len: Term
+    kv_len: Term
+    heads: Term
+    kv_heads: Term
+    k_dim: Term
+    v_dim: Term
+    kv_element_bytes: Term
+    dtype: Dtype
+    causal: bool
+    window: Term | None = None
+    v_shared: bool = False
+    backward: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """`size` bytes read and written by `launches` memory-bound kernels (norms, activations, casts, optimizer)."""
+
+    name: str
+    size: Term
+    launches: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One collective over `group` ranks; `size` is the whole buffer in bytes, as nccl-tests counts it.
+
+    `stride` is the distance between neighbouring ranks of the group in the machine's rank order
+    (1 = neighbours on the fastest level), which decides the fabric levels that the group spans.
+    """
+
+    name: str
+    kind: CollectiveKind
+    size: Term
+    group: Term
+    stride: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """`size` bytes from one rank to the rank `stride` away, or to the host."""
+
+    name: str
+    size: Term
+    path: Path
+    stride: Term
+
+
+WorkItem: TypeAlias = Matmul | Attention | Stream | Collective | Transfer

@@ -1,0 +1,1 @@
+"""Model and plan to work items and buffers; knows no hardware."""
