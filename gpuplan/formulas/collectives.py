@@ -1,0 +1,131 @@
+"""How long does a collective run on a fabric of levels, with bytes counted as nccl-tests counts them?"""
+
+from __future__ import annotations
+
+from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, log2, maximum, minimum, sqrt, where
+from gpuplan.term import Source, formula
+
+NCCL_TESTS = Source(
+    "docs",
+    "nccl-tests: Performance reported by NCCL tests (algorithm and bus bandwidth)",
+    url="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
+    section="Bandwidth",
+    checked="2026-11-20",
+)
+HIERARCHY = Source(
+    "paper",
+    "Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH (IJHPCA 19(1), 2005)",
+    url="https://doi.org/10.1177/1094342005051521",
+    section="all-reduce as reduce-scatter and all-gather; latency and bandwidth terms",
+    checked="2026-11-20",
+)
+
+
+@formula(HIERARCHY)
+def ranks_inside(*, group: Count, stride: Count, size: Count) -> Count:
+    """How many ranks of a group share one level of `size` accelerators when neighbours are `stride` apart.
+
+    >>> ranks_inside(group=16.0, stride=1.0, size=8.0), ranks_inside(group=16.0, stride=8.0, size=8.0)
+    (8.0, 1.0)
+    """
+    return minimum(maximum(size / stride, 1.0), group)
+
+
+@formula(HIERARCHY)
+def ranks_outside(*, group: Count, inside: Count) -> Count:
+    """How many pieces of `inside` ranks the group has, which the next levels must join.
+
+    >>> ranks_outside(group=16.0, inside=8.0)
+    2.0
+    """
+    return group / inside
+
+
+@formula(NCCL_TESTS)
+def all_reduce_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank sends on one level: its share left by the levels below (`covered` ranks), reduced and gathered.
+
+    >>> all_reduce_wire(size=8e9, ranks=8.0, covered=1.0), all_reduce_wire(size=8e9, ranks=2.0, covered=8.0)
+    (14000000000.0, 1000000000.0)
+    """
+    return 2.0 * (ranks - 1.0) / ranks * size / covered
+
+
+@formula(NCCL_TESTS)
+def gather_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank sends on one level in an all-gather or a reduce-scatter of `size` bytes in all.
+
+    >>> gather_wire(size=8e9, ranks=8.0, covered=1.0), gather_wire(size=8e9, ranks=2.0, covered=8.0)
+    (7000000000.0, 500000000.0)
+    """
+    return (ranks - 1.0) / ranks * size / covered
+
+
+@formula(NCCL_TESTS)
+def all_to_all_wire(*, size: Bytes, group: Count, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank sends across one level in an all-to-all of `size` bytes a rank: to the peers that this level adds.
+
+    >>> all_to_all_wire(size=8e9, group=8.0, ranks=8.0, covered=1.0), all_to_all_wire(size=8e9, group=16.0, ranks=2.0, covered=8.0)
+    (7000000000.0, 4000000000.0)
+    """
+    return size * (ranks - 1.0) * covered / group
+
+
+@formula(NCCL_TESTS)
+def broadcast_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank passes on across one level in a pipelined broadcast.
+
+    >>> broadcast_wire(size=8e9, ranks=8.0, covered=1.0), broadcast_wire(size=8e9, ranks=1.0, covered=8.0)
+    (8000000000.0, 0.0)
+    """
+    return where(ranks > 1.0, size / covered, 0.0 * size)
+
+
+@formula(NCCL_TESTS)
+def reached_share(*, ranks: Count, size: Count, pair: Ratio, full: Ratio) -> Ratio:
+    """Share of the link rate that `ranks` of a level of `size` accelerators reach: from a pair to all, linear in log2.
+
+    >>> reached_share(ranks=2.0, size=8.0, pair=0.6, full=1.0), reached_share(ranks=8.0, size=8.0, pair=0.6, full=1.0)
+    (0.6, 1.0)
+    """
+    return pair + (full - pair) * minimum(log2(maximum(ranks / 2.0, 1.0)) / maximum(log2(maximum(size / 2.0, 1.0)), 1.0), 1.0)
+
+
+@formula(NCCL_TESTS)
+def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
+    """Time of the bytes on the wire at the share of the link rate that the collective reaches on large buffers.
+
+    >>> wire_seconds(wire=14e9, bandwidth=450e9, share=0.8)
+    0.038888888888888889
+    """
+    return wire / (bandwidth * share)
+
+
+@formula(HIERARCHY)
+def level_start_seconds(*, ranks: Count, start: Seconds, per_doubling: Seconds) -> Seconds:
+    """Latency of one level: a start, and a step for each doubling of the ranks beyond two; nothing for a single rank.
+
+    >>> level_start_seconds(ranks=8.0, start=1e-5, per_doubling=4e-6), level_start_seconds(ranks=1.0, start=1e-5, per_doubling=4e-6)
+    (1.8e-05, 0.0)
+    """
+    return where(ranks > 1.0, start + per_doubling * log2(maximum(ranks / 2.0, 1.0)), 0.0 * ranks)
+
+
+@formula(HIERARCHY)
+def level_seconds(*, wire: Seconds, ramp: Seconds) -> Seconds:
+    """Transfer time of one level, with the ramp by which middle sizes fall short of the large-message rate.
+
+    >>> level_seconds(wire=4e-6, ramp=1e-6), level_seconds(wire=0.0, ramp=1e-6)
+    (6e-06, 0.0)
+    """
+    return wire + sqrt(ramp * wire)
+
+
+@formula(HIERARCHY)
+def collective_seconds(*, transfer: Seconds, latency: Seconds, residual: Ratio) -> Seconds:
+    """A collective: its slowest level (levels are pipelined in chunks) and the latencies of all levels.
+
+    >>> collective_seconds(transfer=1e-3, latency=2e-5, residual=1.0)
+    0.00102
+    """
+    return residual * (transfer + latency)
