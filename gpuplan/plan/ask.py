@@ -1,0 +1,83 @@
+"""What a user asked, with everything left out as None: what `search` fills in before an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+Recompute: TypeAlias = Literal["none", "selective", "full"]
+Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
+Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "lion", "sgd"]
+WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"]
+KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What every question names: the model, the machine, the engine, and the user's own values.
+
+    `model` is a card's name, a Hugging Face id, a config.json or a folder with one; `on` is `[N x]NAME`; `price` is USD/s
+    for one accelerator, instance or system as `on` counts them; `pins` are `--set` values in base units by term name.
+    """
+
+    model: str
+    on: str
+    engine: str | None = None
+    price: float | None = None
+    pins: Mapping[str, float] = field(default_factory=dict)
+    specs: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainAsk(Common):
+    """A training question. Batches count sequences; `tokens` is the length of the whole run."""
+
+    tokens: float | None = None
+    seq_len: int | None = None
+    global_batch: int | None = None
+    micro_batch: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    vpp: int | None = None
+    zero_stage: int | None = None
+    sequence_parallel: bool | None = None
+    recompute: Recompute | None = None
+    precision: Precision | None = None
+    optimizer: Optimizer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeAsk(Common):
+    """A serving question: `batch` sequences at once, each of `prompt` tokens in and `output` tokens out.
+
+    `context` is the most tokens that a sequence may reach (default: prompt + output).
+    """
+
+    prompt: int | None = None
+    output: int | None = None
+    batch: int | None = None
+    context: int | None = None
+    weights: WeightFormat | None = None
+    kv_cache: KvFormat | None = None
+    tp: int | None = None
+    pp: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitAsk(Common):
+    """Does it fit? For serving `batch` sequences of `context` tokens (`task` "serve"), or for training (`task` "train")."""
+
+    task: Literal["serve", "train"] = "serve"
+    batch: int | None = None
+    context: int | None = None
+    weights: WeightFormat | None = None
+    kv_cache: KvFormat | None = None
+    tp: int | None = None
+    pp: int | None = None
+    precision: Precision | None = None
+    optimizer: Optimizer | None = None

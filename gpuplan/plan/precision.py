@@ -1,0 +1,115 @@
+"""How many bytes does a value take, and which recipes of mixed precision are there?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.plan.ask import Optimizer, Precision, WeightFormat
+from gpuplan.term import Source, Term
+from gpuplan.work import Dtype
+
+_ZERO = Source(
+    "paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", "https://arxiv.org/abs/1910.02054", "3.1"
+)
+_MIXED = Source("paper", "Mixed Precision Training", "https://arxiv.org/abs/1710.03740", "3.1")
+_ADAM = Source("paper", "Adam: A Method for Stochastic Optimization", "https://arxiv.org/abs/1412.6980", "Algorithm 1")
+_ADAM8 = Source("paper", "8-bit Optimizers via Block-wise Quantization", "https://arxiv.org/abs/2110.02861", "2")
+_LION = Source("paper", "Symbolic Discovery of Optimization Algorithms", "https://arxiv.org/abs/2302.06675", "Program 1")
+_FP8 = Source(
+    "docs",
+    "Transformer Engine, FP8 primer: an fp8 copy of the weights and its transpose are kept beside the 16-bit ones",
+    "https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/examples/fp8_primer.html",
+)
+_OCP = Source(
+    "paper",
+    "OCP Microscaling Formats (MX) Specification v1.0: 32 values share one 8-bit scale",
+    "https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf",
+    "5",
+)
+_NVFP4 = Source(
+    "docs",
+    "NVIDIA: Introducing NVFP4: 16 values share one fp8 scale",
+    "https://developer.nvidia.com/blog/introducing-nvfp4-for-efficient-and-accurate-low-precision-inference/",
+)
+_AWQ = Source(
+    "paper",
+    "AWQ: groups of 128 values share a 16-bit scale and a 4-bit zero",
+    "https://arxiv.org/abs/2306.00978",
+    "3",
+)
+_IEEE = Source("definition", "width of the number format")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRecipe:
+    """Bytes a parameter by use, and the types that matmuls run in.
+
+    `weight` is the copy that the forward pass reads; `master` the fp32 copy that the optimizer updates (0: none);
+    `gradient` is None where the engine decides. `activation` is a stored activation's element.
+    """
+
+    name: Precision
+    matmul: Dtype
+    weight: float
+    master: float
+    gradient: float | None
+    activation: float
+    source: Source
+
+
+RECIPES: dict[Precision, TrainRecipe] = {
+    "bf16": TrainRecipe("bf16", "bf16", 2, 4, None, 2, _ZERO),
+    "fp16": TrainRecipe("fp16", "fp16", 2, 4, None, 2, _MIXED),
+    "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, _IEEE),
+    "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, _IEEE),
+    "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, _FP8),
+}
+
+_MOMENTS: dict[Optimizer, tuple[float, Source]] = {
+    "adamw": (2.0, _ADAM),
+    "adamw-8bit": (2.0, _ADAM8),
+    "lion": (1.0, _LION),
+    "sgd": (1.0, Source("definition", "one momentum buffer")),
+}
+OPTIMIZERS: tuple[Optimizer, ...] = tuple(_MOMENTS)
+
+
+def moment_bytes(optimizer: Optimizer, recipe: TrainRecipe) -> Term:
+    """Bytes of optimizer moments a parameter: two or one of them, in fp32, in 8 bits, or in the type of pure bf16 training."""
+    count, source = _MOMENTS[optimizer]
+    element = 1.0 if optimizer == "adamw-8bit" else 2.0 if recipe.name == "bf16-pure" else 4.0
+    return Term("recipe.moment_bytes", count * element, "B", source)
+
+
+def byte(name: str, value: float, source: Source = _IEEE) -> Term:
+    """A leaf term of `value` bytes."""
+    return Term(name, value, "B", source)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """How weights are stored for serving: bytes a value with its share of group scales, and the type they multiply in.
+
+    `multiply` None means that values are widened to the activations' 16-bit type first. Embeddings, head, norms and
+    routers stay in 16 bit where `whole_model` is false, as the common quantisers leave them.
+    """
+
+    name: WeightFormat
+    bytes_per_value: float
+    multiply: Dtype | None
+    whole_model: bool
+    source: Source
+
+
+STORED: dict[WeightFormat, StoredWeights] = {
+    "fp32": StoredWeights("fp32", 4.0, "fp32", True, _IEEE),
+    "bf16": StoredWeights("bf16", 2.0, "bf16", True, _IEEE),
+    "fp16": StoredWeights("fp16", 2.0, "fp16", True, _IEEE),
+    "fp8": StoredWeights("fp8", 1.0, "fp8", False, _IEEE),
+    "int8": StoredWeights("int8", 1.0, "int8", False, _IEEE),
+    "int4": StoredWeights("int4", 0.5 + 2.5 / 128, None, False, _AWQ),
+    "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4),
+    "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP),
+}
+
+KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}

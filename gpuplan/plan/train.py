@@ -1,0 +1,96 @@
+"""What a training step is: batch, sequence, recipe and schedule, and the rules that they must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuplan.errors import Problem
+from gpuplan.num import Num, maximum
+from gpuplan.plan.ask import Optimizer, Precision, Recompute
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, divisors, nearest, parallel_rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlan:
+    """A complete training plan. Batches count sequences of `seq_len` tokens; numbers may be arrays of candidates."""
+
+    parallel: Parallelism
+    seq_len: Num
+    global_batch: Num
+    micro_batch: Num
+    recompute: Recompute = "none"
+    precision: Precision = "bf16"
+    optimizer: Optimizer = "adamw"
+
+    @property
+    def micro_batches(self) -> Num:
+        """How many micro-batches one replica runs in a step."""
+        return self.global_batch / (self.micro_batch * self.parallel.dp)
+
+
+def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
+    """Every rule that a training plan must keep, for one plan or a grid."""
+    p = plan.parallel
+    yield from parallel_rules(p, shape)
+    for name, value in (("seq-len", plan.seq_len), ("global-batch", plan.global_batch), ("micro-batch", plan.micro_batch)):
+        yield Rule(
+            value >= 1,
+            lambda name=name, value=value: Problem("plan.batch", f"{name} = {value:g} is not positive", f"use --{name} 1 or more"),  # type: ignore[misc]
+        )
+    batch_ranks = maximum(plan.micro_batch * p.dp, 1.0)
+    yield Rule(
+        plan.global_batch % batch_ranks == 0,
+        lambda: Problem(
+            "plan.batch-divides",
+            f"global batch {plan.global_batch:g} is not a multiple of micro batch {plan.micro_batch:g} x dp {p.dp:g}",
+            f"use a global batch of {_multiple(float(plan.global_batch), float(batch_ranks))}",
+        ),
+    )
+    chunks = p.pp * p.vpp
+    yield Rule(
+        (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0) | ((p.vpp == 1) & (p.pp <= shape.layers)),
+        lambda: Problem(
+            "plan.vpp-layers",
+            f"pp {p.pp:g} x vpp {p.vpp:g} does not divide the {shape.layers} layers, nor {shape.layers} + 2 (embedding and head counted)",
+            f"use vpp {nearest(float(p.vpp), _legal_vpp(shape.layers, int(p.pp)))}",  # type: ignore[arg-type]
+        ),
+    )
+    yield Rule(
+        (p.vpp == 1) | (p.pp > 1),
+        lambda: Problem("plan.vpp-pp", f"vpp = {p.vpp:g} without pipeline stages", "use pp 2 or more, or leave vpp out"),
+    )
+    yield Rule(
+        (p.vpp == 1) | (plan.micro_batches % p.pp == 0),
+        lambda: Problem(
+            "plan.vpp-batches",
+            f"the interleaved schedule wants the {plan.micro_batches:g} micro-batches to be a multiple of pp {p.pp:g}",
+            "change the global batch or leave vpp out",
+        ),
+    )
+    yield Rule(
+        (plan.seq_len % (p.cp * 2) == 0) | (p.cp == 1),
+        lambda: Problem(
+            "plan.cp-sequence",
+            f"cp = {p.cp:g} does not split {plan.seq_len:g} tokens into 2 x cp equal parts (causal load balancing)",
+            f"use cp {nearest(float(p.cp), divisors(int(plan.seq_len) // 2))}",  # type: ignore[arg-type]
+        ),
+    )
+    if p.sequence_parallel:
+        yield Rule(
+            plan.seq_len % (p.tp * p.cp) == 0,
+            lambda: Problem(
+                "plan.sp-sequence",
+                f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
+                "use --no-sequence-parallel or another tp",
+            ),
+        )
+
+
+def _multiple(wanted: float, step: float) -> str:
+    below, above = int(wanted // step * step), int(-(-wanted // step) * step)
+    return f"{below} or {above}" if below else f"{above}"
+
+
+def _legal_vpp(layers: int, pp: int) -> list[int]:
+    return [v for v in range(1, layers // pp + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0] or [1]
