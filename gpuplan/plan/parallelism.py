@@ -97,7 +97,7 @@ def nearest(wanted: float, legal: Iterable[int], most: int = 2) -> str:
 def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     """The rules that serving and training share: every degree at least 1 and a divisor of what it divides."""
     for name, value in (("tp", p.tp), ("pp", p.pp), ("dp", p.dp), ("cp", p.cp), ("ep", p.ep), ("vpp", p.vpp)):
-        yield Rule(value >= 1, _positive(name, value))
+        yield at_least_one("plan.degree", name, value)
     yield Rule(
         p.ranks == shape.ranks,
         lambda: Problem(
@@ -107,50 +107,34 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
         ),
     )
     if shape.heads:
-        yield Rule(
-            shape.heads % p.tp == 0,
-            lambda: Problem(
-                "plan.tp-heads",
-                f"tp = {p.tp:g} does not divide the {shape.heads} attention heads",
-                f"use tp {nearest(float(p.tp), divisors(shape.heads))}",
-            ),
-        )
+        yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads")
     for width in shape.widths:
-        yield Rule(
-            width % p.tp == 0,
-            lambda width=width: Problem(  # type: ignore[misc]
-                "plan.tp-width",
-                f"tp = {p.tp:g} does not divide the feed-forward width {width}",
-                f"use tp {nearest(float(p.tp), divisors(width))}",
-            ),
-        )
+        yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}")
     yield Rule(
         p.pp <= shape.layers,
         lambda: Problem("plan.pp-layers", f"pp = {p.pp:g} is more than the {shape.layers} layers", f"use pp up to {shape.layers}"),
     )
     if shape.experts:
-        yield Rule(
-            shape.experts % p.ep == 0,
-            lambda: Problem(
-                "plan.ep-experts",
-                f"ep = {p.ep:g} does not divide the {shape.experts} experts",
-                f"use ep {nearest(float(p.ep), divisors(shape.experts))}",
-            ),
-        )
-        yield Rule(
-            (p.tp * p.cp * p.dp) % p.ep == 0,
-            lambda: Problem(
-                "plan.ep-ranks",
-                f"ep = {p.ep:g} does not divide the {p.tp * p.cp * p.dp:g} ranks of a pipeline stage",
-                f"use ep {nearest(float(p.ep), divisors(int(p.tp * p.cp * p.dp)))}",  # type: ignore[arg-type]
-            ),
-        )
+        stage = p.tp * p.cp * p.dp
+        yield divides("plan.ep-experts", "ep", p.ep, shape.experts, f"the {shape.experts} experts")
+        yield divides("plan.ep-ranks", "ep", p.ep, stage, "the ranks of a pipeline stage (tp x cp x dp)")
     else:
         yield Rule(p.ep == 1, lambda: Problem("plan.ep-dense", f"ep = {p.ep:g}, but the model has no experts", "leave ep out"))
 
 
-def _positive(name: str, value: Num) -> Callable[[], Problem]:
-    return lambda: Problem("plan.degree", f"{name} = {value:g} is not a whole number of at least 1", f"use {name} 1 or more")
+def at_least_one(code: str, name: str, value: Num) -> Rule:
+    """The rule that a count is positive; `name` is the option without dashes."""
+    return Rule(value >= 1, lambda: Problem(code, f"{name} = {value:g} is not at least 1", f"use --{name} 1 or more"))
+
+
+def divides(code: str, name: str, degree: Num, number: Num, what: str) -> Rule:
+    """The rule that a degree divides a number; the hint names the nearest that do."""
+    return Rule(
+        number % degree == 0,
+        lambda: Problem(
+            code, f"{name} = {degree:g} does not divide {what}", f"use {name} {nearest(float(degree), divisors(int(number)))}"
+        ),
+    )
 
 
 def _fitting_dp(p: Parallelism, shape: Shape) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuplan.errors import Problem
 from gpuplan.num import Num
 from gpuplan.plan.ask import KvFormat, WeightFormat
-from gpuplan.plan.parallelism import Parallelism, Rule, Shape, parallel_rules
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,7 @@ def serve_rules(plan: ServePlan, shape: Shape, max_context: int | None) -> Itera
     """Every rule that a serving plan must keep, for one plan or a grid."""
     yield from parallel_rules(plan.parallel, shape)
     for name, value in (("batch", plan.batch), ("prompt", plan.prompt), ("output", plan.output), ("context", plan.context)):
-        yield Rule(
-            value >= 1,
-            lambda name=name, value=value: Problem("plan.batch", f"{name} = {value:g} is not positive", f"use --{name} 1 or more"),  # type: ignore[misc]
-        )
+        yield at_least_one("plan.batch", name, value)
     yield Rule(
         plan.prompt + plan.output <= plan.context,
         lambda: Problem(

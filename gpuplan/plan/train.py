@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuplan.errors import Problem
 from gpuplan.num import Num, maximum
 from gpuplan.plan.ask import Optimizer, Precision, Recompute
-from gpuplan.plan.parallelism import Parallelism, Rule, Shape, divisors, nearest, parallel_rules
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divisors, nearest, parallel_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +34,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     p = plan.parallel
     yield from parallel_rules(p, shape)
     for name, value in (("seq-len", plan.seq_len), ("global-batch", plan.global_batch), ("micro-batch", plan.micro_batch)):
-        yield Rule(
-            value >= 1,
-            lambda name=name, value=value: Problem("plan.batch", f"{name} = {value:g} is not positive", f"use --{name} 1 or more"),  # type: ignore[misc]
-        )
+        yield at_least_one("plan.batch", name, value)
     batch_ranks = maximum(plan.micro_batch * p.dp, 1.0)
     yield Rule(
         plan.global_batch % batch_ranks == 0,
@@ -52,8 +49,8 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0) | ((p.vpp == 1) & (p.pp <= shape.layers)),
         lambda: Problem(
             "plan.vpp-layers",
-            f"pp {p.pp:g} x vpp {p.vpp:g} does not divide the {shape.layers} layers, nor {shape.layers} + 2 (embedding and head counted)",
-            f"use vpp {nearest(float(p.vpp), _legal_vpp(shape.layers, int(p.pp)))}",  # type: ignore[arg-type]
+            f"pp {p.pp:g} x vpp {p.vpp:g} divides neither the {shape.layers} layers nor {shape.layers} + 2 (with embedding and head)",
+            f"use vpp {nearest(float(p.vpp), _legal_vpp(shape.layers, int(p.pp)))}",
         ),
     )
     yield Rule(
@@ -73,7 +70,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         lambda: Problem(
             "plan.cp-sequence",
             f"cp = {p.cp:g} does not split {plan.seq_len:g} tokens into 2 x cp equal parts (causal load balancing)",
-            f"use cp {nearest(float(p.cp), divisors(int(plan.seq_len) // 2))}",  # type: ignore[arg-type]
+            f"use cp {nearest(float(p.cp), divisors(int(plan.seq_len) // 2))}",
         ),
     )
     if p.sequence_parallel:
