@@ -180,6 +180,8 @@ class Architecture(Part):
     head_bias: bool = False
     embedding_width: PositiveInt | None = None
     """Width of the embedding rows where it differs from `hidden` (ALBERT, OPT-350M): projections are counted."""
+    embedding_projections: int = 1
+    """Matrices between the embedding width and `hidden`: 1 (ALBERT), 2 with one back before the head (OPT-350M)."""
     positions: int = 0
     """Learned position vectors (0: rotary, ALiBi, relative or none)."""
     token_types: int = 0
