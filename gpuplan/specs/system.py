@@ -1,0 +1,249 @@
+"""How is a node, rack, pod or slice built: its accelerators, the levels of its fabric, its host, its network?"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from gpuplan.specs.base import Id, Month, SpecFile, Strict
+from gpuplan.specs.quantity import (
+    BytesField,
+    BytesPerSField,
+    CountField,
+    Measure,
+    RatioField,
+    SecondsField,
+    Sourced,
+    UsdField,
+    WattsField,
+    fault,
+)
+
+Topology: TypeAlias = Literal["switched", "ring", "mesh", "hybrid-mesh", "torus", "pcie-tree"]
+Collective: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+MaybeZero: TypeAlias = Annotated[Sourced, Measure("B/s", zero=True)]
+Dims: TypeAlias = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1, max_length=4)]
+
+
+class MeasuredBandwidth(Strict):
+    """A bus bandwidth as nccl-tests defines it, with the conditions of the run."""
+
+    collective: Collective
+    """Which collective ran."""
+    ranks: Annotated[int, Field(ge=2)]
+    """How many accelerators took part."""
+    bus_bandwidth: BytesPerSField
+    """Bytes over time, times 2(n-1)/n for an all-reduce and (n-1)/n for the others."""
+    payload: BytesField | None = None
+    """The size of the message, where it is known."""
+    algorithm: str = ""
+    """Ring, tree, or in-switch reduction, where it is known."""
+
+
+class FabricLevel(Strict):
+    """One level of the fabric. All rates are one direction and per accelerator."""
+
+    name: str
+    """What the level is called, such as `nvlink4-nvswitch` or `scale-out`."""
+    size: Annotated[int, Field(ge=2)] | None = None
+    """How many accelerators are inside one such level; nothing for a level without bound, or with an unpublished one."""
+    topology: Topology
+    """How the accelerators of the level are joined. `mesh` is a direct link between every pair unless `dims` says otherwise."""
+    bandwidth_per_direction: BytesPerSField | None = None
+    """All links of one accelerator at this level, one way, at the worst-placed accelerator."""
+    peer_bandwidth_per_direction: BytesPerSField | None = None
+    """To one other accelerator, one way, for the best pair."""
+    worst_peer_bandwidth_per_direction: MaybeZero | None = None
+    """The same for the worst pair; 0 where the pair has no link."""
+    links: str = ""
+    """How many links of which rate make up the bandwidth."""
+    latency: SecondsField | None = None
+    """The time of the smallest collective or message; the note says which."""
+    in_network_reduction: bool = False
+    """Whether the switches can add (NVLink SHARP, InfiniBand SHARP); a run need not have used it."""
+    oversubscription: RatioField | None = None
+    """By how much the links above are thinner than those below; nothing means not stated."""
+    all_reduce_bus_bandwidth: BytesPerSField | None = None
+    """The best all-reduce bus bandwidth measured with all accelerators of the level."""
+    measured: tuple[MeasuredBandwidth, ...] = ()
+    """Measured bus bandwidths with their conditions."""
+    dims: Dims | None = None
+    """The shape of a torus or grid, in accelerators per axis."""
+    wrap: tuple[bool, ...] | None = None
+    """For each axis of `dims`, whether its ends are joined."""
+    peer_to_peer: str = ""
+    """Whether accelerators copy to each other directly, where that is in doubt."""
+    note: str = ""
+    """What is odd about the level."""
+
+    @model_validator(mode="after")
+    def _shape(self) -> FabricLevel:
+        check_shape(self.dims, self.wrap, self.size, f"the level `{self.name}`")
+        if self.topology == "torus" and self.dims is None and self.size is not None:
+            raise fault("spec.missing-key", f"the torus `{self.name}` has no `dims`", "write its shape: `dims: [16, 16]`")
+        return self
+
+
+class ScaleOut(Strict):
+    """The network cards between systems; front-end and storage cards are not counted."""
+
+    kind: str
+    """Which network: `InfiniBand NDR`, `EFA v2`, `RoCE 400G` …"""
+    nics: Annotated[int, Field(ge=1)] | None = None
+    """How many cards the system has."""
+    bandwidth_each: BytesPerSField | None = None
+    """What one card sends."""
+    rails: Annotated[int, Field(ge=1)] | None = None
+    """How many independent planes the cards form."""
+    note: str = ""
+    """What is odd about the network."""
+
+
+class Host(Strict):
+    """The computer around the accelerators."""
+
+    cpu: str = ""
+    """The processor."""
+    cpu_count: Annotated[int, Field(ge=1)] | None = None
+    """How many processors."""
+    vcpus: Annotated[int, Field(ge=1)] | None = None
+    """How many virtual processors a cloud form has."""
+    memory: BytesField | None = None
+    """Main memory."""
+    memory_scope: Literal["system", "host"] = "system"
+    """Whether `memory` is that of the whole system or of one host of several."""
+    pcie_generation: Annotated[int, Field(ge=1, le=8)] | None = None
+    """The PCIe generation between host and accelerator."""
+    pcie_lanes: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Lanes per accelerator."""
+    bandwidth_per_direction: BytesPerSField | None = None
+    """Between host memory and one accelerator, one way, with all accelerators busy."""
+    link: str = ""
+    """What the link between host and accelerator is."""
+    local_disk: BytesField | None = None
+    """All local NVMe disks together."""
+    note: str = ""
+    """Measured copy rates and other remarks."""
+
+
+class Power(Strict):
+    """What the whole system draws."""
+
+    maximum: WattsField | None = None
+    """The rated maximum."""
+    typical: WattsField | None = None
+    """Under a training load."""
+
+
+class ListPrice(Strict):
+    """What the maker or the press said it costs to buy."""
+
+    price: UsdField
+    """For the whole system."""
+    date: Month
+    """When it was said."""
+
+
+class Slice(Strict):
+    """A part of a pod that can be rented."""
+
+    name: str
+    """The vendor's name, such as `v5p-256`, whose number may count cores."""
+    chips: Annotated[int, Field(ge=1)]
+    """How many chips it has."""
+    dims: Dims
+    """Its shape in chips per axis."""
+    wrap: tuple[bool | None, ...]
+    """For each axis, whether its ends are joined; nothing where the vendor does not say."""
+    links: Annotated[int, Field(ge=0)] | None = None
+    """How many links the worst-placed chip has inside the slice."""
+    twisted: bool = False
+    """Whether the twisted torus can be asked for."""
+
+    @model_validator(mode="after")
+    def _shape(self) -> Slice:
+        check_shape(self.dims, self.wrap, self.chips, f"the slice `{self.name}`")
+        return self
+
+
+class System(SpecFile):
+    """A node, rack, pod or slice: what one buys or rents as one thing."""
+
+    kind: Literal["node", "instance", "workstation", "pair", "soc", "cpu-server", "rack", "pod", "slice"]
+    """What sort of system it is."""
+    accelerator: Id
+    """The id of its accelerator."""
+    accelerators: CountField
+    """How many it has."""
+    hosts: CountField | None = None
+    """How many host computers it has."""
+    fabric: tuple[FabricLevel, ...] = ()
+    """The levels of the fabric, innermost first; the last may be unbounded (between systems)."""
+    scale_out: ScaleOut | None = None
+    """The network cards between systems."""
+    host: Host | None = None
+    """The computer around the accelerators."""
+    power: Power | None = None
+    """What the system draws."""
+    list_price: ListPrice | None = None
+    """What it costs to buy, where anyone said so."""
+    clouds: tuple[str, ...] = ()
+    """The cloud instances (`provider:name`) that are this board with this count."""
+    slice_prefix: str = ""
+    """For a pod that is rented in slices: what stands before the number in a slice's name, such as `v5p-`."""
+    link_bandwidth: BytesPerSField | None = None
+    """For a pod that is rented in slices: one link, one way."""
+    slices: tuple[Slice, ...] = ()
+    """The slices of a pod that can be rented, smallest first."""
+
+    @property
+    def count(self) -> int:
+        """How many accelerators the system has."""
+        return int(self.accelerators.value)
+
+    @model_validator(mode="after")
+    def _levels_grow(self) -> System:
+        sizes = [level.size if level.size is not None else math.inf for level in self.fabric]
+        if any(outer < inner for inner, outer in zip(sizes, sizes[1:], strict=False)):
+            raise fault("spec.level-order", "the levels of `fabric` do not grow", "write the innermost level first")
+        if self.slices and self.link_bandwidth is None:
+            raise fault("spec.missing-key", "`slices` without `link_bandwidth`", "write what one link carries in one direction")
+        return self
+
+    def slice_named(self, text: str) -> Slice | None:
+        """The slice of that name or shape (`v5p-256`, `tpu-v5p-256`, `tpu-v5p-4x4x8`), if the pod has it."""
+        wanted = slice_key(text)
+        for part in self.slices:
+            shape = f"{slice_key(self.slice_prefix)}{'x'.join(map(str, part.dims))}"
+            if wanted in (slice_key(part.name), shape):
+                return part
+        return None
+
+
+def slice_key(text: str) -> str:
+    """A slice name in one spelling, whatever the vendor's tools call it.
+
+    >>> slice_key("tpu-v5litepod-8"), slice_key("v5e-8"), slice_key("tpu7x-128"), slice_key("v5p-")
+    ('v5e-8', 'v5e-8', 'v7-128', 'v5p-')
+    """
+    name = text.strip().lower().removeprefix("tpu-").removeprefix("tpu")
+    name = re.sub(r"^v?5(litepod|lite|e)-", "v5e-", name)
+    return re.sub(r"^v?7x?-", "v7-", name)
+
+
+def check_shape(dims: tuple[int, ...] | None, wrap: tuple[bool | None, ...] | None, size: int | None, what: str) -> None:
+    """Refuse a shape whose axes do not match its wraparound flags or its size."""
+    if dims is None:
+        if wrap is not None:
+            raise fault("spec.bad-shape", f"{what} has `wrap` but no `dims`", "write the shape too")
+        return
+    if wrap is None or len(wrap) != len(dims):
+        raise fault("spec.bad-shape", f"{what} needs one `wrap` for each of its {len(dims)} axes", "write `wrap: [true, false]`")
+    if size is not None and math.prod(dims) != size:
+        raise fault("spec.bad-shape", f"{what} has the shape {dims}, which is {math.prod(dims)}, not {size}")
+
+
+__all__ = ["FabricLevel", "Host", "ListPrice", "MeasuredBandwidth", "Power", "ScaleOut", "Slice", "System", "slice_key"]
