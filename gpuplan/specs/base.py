@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.specs.quantity import Sourced, SourcedText, fault
-from gpuplan.specs.yaml import LineMap, load_yaml
+from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import Kind, Source, Term
 
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
