@@ -1,0 +1,372 @@
+"""How many bytes must be held: states, activations, logits, caches, quantised weights, adapters."""
+
+from __future__ import annotations
+
+from gpuplan.num import Bytes, Count, Ratio, ceil_div, maximum, minimum
+from gpuplan.term import DEFINITION, Source, formula
+
+_BOOK = "https://jax-ml.github.io/scaling-book/"
+_ZERO = Source(
+    "paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", "https://arxiv.org/abs/1910.02054", "section 5"
+)
+_KORTHIKANTI_URL = "https://arxiv.org/abs/2205.05198"
+_KORTHIKANTI_TITLE = "Reducing Activation Recomputation in Large Transformer Models"
+_KORTHIKANTI = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.1, equation 1")
+_KORTHIKANTI_TP = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.2.1, equation 2")
+_KORTHIKANTI_SP = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.2.2, equation 4")
+_KORTHIKANTI_SELECTIVE = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 5, equation 6")
+_GQA = Source(
+    "paper", "GQA: Training Generalized Multi-Query Transformer Models", "https://arxiv.org/abs/2305.13245", "section 2.2"
+)
+_PAGED = Source(
+    "paper", "Efficient Memory Management for LLM Serving with PagedAttention", "https://arxiv.org/abs/2309.06180", "section 4.1"
+)
+_QLORA = Source(
+    "paper", "QLoRA: Efficient Finetuning of Quantized LLMs", "https://arxiv.org/abs/2305.14314", "section 3, Double Quantization"
+)
+_MAMBA = Source("paper", "Transformers are SSMs (Mamba-2)", "https://arxiv.org/abs/2405.21060", "section 5")
+_DEEPSPEED = Source("docs", "DeepSpeed memory requirements", "https://deepspeed.readthedocs.io/en/latest/memory.html", "ZeRO-2")
+
+
+@formula(_ZERO)
+def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Bytes:
+    """Bytes of one kind of state (weights, gradients, moments …) on one rank, cut evenly over `shards` ranks.
+
+    Model states of 1T parameters over 1024 GPUs at 16 B, published as 15.6 GB:
+
+    >>> state_bytes(params=1e12, bytes_per_param=16, shards=1024) / 1e9
+    15.6
+    """
+    return params * bytes_per_param / shards
+
+
+@formula(_ZERO)
+def model_state_bytes(
+    *,
+    params: Count,
+    weight_bytes: Bytes,
+    gradient_bytes: Bytes,
+    optimizer_bytes: Bytes,
+    weight_shards: Count,
+    gradient_shards: Count,
+    optimizer_shards: Count,
+) -> Bytes:
+    """Weights, gradients and optimizer state on one rank; `…_bytes` are bytes a parameter, `…_shards` is 1 when not sharded.
+
+    7.5B parameters, 64 ranks, ZeRO stage 1, published as 31.4 GB:
+
+    >>> model_state_bytes(params=7.5e9, weight_bytes=2, gradient_bytes=2, optimizer_bytes=12,
+    ...                   weight_shards=1, gradient_shards=1, optimizer_shards=64) / 1e9
+    31.4
+    """
+    return (
+        state_bytes(params=params, bytes_per_param=weight_bytes, shards=weight_shards)
+        + state_bytes(params=params, bytes_per_param=gradient_bytes, shards=gradient_shards)
+        + state_bytes(params=params, bytes_per_param=optimizer_bytes, shards=optimizer_shards)
+    )
+
+
+@formula(
+    Source(
+        "docs",
+        "DeepSpeed memory requirements",
+        "https://deepspeed.readthedocs.io/en/latest/memory.html",
+        "ZeRO-2, offload_optimizer",
+    )
+)
+def offload_host_bytes(
+    *, params: Count, gradient_bytes: Bytes, optimizer_bytes: Bytes, gpus_per_node: Count, buffer_factor: Ratio
+) -> Bytes:
+    """Host memory that ZeRO-2 optimizer offload asks for on a node: the larger of all ranks' gradients and the optimizer state.
+
+    T5-3B on 8 GPUs, published as 127.45 GB (2**30):
+
+    >>> offload_host_bytes(params=2851e6, gradient_bytes=4, optimizer_bytes=16, gpus_per_node=8, buffer_factor=1.5) / 2**30
+    127.45
+    """
+    return params * maximum(gradient_bytes * gpus_per_node, optimizer_bytes) * buffer_factor
+
+
+@formula(DEFINITION)
+def tensor_bytes(*, tokens: Count, width: Count, element_bytes: Bytes) -> Bytes:
+    """Bytes of one activation tensor [tokens, width].
+
+    >>> tensor_bytes(tokens=8192, width=5120, element_bytes=2) / 2**20
+    80.0
+    """
+    return tokens * width * element_bytes
+
+
+@formula(Source("paper", "How to Scale Your Model", f"{_BOOK}transformers", "Gradient checkpointing"))
+def checkpoint_activation_bytes(
+    *, layers: Count, saved_per_layer: Count, tokens: Count, hidden: Count, element_bytes: Bytes
+) -> Bytes:
+    """Activations kept when each layer saves only a few tensors of the hidden width and recomputes the rest.
+
+    64 layers of width 8192, 4M tokens, one bf16 tensor a layer, published as 4.2 TB:
+
+    >>> checkpoint_activation_bytes(layers=64, saved_per_layer=1, tokens=4e6, hidden=8192, element_bytes=2) / 1e12
+    4.19
+    """
+    return layers * saved_per_layer * tensor_bytes(tokens=tokens, width=hidden, element_bytes=element_bytes)
+
+
+@formula(_KORTHIKANTI)
+def gpt_layer_activation_bytes(
+    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes
+) -> Bytes:
+    """Activations of one GPT layer, nothing recomputed or sharded: s·b·h·(34 + 5·a·s/h) at 2-byte elements.
+
+    A layer of GPT-3:
+
+    >>> gpt_layer_activation_bytes(seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1) / 1e9
+    2.869
+    """
+    return seq_len * micro_batch * hidden * (16 * element_bytes + 2 * mask_bytes) + gpt_attention_core_bytes(
+        seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
+    )
+
+
+@formula(_KORTHIKANTI)
+def gpt_attention_core_bytes(*, seq_len: Count, micro_batch: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes) -> Bytes:
+    """The part of a GPT layer's activations that grows with s²: softmax, its dropout mask and output, 5·a·s²·b at 2-byte elements.
+
+    >>> gpt_attention_core_bytes(seq_len=2048, micro_batch=1, heads=96, element_bytes=2, mask_bytes=1)
+    2013265920
+    """
+    return heads * seq_len**2 * micro_batch * (2 * element_bytes + mask_bytes)
+
+
+@formula(_KORTHIKANTI_TP)
+def gpt_layer_activation_bytes_tp(
+    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
+) -> Bytes:
+    """Activations of one GPT layer under tensor parallelism: s·b·h·(10 + 24/t + 5·a·s/(h·t)).
+
+    >>> gpt_layer_activation_bytes_tp(
+    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e9
+    0.579
+    """
+    return (
+        seq_len * micro_batch * hidden * (4 * element_bytes + 2 * mask_bytes + 12 * element_bytes / tp)
+        + gpt_attention_core_bytes(
+            seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
+        )
+        / tp
+    )
+
+
+@formula(_KORTHIKANTI_SP)
+def gpt_layer_activation_bytes_sp(
+    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
+) -> Bytes:
+    """Activations of one GPT layer under tensor and sequence parallelism: all of it divided by the degree.
+
+    >>> gpt_layer_activation_bytes_sp(
+    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e9
+    0.359
+    """
+    return (
+        gpt_layer_activation_bytes(
+            seq_len=seq_len, micro_batch=micro_batch, hidden=hidden, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
+        )
+        / tp
+    )
+
+
+@formula(_KORTHIKANTI_SELECTIVE)
+def gpt_layer_activation_bytes_selective(
+    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
+) -> Bytes:
+    """Activations of one GPT layer under tensor and sequence parallelism when the attention core is recomputed: 34·s·b·h/t.
+
+    >>> gpt_layer_activation_bytes_selective(
+    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e6
+    106.95
+    """
+    return (
+        gpt_layer_activation_bytes(
+            seq_len=seq_len, micro_batch=micro_batch, hidden=hidden, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
+        )
+        - gpt_attention_core_bytes(
+            seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
+        )
+    ) / tp
+
+
+@formula(DEFINITION)
+def logits_bytes(*, tokens: Count, vocab: Count, element_bytes: Bytes, copies: Count) -> Bytes:
+    """Bytes of `copies` tensors [tokens, vocab]: logits, their float32 copy, their gradient.
+
+    >>> logits_bytes(tokens=32768, vocab=128256, element_bytes=4, copies=1) / 2**30
+    15.656
+    """
+    return copies * tensor_bytes(tokens=tokens, width=vocab, element_bytes=element_bytes)
+
+
+@formula(Source("paper", "FlashAttention", "https://arxiv.org/abs/2205.14135", "section 2.2"))
+def attention_score_bytes(*, sequences: Count, heads: Count, q_tokens: Count, kv_tokens: Count, element_bytes: Bytes) -> Bytes:
+    """Bytes of the score matrices of one layer that attention without a fused kernel writes out.
+
+    40 heads and 16,000 tokens in bf16, published as 19 GB (2**30):
+
+    >>> attention_score_bytes(sequences=1, heads=40, q_tokens=16000, kv_tokens=16000, element_bytes=2) / 2**30
+    19.07
+    """
+    return sequences * heads * q_tokens * kv_tokens * element_bytes
+
+
+@formula(_GQA)
+def kv_bytes_per_token(*, layers: Count, kv_heads: Count, head_dim: Count, element_bytes: Bytes) -> Bytes:
+    """Key and value bytes that a token leaves in the cache; `kv_heads` is all heads for MHA and 1 for MQA.
+
+    OPT-13B in fp16, published as 800 KB (2**10):
+
+    >>> kv_bytes_per_token(layers=40, kv_heads=40, head_dim=128, element_bytes=2) / 2**10
+    800.0
+    """
+    return 2 * layers * kv_heads * head_dim * element_bytes
+
+
+@formula(_GQA)
+def kv_bytes_per_token_split(
+    *, layers: Count, kv_heads: Count, k_head_dim: Count, v_head_dim: Count, element_bytes: Bytes
+) -> Bytes:
+    """Key and value bytes a token where keys and values differ in width.
+
+    >>> kv_bytes_per_token_split(layers=61, kv_heads=128, k_head_dim=192, v_head_dim=128, element_bytes=2)
+    4997120
+    """
+    return layers * kv_heads * (k_head_dim + v_head_dim) * element_bytes
+
+
+@formula(Source("paper", "DeepSeek-V2", "https://arxiv.org/abs/2405.04434", "section 2.1.4, table 1"))
+def mla_bytes_per_token(*, layers: Count, kv_lora_rank: Count, rope_head_dim: Count, element_bytes: Bytes) -> Bytes:
+    """Bytes a token leaves in the cache under multi-head latent attention: the latent and the shared rotary key.
+
+    DeepSeek-V3 in 16 bits, published as 70.272 KB (https://arxiv.org/abs/2505.09343, table 1):
+
+    >>> mla_bytes_per_token(layers=61, kv_lora_rank=512, rope_head_dim=64, element_bytes=2)
+    70272
+    """
+    return layers * (kv_lora_rank + rope_head_dim) * element_bytes
+
+
+@formula(_GQA)
+def kv_cache_bytes(*, bytes_per_token: Bytes, tokens: Count, sequences: Count) -> Bytes:
+    """Bytes of a cache that holds so many tokens of so many sequences.
+
+    128 sequences of 1024 tokens of Llama 3.1 8B, published as 17.2 GB:
+
+    >>> kv_cache_bytes(bytes_per_token=131072, tokens=1024, sequences=128) / 1e9
+    17.18
+    """
+    return bytes_per_token * tokens * sequences
+
+
+@formula(Source("paper", "Mistral 7B", "https://arxiv.org/abs/2310.06825", "section 2, Rolling Buffer Cache"))
+def windowed_tokens(*, tokens: Count, window: Count) -> Count:
+    """Tokens that a layer with a sliding window keeps.
+
+    At 32k tokens a window of 4096 keeps an eighth:
+
+    >>> windowed_tokens(tokens=32768, window=4096) / 32768
+    0.125
+    """
+    return minimum(tokens, window)
+
+
+@formula(_PAGED)
+def paged_tokens(*, tokens: Count, page_tokens: Count) -> Count:
+    """Tokens of cache taken when it is given out in whole pages.
+
+    >>> paged_tokens(tokens=100, page_tokens=16)
+    112.0
+    """
+    return ceil_div(tokens, page_tokens) * page_tokens
+
+
+@formula(_MAMBA)
+def ssm_state_bytes(*, layers: Count, heads: Count, head_dim: Count, state_size: Count, element_bytes: Bytes) -> Bytes:
+    """Recurrent state of one sequence, whatever its length: a [head_dim, state_size] matrix for each head and layer.
+
+    >>> ssm_state_bytes(layers=1, heads=80, head_dim=64, state_size=128, element_bytes=4)
+    2621440
+    """
+    return layers * heads * head_dim * state_size * element_bytes
+
+
+@formula(_MAMBA)
+def conv_state_bytes(*, layers: Count, channels: Count, kernel: Count, element_bytes: Bytes) -> Bytes:
+    """State of a short causal convolution of one sequence: the last kernel - 1 inputs of each channel.
+
+    >>> conv_state_bytes(layers=1, channels=5376, kernel=4, element_bytes=2)
+    32256
+    """
+    return layers * channels * (kernel - 1) * element_bytes
+
+
+@formula(
+    Source("paper", "OCP Microscaling Formats (MX) Specification v1.0", "https://arxiv.org/abs/2310.10537", "section 2, table 1")
+)
+def quantised_bytes_per_param(*, element_bytes: Bytes, scale_bytes: Bytes, group: Count) -> Bytes:
+    """Bytes a parameter with one scale (and zero point, counted in `scale_bytes`) for each group of elements.
+
+    MXFP6, published as 0.78125:
+
+    >>> quantised_bytes_per_param(element_bytes=6 / 8, scale_bytes=1, group=32)
+    0.78125
+    """
+    return element_bytes + scale_bytes / group
+
+
+@formula(_QLORA)
+def double_quantised_bytes_per_param(
+    *, element_bytes: Bytes, scale_bytes: Bytes, group: Count, outer_scale_bytes: Bytes, outer_group: Count
+) -> Bytes:
+    """Bytes a parameter when the scales of groups are quantised too, with one outer scale for `outer_group` of them.
+
+    NF4 with 8-bit scales for each 64 and float32 for each 256 of those, published as 4.127 bits:
+
+    >>> double_quantised_bytes_per_param(element_bytes=0.5, scale_bytes=1, group=64, outer_scale_bytes=4, outer_group=256) * 8
+    4.127
+    """
+    return element_bytes + scale_bytes / group + outer_scale_bytes / (group * outer_group)
+
+
+@formula(Source("paper", "LoRA: Low-Rank Adaptation of Large Language Models", "https://arxiv.org/abs/2106.09685", "section 4.1"))
+def lora_params(*, in_features: Count, out_features: Count, rank: Count, matrices: Count) -> Count:
+    """Trained parameters of rank-`rank` adapters on so many matrices of one shape.
+
+    Queries and values of GPT-3's 96 layers at rank 8, published as 37.7M:
+
+    >>> lora_params(in_features=12288, out_features=12288, rank=8, matrices=2 * 96)
+    37748736
+    """
+    return matrices * rank * (in_features + out_features)
+
+
+@formula(
+    Source(
+        "docs", "DistributedDataParallel, internal design", "https://docs.pytorch.org/docs/stable/notes/ddp.html", "Construction"
+    )
+)
+def bucket_bytes(*, total_bytes: Bytes, bucket_limit_bytes: Bytes, in_flight: Count) -> Bytes:
+    """Bytes of the communication buckets that are alive at once, never more than there is to send.
+
+    >>> bucket_bytes(total_bytes=1e9, bucket_limit_bytes=25e6, in_flight=2)
+    50000000.0
+    """
+    return minimum(total_bytes, bucket_limit_bytes * in_flight)
+
+
+@formula(
+    Source("docs", "Transformer inference memory rule", "https://blog.eleuther.ai/transformer-math/", "Total Inference Memory")
+)
+def inference_rule_bytes(*, weights_bytes: Bytes, overhead_factor: Ratio) -> Bytes:
+    """A rule of thumb for inference memory without the KV cache: the weights times a factor (1.2 in the source).
+
+    >>> inference_rule_bytes(weights_bytes=13.5e9, overhead_factor=1.2) / 1e9
+    16.2
+    """
+    return weights_bytes * overhead_factor

@@ -1,0 +1,145 @@
+"""Does every formula keep the contract: a source, units, a doctest, one expression, right dimensions, scalar equal to array?"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import math
+import pkgutil
+import random
+import re
+import textwrap
+from typing import Any
+
+import numpy as np
+import pint
+import pytest
+
+import gpuplan.formulas
+from gpuplan.formula_text import formula_signature, formula_text
+from gpuplan.term import FORMULAS, Formula
+
+for module in pkgutil.walk_packages(gpuplan.formulas.__path__, "gpuplan.formulas."):
+    importlib.import_module(module.name)
+ALL = [made for made in FORMULAS.values() if made.fn.__module__.startswith("gpuplan.formulas.")]
+
+# FLOP and counts are plain numbers; what is left has dimensions of its own, so that a byte never passes for a second.
+DIMENSIONS = pint.UnitRegistry(None)
+for definition in ("s = [time]", "B = [data]", "USD = [money]", "J = [energy]", "W = J / s", "Hz = 1 / s"):
+    DIMENSIONS.define(definition)
+LITERALS = {"1": "dimensionless", "FLOP": "dimensionless", "FLOP/s": "1 / s", "FLOP/B": "1 / B"}
+ALLOWED_CALLS = {"maximum", "minimum", "ceil", "floor", "ceil_div", "sqrt", "log2", "where"}
+ALLOWED_NODES = (
+    ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.Compare, ast.Lt, ast.LtE,
+    ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.Call, ast.Name, ast.Load, ast.Constant, ast.keyword,
+)  # fmt: skip
+
+
+def _named(made: Formula[...]) -> str:
+    return f"{made.fn.__module__.rsplit('.', 1)[-1]}.{made.name}"
+
+
+every_formula = pytest.mark.parametrize("made", ALL, ids=_named)
+
+
+@every_formula
+def test_source_can_be_checked(made: Formula[...]) -> None:
+    assert made.source.title
+    assert made.source.kind == "definition" or made.source.url.startswith("https://")
+
+
+@every_formula
+def test_units_on_everything(made: Formula[...]) -> None:
+    parameters = list(inspect.signature(made.fn).parameters)
+    assert parameters
+    assert list(made.units) == parameters
+    for unit in (*made.units.values(), made.unit):
+        DIMENSIONS.parse_units(LITERALS.get(unit, unit))
+
+
+@every_formula
+def test_body_is_a_docstring_and_one_expression(made: Formula[...]) -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(made.fn)))
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    doc, returned = function.body
+    assert isinstance(doc, ast.Expr)
+    assert isinstance(returned, ast.Return)
+    assert returned.value is not None
+    for node in ast.walk(returned.value):
+        assert isinstance(node, ALLOWED_NODES), ast.dump(node)
+        if isinstance(node, ast.Call):
+            assert isinstance(node.func, ast.Name)
+            assert node.func.id in ALLOWED_CALLS | FORMULAS.keys()
+
+
+@every_formula
+def test_text_renders(made: Formula[...]) -> None:
+    assert formula_text(made)
+    assert made.name in formula_signature(made)
+
+
+class _Checker(doctest.OutputChecker):
+    """Compares numbers to the precision that the doctest prints, as pytest's NUMBER option does."""
+
+    number = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        wants, gots = self.number.findall(want), self.number.findall(got)
+        if len(wants) != len(gots) or self.number.sub("#", want).split() != self.number.sub("#", got).split():
+            return False
+        return all(abs(float(w) - float(g)) <= _last_digit(w) for w, g in zip(wants, gots, strict=True))
+
+
+def _last_digit(text: str) -> float:
+    mantissa, _, exponent = text.lower().partition("e")
+    if not exponent and "." not in mantissa:
+        return 0.0
+    return float(10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])))
+
+
+@every_formula
+def test_doctest(made: Formula[...]) -> None:
+    # pytest's own doctest run does not see formulas: to it they are objects, not functions
+    found = doctest.DocTestParser().get_doctest(made.fn.__doc__ or "", dict(made.fn.__globals__), made.name, None, 0)
+    assert any(made.name in example.source for example in found.examples)
+    lines: list[str] = []
+    result = doctest.DocTestRunner(checker=_Checker(), verbose=False).run(found, out=lines.append)
+    assert result.failed == 0, "".join(lines)
+
+
+def _draws(made: Formula[...], count: int) -> list[dict[str, float]]:
+    """Random positive inputs for which the formula has a real value."""
+    dice = random.Random(made.name)
+    good: list[dict[str, float]] = []
+    for _ in range(2000):
+        values = {key: math.exp(dice.uniform(-2.5, 2.5)) for key in made.units}
+        try:
+            result: Any = made(**values)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            continue
+        if not isinstance(result, complex) and math.isfinite(result):
+            good.append(values)
+            if len(good) == count:
+                return good
+    raise AssertionError(f"no valid inputs found for {made.name}")
+
+
+@every_formula
+def test_dimensions(made: Formula[...]) -> None:
+    (values,) = _draws(made, 1)
+    quantities: dict[str, Any] = {
+        key: DIMENSIONS.Quantity(value, LITERALS.get(made.units[key], made.units[key])) for key, value in values.items()
+    }
+    result = DIMENSIONS.Quantity(made(**quantities))
+    assert result.check(DIMENSIONS.parse_units(LITERALS.get(made.unit, made.unit)).dimensionality)
+    base = result.to_base_units().magnitude
+    assert base == pytest.approx(made(**values), rel=1e-12)
+
+
+@every_formula
+def test_scalar_equals_array(made: Formula[...]) -> None:
+    draws = _draws(made, 3)
+    arrays: dict[str, Any] = {key: np.array([draw[key] for draw in draws]) for key in made.units}
+    assert np.broadcast_to(made(**arrays), 3) == pytest.approx([made(**draw) for draw in draws], rel=1e-12)
