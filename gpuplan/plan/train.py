@@ -49,7 +49,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0) | ((p.vpp == 1) & (p.pp <= shape.layers)),
         lambda: Problem(
             "plan.vpp-layers",
-            f"pp {p.pp:g} x vpp {p.vpp:g} divides neither the {shape.layers} layers nor {shape.layers} + 2 (with embedding and head)",
+            f"pp {p.pp:g} x vpp {p.vpp:g} divides neither {shape.layers} layers nor {shape.layers} + 2 (with embedding and head)",
             f"use vpp {nearest(float(p.vpp), _legal_vpp(shape.layers, int(p.pp)))}",
         ),
     )

@@ -1,0 +1,180 @@
+"""How a training step composes: tokens and layers of a rank, activations in flight, exposed communication, the step."""
+
+from __future__ import annotations
+
+from gpuplan.formulas.pipeline import in_flight_1f1b, in_flight_interleaved
+from gpuplan.num import Bytes, Count, Ratio, Seconds, ceil_div, maximum, minimum, where
+from gpuplan.term import DEFINITION, Source, formula
+
+_MEGATRON2 = Source(
+    "paper",
+    "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+    "https://arxiv.org/abs/2104.04473",
+    "2.2.1 and 2.2.2 (pipeline schedules)",
+)
+_RECOMPUTE = Source(
+    "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198", "4.2.3"
+)
+_FOLDING = Source(
+    "paper",
+    "MoE Parallel Folding: Heterogeneous Parallelism Mappings for Efficient Large-Scale MoE Model Training with Megatron Core",
+    "https://arxiv.org/abs/2504.14960",
+    "3.2",
+)
+_DDP = Source(
+    "paper", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", "https://arxiv.org/abs/2006.15704", "3.2.3"
+)
+
+
+@formula(DEFINITION)
+def rank_tokens(*, micro_batch: Count, seq_len: Count, cp: Count) -> Count:
+    """Tokens of a micro-batch that one rank's matmuls see: context parallelism cuts the sequence.
+
+    >>> rank_tokens(micro_batch=2, seq_len=8192, cp=2)
+    8192.0
+    """
+    return micro_batch * seq_len / cp
+
+
+@formula(DEFINITION)
+def step_tokens(*, global_batch: Count, seq_len: Count) -> Count:
+    """Tokens of a step.
+
+    >>> step_tokens(global_batch=2048, seq_len=8192)
+    16777216
+    """
+    return global_batch * seq_len
+
+
+@formula(_FOLDING)
+def expert_tensor_ways(*, tp: Count, ep: Count) -> Count:
+    """How tensor parallelism cuts an expert: whole experts once they are spread over ranks, otherwise like dense layers.
+
+    >>> expert_tensor_ways(tp=8, ep=64), expert_tensor_ways(tp=8, ep=1)
+    (1.0, 8)
+    """
+    return where(ep > 1, 1.0, tp)
+
+
+@formula(_FOLDING)
+def expert_rank_tokens(*, tokens: Count, top_k: Count, tp: Count, etp: Count) -> Count:
+    """Token copies that the experts of one rank process when the router balances them.
+
+    >>> expert_rank_tokens(tokens=4096, top_k=8, tp=2, etp=1)
+    16384.0
+    """
+    return tokens * top_k * etp / tp
+
+
+@formula(_FOLDING)
+def expert_shards(*, tp: Count, cp: Count, dp: Count, ep: Count, etp: Count) -> Count:
+    """Ranks that hold the same expert weights (the expert data-parallel degree).
+
+    >>> expert_shards(tp=1, cp=1, dp=128, ep=64, etp=1)
+    2.0
+    """
+    return tp * cp * dp / (ep * etp)
+
+
+@formula(_MEGATRON2)
+def stage_layers(*, layers: Count, pp: Count) -> Count:
+    """Layers of the fullest pipeline stage.
+
+    >>> stage_layers(layers=61, pp=16)
+    4.0
+    """
+    return ceil_div(layers, pp)
+
+
+@formula(DEFINITION)
+def filled_layers(*, kind: Count, stage: Count, before: Count) -> Count:
+    """Layers of one kind on the fullest stage when heavier kinds took `before` places already.
+
+    >>> filled_layers(kind=3, stage=8, before=4)
+    3
+    """
+    return minimum(kind, stage - before)
+
+
+@formula(DEFINITION)
+def mixed_layers(*, kind: Count, stage: Count, layers: Count) -> Count:
+    """Layers of one kind on a stage when the kinds alternate through the depth.
+
+    >>> mixed_layers(kind=10, stage=31, layers=62)
+    5.0
+    """
+    return stage * kind / layers
+
+
+@formula(DEFINITION)
+def on_single_stage(*, amount: Count, pp: Count) -> Count:
+    """What the first stage holds of the last one's parts, or the other way round: all of it without a pipeline, else nothing.
+
+    >>> on_single_stage(amount=5.0, pp=1), on_single_stage(amount=5.0, pp=4)
+    (5.0, 0.0)
+    """
+    return where(pp > 1, 0.0 * amount, amount)
+
+
+@formula(_RECOMPUTE)
+def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> Count:
+    """Micro-batches whose activations a stage holds at once: 1F1B, or interleaved 1F1B when `vpp` > 1.
+
+    >>> in_flight(pp=8, stage=0, micro_batches=64, vpp=1)
+    8
+    """
+    return where(
+        vpp > 1,
+        in_flight_interleaved(pp=pp, stage=stage, micro_batches=micro_batches, vpp=vpp),
+        in_flight_1f1b(pp=pp, stage=stage, micro_batches=micro_batches),
+    )
+
+
+@formula(_DDP)
+def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Seconds:
+    """Communication that computation does not hide: what exceeds the part of the window in which they overlap.
+
+    >>> exposed_seconds(comm=3.0, window=4.0, overlap=0.5)
+    1.0
+    """
+    return maximum(comm - overlap * window, 0.0 * comm)
+
+
+@formula(_MEGATRON2)
+def pipeline_step_seconds(*, stage: Seconds, micro_batches: Count, pp: Count, vpp: Count) -> Seconds:
+    """Time of all micro-batches through the pipeline: the slowest stage m times, and the bubble of (p − 1)/v micro-batches.
+
+    >>> pipeline_step_seconds(stage=1.0, micro_batches=16, pp=4, vpp=1)
+    19.0
+    """
+    return stage * (micro_batches + (pp - 1) / vpp)
+
+
+@formula(_MEGATRON2)
+def bubble_seconds(*, stage: Seconds, pp: Count, vpp: Count) -> Seconds:
+    """Time that a stage idles in a step.
+
+    >>> bubble_seconds(stage=1.0, pp=4, vpp=2)
+    1.5
+    """
+    return stage * (pp - 1) / vpp
+
+
+@formula(DEFINITION)
+def run_seconds(*, tokens: Count, tokens_per_step: Count, step: Seconds) -> Seconds:
+    """Time of a run of so many tokens without interruptions.
+
+    >>> run_seconds(tokens=15e12, tokens_per_step=4e6, step=10.0)
+    37500000.0
+    """
+    return tokens / tokens_per_step * step
+
+
+@formula(DEFINITION)
+def allocator_bytes(*, allocated: Bytes, fragmentation: Ratio) -> Bytes:
+    """Memory that the caching allocator reserves beyond what tensors take.
+
+    >>> allocator_bytes(allocated=100.0, fragmentation=0.05)
+    5.0
+    """
+    return allocated * fragmentation

@@ -1,0 +1,85 @@
+"""What differs between engines and not between chips: reserves, fusion, overlap and host time, as sourced data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpuplan.specs.base import SpecFile, Strict
+from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
+
+
+class TrainingProfile(Strict):
+    """How an engine trains."""
+
+    gradient: BytesField
+    """Bytes of the gradient that it keeps for each parameter in mixed precision."""
+    weight_copy: bool
+    """A 16-bit copy of the weights lives beside the fp32 master copy (false: the sharded fp32 weights are cast when gathered)."""
+    zero_stage: Annotated[int, Field(ge=0, le=3)]
+    """What it shards over data parallelism unless the user says otherwise."""
+    sequence_parallel: bool
+    """Norms and residuals are sharded over the tensor-parallel group by default."""
+    hidden_passes: RatioField
+    """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
+    activation_passes: RatioField
+    """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
+    logit_bytes: BytesField
+    """Bytes that are alive for each logit of a micro-batch at the loss: 16-bit logits, their fp32 copy, their gradient."""
+    gathered_layers: RatioField
+    """Layers whose full weights are alive at once under ZeRO-3, the prefetched one included."""
+    bucket: BytesField
+    """Communication buckets of gradients and parameters."""
+    dp_overlap: RatioField
+    """Share of the backward pass under which gradient reduction can hide (1: all of it)."""
+    tp_overlap: RatioField
+    """Share of the tensor-parallel collectives that is hidden under matmuls."""
+    ep_overlap: RatioField
+    """Share of the expert dispatch and combine that is hidden."""
+    layer_host: SecondsField
+    """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
+    step_host: SecondsField
+    """Time of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+
+
+class ServingProfile(Strict):
+    """How an engine serves."""
+
+    memory_utilization: RatioField
+    """Share of the accelerator's memory that it takes."""
+    page_tokens: CountField
+    """Tokens of a KV cache page."""
+    windowed_kv: Literal["capped", "full"]
+    """Whether layers with a sliding window keep only the window, or a page for every token."""
+    max_batched_tokens: CountField
+    """Tokens of one prefill pass (the chunk)."""
+    max_sequences: CountField
+    """Sequences in flight at most."""
+    workspace: RatioField
+    """Peak activation memory in multiples of the widest layer's tensors for one prefill pass."""
+    graphs: BytesField
+    """Memory of captured graphs."""
+    hidden_passes: RatioField
+    """Reads and writes of [tokens, hidden] in a layer: norms and residuals."""
+    activation_passes: RatioField
+    """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
+    kernels_per_layer: RatioField
+    """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    step_host: SecondsField
+    """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
+    custom_all_reduce: bool
+    """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+
+
+class Engine(SpecFile):
+    """An engine profile; a value's `accept` is its low and high where it is uncertain."""
+
+    context: BytesField
+    """Memory of the driver context and loaded libraries on each accelerator."""
+    communication: BytesField
+    """Buffers of the collective library on each accelerator as soon as there is more than one."""
+    fragmentation: RatioField
+    """Memory that the allocator reserves beyond tensors, as a share of them."""
+    training: TrainingProfile | None = None
+    serving: ServingProfile | None = None
