@@ -26,7 +26,7 @@ _TRAPS = (
     (re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"), "is a number in base 60 to YAML", "the value in quotes"),
     (re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?"), "is a number to only some YAML readers", "the digits without `_`"),
     (re.compile(r"[-+]?\.(?:inf|nan)", re.I), "is no finite number", "a number, or leave the key out"),
-    (re.compile(r"[-+]?(?:0[0-9]+|\.[0-9]+|[0-9]+\.)(?:[eE][-+]?[0-9]+)?"), "is read differently by YAML readers", "it as 0.5 or 5.0"),
+    (re.compile(r"[-+]?(?:0[0-9]+|\.[0-9]+|[0-9]+\.)(?:[eE][-+]?[0-9]+)?"), "is read in several ways", "it as 0.5 or 5.0"),
     (re.compile(r"<<|="), "has a meaning of its own in YAML", "it in quotes"),
 )  # fmt: skip
 
