@@ -1,0 +1,239 @@
+"""Which file does a name mean: an id, an alias, a driver's string, a short form; shipped or the user's own?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import gpuplan
+from gpuplan.errors import Note, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.specs.base import Spec, SpecFile, load_spec
+from gpuplan.strict_yaml import load_yaml, read_text
+
+KINDS: Mapping[str, str] = {
+    "accelerators": "gpuplan.specs.accelerator:Accelerator",
+    "systems": "gpuplan.specs.system:System",
+    "instances": "gpuplan.specs.instance:InstanceFamily",
+    "prices": "gpuplan.specs.price:PriceList",
+    "measured": "gpuplan.specs.measured:Measured",
+    "engines": "gpuplan.specs.engine:Engine",
+    "models": "",
+}
+"""The folders of a specs folder, and the schema of their files where it lives in this layer."""
+ONE = {
+    "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
+    "measured": "measurement", "engines": "engine", "models": "model",
+}  # fmt: skip
+
+_LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
+_ITEM = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^,\[\]\s][^,\[\]]*)")
+
+
+def schema_of(kind: str) -> type[SpecFile] | None:
+    """The class that describes the files of a kind, or None where another layer owns it."""
+    module, _, name = KINDS[kind].partition(":")
+    found: Any = getattr(import_module(module), name) if name else None
+    return found  # type: ignore[no-any-return]
+
+
+def kind_of(cls: type[SpecFile]) -> str:
+    """The folder that files of a schema stand in.
+
+    >>> from gpuplan.specs.accelerator import Accelerator
+    >>> kind_of(Accelerator)
+    'accelerators'
+    """
+    return next(kind for kind, place in KINDS.items() if place == f"{cls.__module__}:{cls.__qualname__}")
+
+
+def shipped_folder() -> Path:
+    """The folder with the data that came with gpuplan, in a wheel, an sdist and a checkout alike.
+
+    Raises:
+        SpecError: the installation has none.
+    """
+    package = Path(gpuplan.__file__).parent
+    for folder in (package / "hardware_specs", package.parent / "hardware_specs"):
+        if folder.is_dir():
+            return folder
+    raise SpecError(Problem("spec.no-shipped-data", "this installation has no hardware_specs folder", "install gpuplan again"))
+
+
+def key(name: str) -> str:
+    """A name as names are compared: lower case, with one hyphen for each run of spaces, hyphens and underscores.
+
+    >>> key("NVIDIA A100-SXM4 80GB"), key(" rtx_4090 ")
+    ('nvidia-a100-sxm4-80gb', 'rtx-4090')
+    """
+    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The file that a name means, and what the user should hear about the choice."""
+
+    id: str
+    path: Path
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass
+class Catalog:
+    """The spec files of several folders; a file of a later folder replaces one of the same kind and id in an earlier one."""
+
+    folders: Sequence[Path]
+    _paths: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
+    _names: dict[str, dict[str, list[str]]] = field(default_factory=dict, repr=False)
+    _specs: dict[tuple[type[SpecFile], Path], SpecFile] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None) -> Catalog:
+        """The shipped folder, then `~/.config/gpuplan`, then `GPUPLAN_SPECS`, then the folders given; later ones win.
+
+        Raises:
+            UsageError: a folder that the user gave does not exist, or holds no spec file. All of them together.
+        """
+        env = os.environ if env is None else env
+        config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
+        given = [Path(part) for part in env.get("GPUPLAN_SPECS", "").split(os.pathsep) if part]
+        given += [Path(folder) for folder in specs]
+        problems = [problem for folder in given if (problem := _unfit(folder)) is not None]
+        if problems:
+            raise UsageError(*problems)
+        return cls([shipped_folder(), *([config] if config.is_dir() else []), *given])
+
+    def paths(self, kind: str) -> dict[str, Path]:
+        """The file of each id of a kind, sorted by id; an instance family's id carries its provider: `aws/p5`."""
+        if kind not in self._paths:
+            found: dict[str, Path] = {}
+            for folder in self.folders:
+                root = folder / kind
+                for path in sorted(root.rglob("*.yaml")) if root.is_dir() else ():
+                    found[f"{path.parent.name}/{path.stem}" if kind == "instances" else path.stem] = path
+            self._paths[kind] = dict(sorted(found.items()))
+        return self._paths[kind]
+
+    def names(self, kind: str) -> dict[str, list[str]]:
+        """Every alias and driver string of a kind, as `key` writes it, with the ids that claim it; no YAML is parsed."""
+        if kind not in self._names:
+            names: dict[str, list[str]] = {}
+            for ident, path in self.paths(kind).items():
+                for alias in aliases_of(path):
+                    claimed = names.setdefault(key(alias), [])
+                    if ident not in claimed:
+                        claimed.append(ident)
+            self._names[kind] = names
+        return self._names[kind]
+
+    def texts(self, kind: str) -> Iterator[tuple[str, Path, str]]:
+        """Id, path and text of every file of a kind, for a look before parsing."""
+        for ident, path in self.paths(kind).items():
+            yield ident, path, read_text(path)
+
+    def find(self, kind: str, name: str) -> Found:
+        """The file that a name means: an id, alias or driver string, with the vendor or without, or the only id that begins so.
+
+        Raises:
+            UnknownError: nothing is called that; the hint offers what is near.
+            UsageError: several files could be meant; the hint lists them.
+        """
+        paths, wanted = self.paths(kind), key(name)
+        ident = wanted if wanted in paths else None
+        if ident is None:
+            claimed = self._claimed(kind, wanted)
+            if len(claimed) > 1:
+                hint = f"write {' or '.join(f'`{one}`' for one in claimed)}"
+                raise UsageError(Problem("spec.ambiguous-name", f"`{name}` could be {len(claimed)} {kind}", hint))
+            if not claimed:
+                known = [*paths, *self.names(kind)]
+                hint = (
+                    did_you_mean(wanted, known) or f"`gpuplan {'models' if kind == 'models' else 'specs'} list` shows what there is"
+                )
+                raise UnknownError(Problem(f"spec.unknown-{ONE[kind].split()[0]}", f"no {ONE[kind]} is called `{name}`", hint))
+            ident = claimed[0]
+        return Found(ident, paths[ident], tuple(self._notes(kind, name, ident)))
+
+    def load(self, cls: type[Spec], name: str) -> Spec:
+        """The spec that a name means; `cls` is its schema, such as `Accelerator`.
+
+        Raises:
+            UnknownError: nothing is called that.
+            UsageError: several files could be meant.
+            SpecError: the file is wrong.
+        """
+        return self.load_noted(cls, name)[0]
+
+    def load_noted(self, cls: type[Spec], name: str) -> tuple[Spec, tuple[Note, ...]]:
+        """The spec that a name means, and what the user should hear about the choice; errors as `load`."""
+        found = self.find(kind_of(cls), name)
+        return self.read(cls, found.path), found.notes
+
+    def read(self, cls: type[Spec], path: Path) -> Spec:
+        """The spec in a file, parsed once; errors as `load_spec`."""
+        spec = self._specs.get((cls, path))
+        if not isinstance(spec, cls):
+            spec = self._specs[(cls, path)] = load_spec(cls, path)
+        return spec
+
+    def _claimed(self, kind: str, wanted: str) -> list[str]:
+        paths, names = self.paths(kind), self.names(kind)
+        if wanted in names:
+            return self._latest(kind, names[wanted])
+        for ident, path in paths.items():
+            bare = wanted.removeprefix(f"{path.parent.name}-")
+            if bare != wanted and (bare == ident or bare in names):
+                return [ident] if bare == ident else self._latest(kind, names[bare])
+        return [ident for ident in paths if ident.startswith(f"{wanted}-") or ident.endswith(f"/{wanted}")]
+
+    def _latest(self, kind: str, claimed: list[str]) -> list[str]:
+        """Of several files that claim an alias, those in the folder that wins."""
+        ranks = {ident: self._rank(self.paths(kind)[ident]) for ident in claimed}
+        return [ident for ident in claimed if ranks[ident] == max(ranks.values())]
+
+    def _rank(self, path: Path) -> int:
+        return max(at for at, folder in enumerate(self.folders) if path.is_relative_to(folder))
+
+    def _notes(self, kind: str, name: str, ident: str) -> Iterator[Note]:
+        wanted, path = key(name), self.paths(kind)[ident]
+        others = [other for other in self.paths(kind) if other != ident and other.startswith(f"{wanted}-")]
+        if others and wanted != ident:
+            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+            yield Note("spec.taken-as", f"`{name}` was taken as `{ident}`", f"there is also {', '.join(others[:5])}{more}")
+        if self._rank(path) > 0:
+            within = self.folders[0] / kind
+            hidden = within.is_dir() and next(within.rglob(path.name), None)
+            what = "replaces the shipped file" if hidden else "is not shipped with gpuplan"
+            yield Note("spec.user-file", f"`{ident}` is read from {path}, which {what}")
+
+
+def aliases_of(path: Path) -> list[str]:
+    """The aliases and driver strings of a file, by a glance at its text; YAML is parsed only where they are no flow list."""
+    text = read_text(path)
+    names: list[str] = []
+    for found in _LIST.finditer(text):
+        if found[2] is None:
+            data = load_yaml(path)[0].get(found[1])
+            names += [str(name) for name in data] if isinstance(data, tuple) else []
+        else:
+            names += [(one[0] or one[1] or one[2]).strip() for one in _ITEM.findall(found[2])]
+    return names
+
+
+def _unfit(folder: Path) -> Problem | None:
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        hint = f"give a folder with {', '.join(KINDS)} in it"
+        return Problem("spec.no-folder", f"the specs folder `{folder}` {what}", hint)
+    if any(next((folder / kind).rglob("*.yaml"), None) for kind in KINDS if (folder / kind).is_dir()):
+        return None
+    loose = next(folder.rglob("*.yaml"), None)
+    if loose is not None:
+        hint = f"put it below one of {', '.join(f'{kind}/' for kind in KINDS)}"
+        return Problem("spec.unsorted-folder", f"the specs folder `{folder}` has `{loose.name}` in no folder of a kind", hint)
+    hint = f"put a YAML file there, such as {folder}/accelerators/my-gpu.yaml"
+    return Problem("spec.empty-folder", f"the specs folder `{folder}` holds no YAML file", hint)
