@@ -1,0 +1,242 @@
+"""What one layer's forward pass does on one rank: matmuls, attention, streams and collectives, block by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.layers import (
+    expected_touched_experts,
+    expert_rows,
+    layer_stream_bytes,
+    linear_state_flop_rows,
+)
+from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.term import Term, total
+from gpuplan.work import Attention as AttentionWork
+from gpuplan.work import Collective, CollectiveKind, Matmul, Stream
+from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+
+
+@dataclass(slots=True)
+class LayerWork:
+    """The forward work of one layer on one rank."""
+
+    matmuls: list[Matmul] = field(default_factory=list)
+    attentions: list[AttentionWork] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    tensor_collectives: list[Collective] = field(default_factory=list)
+    expert_collectives: list[Collective] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMaker:
+    """Makes the work of blocks for one pass; `at` prefixes every name."""
+
+    leaves: Leaves
+    split: Split
+    types: Types
+    work: Pass
+
+    def layer(self, at: str, key: str, block: Block) -> LayerWork:
+        """The forward work of one layer of a kind of block; `key` names the block's leaves (`<block>` or `<stack>.<block>`)."""
+        made = LayerWork()
+        inner: list[Term] = []
+        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2)):
+            if isinstance(mixer, Attention):
+                inner += self.attention(made, f"{at}.{name}", f"{key}.{name}", mixer)
+            elif isinstance(mixer, Mla):
+                inner += self.mla(made, f"{at}.{name}", f"{key}.{name}", mixer)
+            elif isinstance(mixer, StateSpace):
+                inner += self.state_space(made, f"{at}.{name}", f"{key}.{name}", mixer)
+            if mixer is not None:
+                self.reduce(made, f"{at}.{name}")
+        if block.cross is not None:
+            inner += self.attention(made, f"{at}.cross", f"{key}.cross", block.cross)
+            self.reduce(made, f"{at}.cross")
+        if isinstance(block.mlp, Mlp):
+            inner += self.dense(made, f"{at}.mlp", f"{key}.mlp", block.mlp.width, gated=block.mlp.gated)
+            self.reduce(made, f"{at}.mlp")
+        elif isinstance(block.mlp, Moe):
+            inner += self.experts(made, f"{at}.mlp", key, block.mlp)
+        self.stream(made, at, inner)
+        return made
+
+    def matmul(self, name: str, m: Term, n: Term, k: Term, batch: Term = ONE) -> Matmul:
+        """A product of activations [m, k] and weights [k, n]."""
+        types = self.types
+        return Matmul(
+            name=name, m=m, n=n, k=k, batch=batch, dtype=types.matmul,
+            left_bytes=types.operand, right_bytes=types.weight, out_bytes=types.activation,
+        )  # fmt: skip
+
+    def attention(self, made: LayerWork, at: str, key: str, a: Attention) -> list[Term]:
+        """Projections and fused attention with grouped heads; returns the widths that elementwise kernels read or write."""
+        leaf, tp, hidden = self.leaves, self.split.tp, self.hidden
+        heads = leaf.split(f"{key}.rank_heads", leaf(f"{key}.heads", a.heads), tp)
+        kv_all = leaf(f"{key}.kv_heads", a.kv_heads)
+        kv_heads = leaf.split(f"{key}.rank_kv_heads", kv_all, leaf.least(f"{key}.kv_ways", tp, kv_all))
+        head_dim = leaf(f"{key}.head_dim", a.head_dim)
+        v_dim = leaf(f"{key}.v_head_dim", a.v_head_dim or a.head_dim)
+        q_width = leaf.times(f"{key}.q_width", heads, head_dim)
+        k_width = leaf.times(f"{key}.k_width", kv_heads, head_dim)
+        v_width = leaf.times(f"{key}.v_width", kv_heads, v_dim)
+        out_width = leaf.times(f"{key}.out_width", heads, v_dim)
+        parts = {"q": q_width, "k": k_width, "v": v_width} | ({"gate": out_width} if a.output_gate else {})
+        qkv = total(f"{at}.qkv_width", parts)
+        tokens = self.work.tokens
+        made.matmuls.append(self.matmul(f"{at}.qkv", tokens, qkv, hidden))
+        limit = a.window or a.chunk
+        window = leaf(f"{key}.window", limit) if limit else None
+        work, types = self.work, self.types
+        made.attentions.append(
+            AttentionWork(
+                name=f"{at}.attention",
+                sequences=work.sequences,
+                q_len=work.q_len,
+                kv_len=work.kv_len,
+                heads=heads,
+                kv_heads=kv_heads,
+                k_dim=head_dim,
+                v_dim=v_dim,
+                kv_element_bytes=types.kv,
+                dtype=types.attention,
+                causal=a.causal,
+                window=window,
+            )  # fmt: skip
+        )
+        made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, out_width))
+        return [q_width, q_width, k_width, k_width]
+
+    def mla(self, made: LayerWork, at: str, key: str, a: Mla) -> list[Term]:
+        """Low-rank projections and attention: expanded heads in prefill and training, the cached latent in decode."""
+        leaf, tp, hidden, tokens = self.leaves, self.split.tp, self.hidden, self.work.tokens
+        heads = leaf.split(f"{key}.rank_heads", leaf(f"{key}.heads", a.heads), tp)
+        nope, rope, v_dim = leaf(f"{key}.nope_dim", a.nope_dim), leaf(f"{key}.rope_dim", a.rope_dim), leaf(f"{key}.v_dim", a.v_dim)
+        kv_rank = leaf(f"{key}.kv_rank", a.kv_rank)
+        qk_dim = total(f"{key}.qk_dim", {"nope": nope, "rope": rope})
+        q_width = leaf.times(f"{key}.q_width", heads, qk_dim)
+        out_width = leaf.times(f"{key}.out_width", heads, v_dim)
+        latent = total(f"{key}.latent_width", {"kv_rank": kv_rank, "rope": rope})
+        q_from = hidden
+        if a.q_rank:
+            q_from = leaf(f"{key}.q_rank", a.q_rank)
+            down = total(f"{key}.down_width", {"q_rank": q_from, "latent": latent})
+            made.matmuls.append(self.matmul(f"{at}.down", tokens, down, hidden))
+        else:
+            made.matmuls.append(self.matmul(f"{at}.kv_down", tokens, latent, hidden))
+        made.matmuls.append(self.matmul(f"{at}.q_up", tokens, q_width, q_from))
+        types, work = self.types, self.work
+        if work.decode:
+            # The key up-projection is absorbed into the query and the value one into the output (arXiv 2405.04434, 2.1.2).
+            made.matmuls.append(self.matmul(f"{at}.absorb_k", tokens, kv_rank, nope, heads))
+            made.matmuls.append(self.matmul(f"{at}.absorb_v", tokens, v_dim, kv_rank, heads))
+            core = AttentionWork(
+                name=f"{at}.attention", sequences=work.sequences, q_len=work.q_len, kv_len=work.kv_len, heads=heads, kv_heads=ONE,
+                k_dim=latent, v_dim=kv_rank, kv_element_bytes=types.kv, dtype=types.attention, causal=True, v_shared=True,
+            )  # fmt: skip
+        else:
+            up = leaf.times(f"{key}.kv_up_width", heads, total(f"{key}.kv_up_dim", {"nope": nope, "v": v_dim}))
+            made.matmuls.append(self.matmul(f"{at}.kv_up", tokens, up, kv_rank))
+            core = AttentionWork(
+                name=f"{at}.attention", sequences=work.sequences, q_len=work.q_len, kv_len=work.kv_len, heads=heads, kv_heads=heads,
+                k_dim=qk_dim, v_dim=v_dim, kv_element_bytes=types.kv, dtype=types.attention, causal=True,
+            )  # fmt: skip
+        made.attentions.append(core)
+        made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, out_width))
+        return [q_width, q_width, q_width, q_width]
+
+    def state_space(self, made: LayerWork, at: str, key: str, s: StateSpace) -> list[Term]:
+        """Input and output projections, and the scan as a product with the state a token."""
+        leaf, tp, hidden, tokens = self.leaves, self.split.tp, self.hidden, self.work.tokens
+        inner = leaf.split(f"{key}.rank_inner", leaf(f"{key}.inner", s.inner), tp)
+        state = leaf(f"{key}.state", s.state)
+        groups = leaf.split(f"{key}.rank_groups", leaf(f"{key}.groups", s.groups), tp)
+        shared = leaf.times(f"{key}.group_width", groups, state)
+        parts = {"values": inner, "gate": inner, "keys": shared, "queries": shared}
+        if s.kind == "mamba1":
+            rank = leaf(f"{key}.dt_rank", s.dt_rank)
+            made.matmuls.append(
+                self.matmul(f"{at}.x", tokens, total(f"{key}.x_width", {"dt": rank, "b": state, "c": state}), inner)
+            )
+            made.matmuls.append(self.matmul(f"{at}.dt", tokens, inner, rank))
+            parts = {"values": inner, "gate": inner}
+        made.matmuls.append(self.matmul(f"{at}.in", tokens, total(f"{at}.in_width", parts), hidden))
+        rows = linear_state_flop_rows.term(f"{at}.scan_rows", tokens=tokens)
+        made.matmuls.append(self.matmul(f"{at}.scan", rows, inner, state))
+        made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, inner))
+        return [inner, inner, inner, inner, shared, shared]
+
+    def dense(self, made: LayerWork, at: str, key: str, width: int, *, gated: bool, copies: int = 1) -> list[Term]:
+        """A dense feed-forward layer, or `copies` shared experts side by side."""
+        leaf = self.leaves
+        whole = leaf(f"{key}.width", width * copies)
+        inner = leaf.split(f"{key}.rank_width", whole, self.split.tp)
+        up = leaf.times(f"{key}.up_width", leaf(f"{key}.up_matrices", 2 if gated else 1), inner)
+        made.matmuls.append(self.matmul(f"{at}.up", self.work.tokens, up, self.hidden))
+        made.matmuls.append(self.matmul(f"{at}.down", self.work.tokens, self.hidden, inner))
+        return [up, inner]
+
+    def experts(self, made: LayerWork, at: str, key: str, moe: Moe) -> list[Term]:
+        """Router, dispatch, grouped matmuls over the experts of this rank, combine, and the shared experts."""
+        leaf, work = self.leaves, self.work
+        experts, top_k = leaf(f"{key}.experts.count", moe.experts), leaf(f"{key}.experts.top_k", moe.top_k)
+        made.matmuls.append(self.matmul(f"{at}.router", work.tokens, experts, self.hidden))
+        copies = leaf.times(f"{at}.token_copies", work.expert_tokens, top_k)
+        local = leaf.split(f"{key}.rank_experts", experts, self.split.ep)
+        touched = expected_touched_experts.term(f"{at}.touched_experts", local=local, copies=copies)
+        rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
+        inner = leaf.split(f"{key}.experts.rank_width", leaf(f"{key}.experts.width", moe.width), self.split.etp)
+        up = leaf.times(f"{key}.experts.up_width", leaf(f"{key}.experts.up_matrices", 2 if moe.gated else 1), inner)
+        made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, self.hidden, touched))
+        made.matmuls.append(self.matmul(f"{at}.experts_down", rows, self.hidden, inner, touched))
+        size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=self.hidden, element_bytes=self.types.activation)
+        for name in ("dispatch", "combine"):
+            made.expert_collectives.append(self.collective(f"{at}.{name}", "all_to_all", size, self.split.ep, self.split.ep_stride))
+        inner_widths = []
+        if moe.shared_experts:
+            inner_widths += self.dense(
+                made, f"{at}.shared", f"{key}.shared", moe.shared_width, gated=moe.gated, copies=moe.shared_experts
+            )
+        self.reduce(made, at)
+        copy_bytes = repeated_bytes.term(f"{at}.permute_bytes", count=leaf("permute_passes", 4), size=size)
+        made.streams.append(Stream(name=f"{at}.permute", size=copy_bytes, launches=leaf("permute_kernels", 4)))
+        touched_width = total(f"{at}.gate_width", {"read": up, "written": inner})
+        gate = layer_stream_bytes.term(
+            f"{at}.gate_traffic", tokens=copies, width=touched_width, passes=work.activation_passes,
+            element_bytes=self.types.activation, ways=ONE,
+        )  # fmt: skip
+        made.streams.append(Stream(name=f"{at}.gate", size=gate, launches=ONE))
+        return inner_widths
+
+    def reduce(self, made: LayerWork, at: str) -> None:
+        """The tensor-parallel reduction after a sub-layer: an all-reduce, or its two halves under sequence parallelism."""
+        size = tensor_bytes.term(
+            f"{at}.reduce_bytes", tokens=self.work.tokens, width=self.hidden, element_bytes=self.types.activation
+        )
+        made.tensor_collectives.append(self.collective(f"{at}.all_reduce", "all_reduce", size, self.split.tp, self.split.tp_stride))
+
+    def collective(self, name: str, kind: CollectiveKind, size: Term, group: Term, stride: Term) -> Collective:
+        """A collective of this layer."""
+        return Collective(name=name, kind=kind, size=size, group=group, stride=stride)
+
+    def stream(self, made: LayerWork, at: str, widths: list[Term]) -> None:
+        """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
+        rest = total(f"{at}.inner_width", {f"{number}": width for number, width in enumerate(widths)}) if widths else None
+        hidden = layer_stream_bytes.term(
+            f"{at}.hidden_traffic", tokens=self.work.tokens, width=self.hidden, passes=self.work.hidden_passes,
+            element_bytes=self.types.activation, ways=self.split.sp,
+        )  # fmt: skip
+        parts = {"hidden": hidden}
+        if rest is not None:
+            parts["inner"] = layer_stream_bytes.term(
+                f"{at}.inner_traffic", tokens=self.work.tokens, width=rest, passes=self.work.activation_passes,
+                element_bytes=self.types.activation, ways=ONE,
+            )  # fmt: skip
+        made.streams.append(Stream(name=f"{at}.elementwise", size=total(f"{at}.traffic", parts), launches=self.work.kernels))
+
+    @property
+    def hidden(self) -> Term:
+        """The model's hidden width."""
+        return self.leaves.made["model.hidden"]
