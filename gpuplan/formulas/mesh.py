@@ -245,16 +245,6 @@ def switched_bandwidth(*, bandwidth: BytesPerS, chips: Count, switch_bandwidth: 
     return minimum(bandwidth * chips, switch_bandwidth)
 
 
-@formula(DEFINITION)
-def tokens_per_step(*, global_batch: Count, seq_len: Count) -> Count:
-    """Tokens of a step.
-
-    >>> tokens_per_step(global_batch=1536, seq_len=4096)
-    6291456
-    """
-    return global_batch * seq_len
-
-
 @formula(
     Source(
         "paper",

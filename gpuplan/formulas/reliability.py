@@ -104,12 +104,12 @@ def wall_clock_seconds(*, training: Seconds, lost_fraction: Ratio) -> Seconds:
 
 
 @formula(_NARAYANAN)
-def run_seconds(*, flop: Flop, chips: Count, achieved_flop_per_s: FlopPerS) -> Seconds:
+def flop_run_seconds(*, flop: Flop, chips: Count, achieved_flop_per_s: FlopPerS) -> Seconds:
     """Training time from the FLOP of the run and what each chip achieves.
 
     1.008T parameters, 450B tokens, full recomputation, 3072 A100 at 163 TFLOP/s, published as 84 days:
 
-    >>> run_seconds(flop=8 * 1.008e12 * 450e9, chips=3072, achieved_flop_per_s=163e12) / 86400
+    >>> flop_run_seconds(flop=8 * 1.008e12 * 450e9, chips=3072, achieved_flop_per_s=163e12) / 86400
     83.88
     """
     return flop / (chips * achieved_flop_per_s)
