@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Literal, TypeAlias
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -41,6 +42,8 @@ class MeasuredBandwidth(Strict):
     """The size of the message, where it is known."""
     algorithm: str = ""
     """Ring, tree, or in-switch reduction, where it is known."""
+    doubtful: bool = False
+    """Whether the run is an outlier that no estimate should use."""
 
 
 class FabricLevel(Strict):
@@ -51,7 +54,7 @@ class FabricLevel(Strict):
     size: Annotated[int, Field(ge=2)] | None = None
     """How many accelerators are inside one such level; nothing for a level without bound, or with an unpublished one."""
     topology: Topology
-    """How the accelerators of the level are joined. `mesh` is a direct link between every pair unless `dims` says otherwise."""
+    """How they are joined: a `mesh` is a direct link between every pair; a grid is a `torus` without `wrap`."""
     bandwidth_per_direction: BytesPerSField | None = None
     """All links of one accelerator at this level, one way, at the worst-placed accelerator."""
     peer_bandwidth_per_direction: BytesPerSField | None = None
@@ -61,15 +64,15 @@ class FabricLevel(Strict):
     links: str = ""
     """How many links of which rate make up the bandwidth."""
     latency: SecondsField | None = None
-    """The time of the smallest collective or message; the note says which."""
+    """The time of the smallest message or all-reduce."""
+    latency_of: Literal["message", "all_reduce"] = "message"
+    """Whether `latency` is that of one message, or of a small all-reduce over all accelerators of the level."""
     in_network_reduction: bool = False
     """Whether the switches can add (NVLink SHARP, InfiniBand SHARP); a run need not have used it."""
     oversubscription: RatioField | None = None
     """By how much the links above are thinner than those below; nothing means not stated."""
-    all_reduce_bus_bandwidth: BytesPerSField | None = None
-    """The best all-reduce bus bandwidth measured with all accelerators of the level."""
     measured: tuple[MeasuredBandwidth, ...] = ()
-    """Measured bus bandwidths with their conditions."""
+    """Measured bus bandwidths with their conditions; `accept` of the best all-reduce is the range of other accounts."""
     dims: Dims | None = None
     """The shape of a torus or grid, in accelerators per axis."""
     wrap: tuple[bool, ...] | None = None
@@ -172,7 +175,9 @@ class Slice(Strict):
 class System(SpecFile):
     """A node, rack, pod or slice: what one buys or rents as one thing."""
 
-    kind: Literal["node", "instance", "workstation", "pair", "soc", "cpu-server", "rack", "pod", "slice"]
+    kind: ClassVar[str] = "systems"
+
+    form: Literal["node", "instance", "workstation", "pair", "soc", "cpu-server", "rack", "pod", "slice"]
     """What sort of system it is."""
     accelerator: Id
     """The id of its accelerator."""
@@ -207,7 +212,7 @@ class System(SpecFile):
     @model_validator(mode="after")
     def _levels_grow(self) -> System:
         sizes = [level.size if level.size is not None else math.inf for level in self.fabric]
-        if any(outer < inner for inner, outer in zip(sizes, sizes[1:], strict=False)):
+        if any(outer < inner for inner, outer in pairwise(sizes)):
             raise fault("spec.level-order", "the levels of `fabric` do not grow", "write the innermost level first")
         if self.slices and self.link_bandwidth is None:
             raise fault("spec.missing-key", "`slices` without `link_bandwidth`", "write what one link carries in one direction")

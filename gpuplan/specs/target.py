@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import re
+from dataclasses import dataclass, replace
 
-from gpuplan.errors import Note
+from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.fabric import (
+    CARDS_IN_A_HOST,
+    Level,
+    Topology,
+    fabric_notes,
+    host_link_of,
+    levels_of_accelerator,
+    levels_of_instance,
+    levels_of_slice,
+    levels_of_system,
+)
+from gpuplan.specs.instance import Instance, InstanceFamily
+from gpuplan.specs.offers import price_for, priced_units, street_price, usd_per_s
+from gpuplan.specs.price import Offer
+from gpuplan.specs.system import Slice, System, slice_key
 from gpuplan.term import Term
 
-if TYPE_CHECKING:
-    from gpuplan.specs.accelerator import Accelerator
-    from gpuplan.specs.instance import Instance
-    from gpuplan.specs.price import Offer
-    from gpuplan.specs.system import System
-
-Topology = Literal["switched", "ring", "mesh", "hybrid-mesh", "torus", "pcie-tree", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of the fabric: accelerators that reach each other at the same rate.
-
-    `size` is how many accelerators are inside one such level (None: all of the target); `bandwidth_per_direction` is what one
-    accelerator sends on all its links of the level, `peer_bandwidth` what it sends to one other accelerator.
-    `oversubscription` divides the bandwidth when all send at once (1 = none). `dims` and `wrap` describe a torus.
-    `measured_bus_bandwidth` is the all-reduce bus bandwidth (as nccl-tests defines it) that someone measured on this level.
-    """
-
-    name: str
-    size: float | None
-    topology: Topology
-    bandwidth_per_direction: Term
-    latency: Term | None = None
-    peer_bandwidth: Term | None = None
-    in_network_reduction: bool = False
-    oversubscription: float = 1.0
-    measured_bus_bandwidth: Term | None = None
-    dims: tuple[int, ...] = ()
-    wrap: tuple[bool, ...] = ()
+_COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*[x×*]\s*(.*)$", re.I)
+_SLICE = re.compile(r"v\d+[a-z]*-(\d+|\d+(?:x\d+){1,2})")
+_PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
+FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """What an estimate runs on.
 
-    `count` accelerators in all, which are `units` systems, instances or accelerators of `per_unit` each; `levels` innermost
-    first, the last one holds all. `host_link` is PCIe (or the like) per direction and accelerator. `notes` say what was
-    assumed or chosen.
+    `count` accelerators in all, which are `units` systems, instances, slices or accelerators of `per_unit` each; `levels`
+    innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
+    and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
+    assumed or chosen. `offer` is the current on-demand price of a cloud instance in the provider's usual region, if any.
     """
 
     text: str
@@ -60,3 +52,233 @@ class Target:
     host_link: Term | None = None
     offer: Offer | None = None
     notes: tuple[Note, ...] = ()
+    share: float = 1.0
+
+
+def parse_target(text: str, catalog: Catalog) -> Target:
+    """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance or a TPU slice.
+
+    Raises:
+        UsageError: nothing is named, the count is no whole number above zero, or the name fits several things.
+        UnknownError: nothing is called that, or a network that the target needs is not known.
+        SpecError: a data file is wrong.
+    """
+    units, name = _counted(text)
+    wanted = key(name)
+    if _exact("systems", wanted, catalog):
+        return _of_system(text, units, name, catalog)
+    if _exact("accelerators", wanted, catalog):
+        return _of_accelerator(text, units, name, catalog)
+    pod, part = _slice(name, catalog)
+    if pod is not None and part is not None:
+        return _of_slice(text, units, pod, part, catalog)
+    instance = find_instance(name, catalog)
+    if instance is not None:
+        return _of_instance(text, units, instance, catalog)
+    return _by_beginning(text, units, name, catalog)
+
+
+def find_instance(name: str, catalog: Catalog) -> Instance | None:
+    """The cloud instance of a name, with or without its provider; None where there is none.
+
+    Raises:
+        UsageError: several providers have one of that name.
+    """
+    wanted, names = key(name), catalog.names("instances")
+    claimed = {alias: ids for alias, ids in names.items() if alias == wanted or alias.endswith(f":{wanted}")}
+    files = sorted({ident for ids in claimed.values() for ident in ids})
+    found: list[Instance] = []
+    for ident in files:
+        family = catalog.read(InstanceFamily, catalog.paths("instances")[ident])
+        for shape in family.instances:
+            own = {key(one) for one in (shape.name, *shape.aliases)}
+            own |= {f"{family.provider}:{one}" for one in own}
+            if wanted in own:
+                found.append(Instance(family, shape))
+    if len(found) > 1:
+        hint = f"write {' or '.join(f'`{one.qualified_name}`' for one in found)}"
+        raise UsageError(Problem("target.ambiguous-name", f"`{name}` could be {len(found)} cloud instances", hint))
+    return found[0] if found else None
+
+
+def _counted(text: str) -> tuple[int, str]:
+    found = _COUNTED.match(text)
+    number, name = (found[1], found[2].strip()) if found else ("1", text.strip())
+    if not re.fullmatch(r"\+?\d+", number) or int(number) < 1:
+        what = f"`{number}` in `{text}` is not a count of accelerators, systems or instances"
+        raise UsageError(Problem("target.bad-count", what, f"{FORMS}, with a whole number from 1 up"))
+    if not name:
+        raise UsageError(Problem("target.no-name", f"`{text}` names no accelerator, system or instance", FORMS))
+    return int(number), name
+
+
+def _exact(kind: str, wanted: str, catalog: Catalog) -> bool:
+    return wanted in catalog.paths(kind) or wanted in catalog.names(kind)
+
+
+def _slice(name: str, catalog: Catalog) -> tuple[System | None, Slice | None]:
+    """The pod and the slice that a name such as `tpu-v5p-256` means."""
+    wanted = slice_key(name.removeprefix("gcp:"))
+    if not _SLICE.fullmatch(wanted):
+        return None, None
+    for _, path, text in catalog.texts("systems"):
+        prefix = _PREFIX.search(text)
+        if prefix is None or not wanted.startswith(slice_key(prefix[1])):
+            continue
+        pod = catalog.read(System, path)
+        part = pod.slice_named(wanted)
+        if part is None:
+            sizes = ", ".join(f"`{one.name}`" for one in pod.slices[:12])
+            hint = did_you_mean(wanted, [slice_key(one.name) for one in pod.slices]) or f"there are {sizes}"
+            raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice `{name}`", hint))
+        return pod, part
+    return None, None
+
+
+def _of_slice(text: str, units: int, pod: System, part: Slice, catalog: Catalog) -> Target:
+    accelerator = catalog.load(Accelerator, pod.accelerator)
+    notes = [Note("target.slice", f"{text}: {part.chips} chips in the shape {'x'.join(map(str, part.dims))} ({part.name})")]
+    if None in part.wrap:
+        notes.append(
+            Note("target.wrap-unknown", f"whether {part.name} is closed to a torus is not published: taken as open, assumed")
+        )
+    instance = find_instance(part.name, catalog)
+    target = Target(
+        text=text, accelerator=accelerator, count=units * part.chips, units=units, per_unit=part.chips, system=pod,
+        instance=instance, levels=levels_of_slice(pod, part, units), host_link=host_link_of(accelerator, pod), notes=tuple(notes),
+    )  # fmt: skip
+    return _with_offer(target, catalog)
+
+
+def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    system, notes = catalog.load_noted(System, name)
+    accelerator = catalog.load(Accelerator, system.accelerator)
+    count = units * system.count
+    return Target(
+        text=text, accelerator=accelerator, count=count, units=units, per_unit=system.count, system=system,
+        levels=levels_of_system(system, count), host_link=host_link_of(accelerator, system),
+        notes=(*notes, *fabric_notes(system, count)),
+    )  # fmt: skip
+
+
+def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) -> Target:
+    shape = instance.shape
+    accelerator = catalog.load(Accelerator, shape.accelerator)
+    system = catalog.load(System, shape.system) if shape.system is not None else None
+    if system is not None and system.slices:
+        part = system.slice_named(instance.name)
+        if part is not None:
+            return _of_slice(text, units, system, part, catalog)
+    per_unit = int(max(instance.accelerators, 1))
+    notes: list[Note] = []
+    share = min(instance.accelerators, 1.0)
+    if share < 1:
+        memory = f", with {shape.accelerator_memory.text} of its memory" if shape.accelerator_memory else ""
+        notes.append(Note("target.shared", f"{instance.qualified_name} has {share:.4g} of one {accelerator.id}{memory}"))
+        if units > 1:
+            what = f"{instance.qualified_name} has only a share of an accelerator, which no other instance can be joined to"
+            raise UsageError(Problem("target.shared-many", what, "take an instance with whole accelerators"))
+    if shape.status == "retired":
+        notes.append(Note("target.retired", f"{instance.qualified_name} is retired: it can no longer be had"))
+    if system is not None:
+        notes += fabric_notes(system, units * per_unit)
+    target = Target(
+        text=text, accelerator=accelerator, count=units * per_unit, units=units, per_unit=per_unit,
+        system=system, instance=instance,
+        levels=levels_of_instance(instance, system, accelerator, units), host_link=host_link_of(accelerator, system),
+        notes=tuple(notes), share=share,
+    )  # fmt: skip
+    return _with_offer(target, catalog)
+
+
+def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    accelerator, said = catalog.load_noted(Accelerator, name)
+    notes = list(said)
+    if key(name) != accelerator.id and not notes:
+        notes.append(Note("target.taken-as", f"`{name}` is taken as {accelerator.id} ({accelerator.name})"))
+    home = accelerator.default_system
+    system = catalog.load(System, home) if home is not None and _exact("systems", key(home), catalog) else None
+    if system is not None and system.slices:
+        return _part_of_pod(text, units, system, notes, catalog)
+    levels: tuple[Level, ...] = ()
+    if system is not None:
+        levels, beyond = _of_home(accelerator, system, units)
+        if beyond:
+            system = None
+        elif levels:
+            names = ", ".join(f"{level.name} {level.bandwidth_per_direction.value / 1e9:g} GB/s" for level in levels)
+            what = f"{units} x {accelerator.id} are taken as part of {system.name} systems with their fabric ({names}), assumed"
+            notes.append(Note("target.assumed-system", what, "name a system or an instance to have its own"))
+            notes += fabric_notes(system, units)
+    if system is None:
+        levels = levels_of_accelerator(accelerator, units)
+        if levels:
+            names = ", ".join(level.name for level in levels)
+            what = f"{units} x {accelerator.id} are taken as being in one host, joined by {names}, assumed"
+            notes.append(Note("target.assumed-host", what, f"a host is taken to have up to {CARDS_IN_A_HOST} cards"))
+    return Target(
+        text=text, accelerator=accelerator, count=units, units=units, per_unit=1, system=system, levels=levels,
+        host_link=host_link_of(accelerator, system), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tuple[Level, ...], bool]:
+    """The levels in the accelerator's usual system, and whether they end before so many accelerators that one host can hold."""
+    try:
+        return levels_of_system(system, units), False
+    except UnknownError:
+        if units > CARDS_IN_A_HOST or accelerator.pcie is None:
+            raise
+        return (), True
+
+
+def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog: Catalog) -> Target:
+    """The slice of a pod with exactly so many chips."""
+    fit = [part for part in pod.slices if part.chips == chips]
+    if not fit:
+        sizes = sorted({part.chips for part in pod.slices}, key=lambda size: (abs(size - chips), size))[:6]
+        hint = f"near are {', '.join(str(size) for size in sorted(sizes))} chips"
+        raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {chips} chips", hint))
+    # Of several shapes with as many chips, the most cube-like has the most bisection.
+    part = min(fit, key=lambda one: (max(one.dims), one.dims))
+    target = _of_slice(text, 1, pod, part, catalog)
+    return replace(target, notes=(*notes, *target.notes))
+
+
+def _by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """A name that only begins an id, or carries the vendor; otherwise the error with what is near in every kind."""
+    problems: list[UsageError] = []
+    for kind, make in (("accelerators", _of_accelerator), ("systems", _of_system)):
+        try:
+            catalog.find(kind, name)
+        except UnknownError:
+            continue
+        except UsageError as error:
+            problems.append(error)
+            continue
+        return make(text, units, name, catalog)
+    if problems:
+        raise UsageError(*(problem for error in problems for problem in error.problems))
+    known = [one for kind in ("accelerators", "systems") for one in (*catalog.paths(kind), *catalog.names(kind))]
+    instances = list(catalog.names("instances"))
+    bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
+    hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
+    what = f"no accelerator, system, cloud instance or TPU slice is called `{name}`"
+    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _with_offer(target: Target, catalog: Catalog) -> Target:
+    """The target with its current on-demand price; without one, a note says so, and asking for the cost is an error."""
+    if target.instance is None:
+        return target
+    try:
+        return replace(target, offer=price_for(target, catalog))
+    except UnknownError as error:
+        problem = error.problems[0]
+        return replace(target, notes=(*target.notes, Note("price.unknown", problem.message, problem.hint)))
+
+
+__all__ = [
+    "Level", "Offer", "Target", "Topology",
+    "find_instance", "parse_target", "price_for", "priced_units", "street_price", "usd_per_s",
+]  # fmt: skip

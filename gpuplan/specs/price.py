@@ -1,0 +1,155 @@
+"""What does an instance cost, per what, where, when, and who says so?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import model_validator
+
+from gpuplan.specs.base import Month, SpecFile, Strict
+from gpuplan.specs.quantity import Measure, Sourced, UsdField, fault
+from gpuplan.term import Term
+
+PriceKind: TypeAlias = Literal[
+    "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription", "free"
+]  # fmt: skip
+PriceUnit: TypeAlias = Literal["instance", "accelerator", "chip", "core"]
+PriceStatus: TypeAlias = Literal["current", "historical", "promo", "doubtful"]
+Rate: TypeAlias = Annotated[Sourced, Measure("USD/s")]
+Credits: TypeAlias = Annotated[Sourced, Measure("1")]
+
+
+class Credit(Strict):
+    """What a provider's own unit of account costs."""
+
+    name: str
+    """What the unit is called."""
+    low: UsdField
+    """The lowest list price of one unit."""
+    high: UsdField
+    """The highest."""
+    note: str = ""
+    """What it depends on."""
+
+
+class OfferEntry(Strict):
+    """One price of one instance in one region."""
+
+    instance: str
+    """The provider's name of the instance."""
+    region: str
+    """The provider's code of the region, or `any`."""
+    kind: PriceKind
+    """On which terms."""
+    price: Rate | None = None
+    """The price, such as `55.04 USD/h`; never zero."""
+    credits_per_hour: Credits | None = None
+    """The price in the provider's own units per hour."""
+    per: PriceUnit = "instance"
+    """What the price is for."""
+    date: Month | None = None
+    """When the price was read, as exactly as is known; nothing where the source is undated."""
+    status: PriceStatus = "current"
+    """Only `current` prices are used."""
+    source: str = ""
+    """The key of the source (the first one, when left out)."""
+    note: str = ""
+    """What a reader must know."""
+
+    @model_validator(mode="after")
+    def _one_price(self) -> OfferEntry:
+        given = [value for value in (self.price, self.credits_per_hour) if value is not None]
+        if len(given) != (0 if self.kind == "free" else 1):
+            raise fault(
+                "spec.no-price", f"the offer of `{self.instance}` needs `price` or `credits_per_hour`, and only one of them"
+            )
+        return self
+
+
+class PriceList(SpecFile):
+    """The offers of one provider."""
+
+    kind: ClassVar[str] = "prices"
+
+    default_region: str
+    """The region whose price is taken when the user names none."""
+    credit: Credit | None = None
+    """What the provider's own unit of account costs."""
+    offers: tuple[OfferEntry, ...]
+    """The prices."""
+
+    @model_validator(mode="after")
+    def _sources_of_offers(self) -> PriceList:
+        for entry in self.offers:
+            if entry.source and entry.source not in self.sources:
+                raise fault("spec.unknown-source", f"an offer of `{entry.instance}` names the source `{entry.source}`")
+            if entry.credits_per_hour is not None and self.credit is None:
+                raise fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
+        return self
+
+    def offer(self, entry: OfferEntry) -> Offer:
+        """An entry as an offer with its price as a term.
+
+        A price in credits becomes dollars at the middle of the lowest and highest credit price, which is its spread.
+        """
+        name, note = f"price.per_{entry.per}", entry.note
+        if entry.price is not None:
+            value = Sourced(
+                entry.price.value, "USD/s", entry.price.text, entry.price.source or entry.source, entry.price.note or note
+            )
+            return Offer(self.id, entry, self.term(name, value))
+        if entry.credits_per_hour is None or self.credit is None:
+            return Offer(self.id, entry, None)
+        per_s = entry.credits_per_hour.value / 3600
+        low, high = self.credit.low.value, self.credit.high.value
+        text = (
+            f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
+        )
+        value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.source, note)
+        return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """A price that can be used: who sells what, where, on which terms, for how much, as of when.
+
+    `price` is in USD/s for one `per`; None for what is free of charge and cannot be bought.
+    """
+
+    provider: str
+    entry: OfferEntry
+    price: Term | None
+
+    @property
+    def instance(self) -> str:
+        """The provider's name of the instance."""
+        return self.entry.instance
+
+    @property
+    def region(self) -> str:
+        """The provider's code of the region."""
+        return self.entry.region
+
+    @property
+    def kind(self) -> PriceKind:
+        """On which terms."""
+        return self.entry.kind
+
+    @property
+    def per(self) -> PriceUnit:
+        """What the price is for."""
+        return self.entry.per
+
+    @property
+    def date(self) -> str:
+        """When the price was read, or `undated`."""
+        return self.entry.date or "undated"
+
+    @property
+    def status(self) -> PriceStatus:
+        """Whether the price is current."""
+        return self.entry.status
+
+
+__all__ = ["Credit", "Offer", "OfferEntry", "PriceKind", "PriceList", "PriceStatus", "PriceUnit"]
