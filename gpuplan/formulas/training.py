@@ -86,14 +86,26 @@ def stage_layers(*, layers: Count, pp: Count) -> Count:
     return ceil_div(layers, pp)
 
 
+@formula(_MEGATRON2)
+def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
+    """Layers of the first and of the last stage when the stages between them are full: they also hold embedding and head.
+
+    Llama 3.1 405B puts 126 layers on 16 stages, 7 on the first and last (arXiv 2407.21783, 3.3.2):
+
+    >>> edge_layers(layers=126.0, pp=16.0, full=8.0), edge_layers(layers=80.0, pp=8.0, full=10.0)
+    (7.0, 10.0)
+    """
+    return where(pp > 2, maximum((layers - (pp - 2) * full) / 2, 0.0 * layers), layers / pp)
+
+
 @formula(DEFINITION)
 def filled_layers(*, kind: Count, stage: Count, before: Count) -> Count:
     """Layers of one kind on the fullest stage when heavier kinds took `before` places already.
 
-    >>> filled_layers(kind=3, stage=8, before=4)
-    3
+    >>> filled_layers(kind=3.0, stage=8.0, before=4.0)
+    3.0
     """
-    return minimum(kind, stage - before)
+    return maximum(minimum(kind, stage - before), 0.0 * kind)
 
 
 @formula(DEFINITION)
@@ -104,6 +116,36 @@ def mixed_layers(*, kind: Count, stage: Count, layers: Count) -> Count:
     5.0
     """
     return stage * kind / layers
+
+
+@formula(_MEGATRON2)
+def pipeline_peers(*, pp: Count) -> Count:
+    """Ranks that take part in one hand-over between stages: two, or one where there is no pipeline.
+
+    >>> pipeline_peers(pp=4.0), pipeline_peers(pp=1.0)
+    (2.0, 1.0)
+    """
+    return minimum(pp, 2.0)
+
+
+@formula(DEFINITION)
+def rank_params(*, layers: Count, split: Count, whole: Count, tp: Count) -> Count:
+    """Parameters of so many layers on one rank: matrices are cut by tensor parallelism, norms and routers are not.
+
+    >>> rank_params(layers=10, split=800, whole=4, tp=8)
+    1040.0
+    """
+    return layers * (split / tp + whole)
+
+
+@formula(DEFINITION)
+def sharded_params(*, params: Count, a: Count, b: Count) -> Count:
+    """Parameters cut two ways.
+
+    >>> sharded_params(params=64, a=8, b=2)
+    4.0
+    """
+    return params / (a * b)
 
 
 @formula(DEFINITION)
@@ -140,14 +182,24 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
     return maximum(comm - overlap * window, 0.0 * comm)
 
 
-@formula(_MEGATRON2)
-def pipeline_step_seconds(*, stage: Seconds, micro_batches: Count, pp: Count, vpp: Count) -> Seconds:
-    """Time of all micro-batches through the pipeline: the slowest stage m times, and the bubble of (p − 1)/v micro-batches.
+@formula(DEFINITION)
+def unhidden_seconds(*, comm: Seconds, overlap: Ratio) -> Seconds:
+    """The share of a communication that does not run beside computation.
 
-    >>> pipeline_step_seconds(stage=1.0, micro_batches=16, pp=4, vpp=1)
-    19.0
+    >>> unhidden_seconds(comm=4.0, overlap=0.25)
+    3.0
     """
-    return stage * (micro_batches + (pp - 1) / vpp)
+    return comm * (1 - overlap)
+
+
+@formula(DEFINITION)
+def optimizer_traffic_bytes(*, params: Count, gradient: Bytes, master: Bytes, moments: Bytes, weight: Bytes) -> Bytes:
+    """Traffic of an optimizer step: gradients are read twice (norm and update), states read and written, weights written.
+
+    >>> optimizer_traffic_bytes(params=1e9, gradient=4, master=4, moments=8, weight=2) / 1e9
+    34.0
+    """
+    return params * (2 * gradient + 2 * (master + moments) + weight)
 
 
 @formula(_MEGATRON2)

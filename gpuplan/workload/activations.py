@@ -54,6 +54,7 @@ class ActivationMaker:
         return self.tensor(f"activations.{key}.input", width)
 
     def tensor(self, name: str, width: Term, tokens: Term | None = None) -> Term:
+        """Bytes of one kept tensor."""
         return tensor_bytes.term(name, tokens=tokens or self.work.tokens, width=width, element_bytes=self.element)
 
     @property

@@ -104,7 +104,7 @@ class LayerMaker:
                 dtype=types.attention,
                 causal=a.causal,
                 window=window,
-            )  # fmt: skip
+            )
         )
         made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, out_width))
         return [q_width, q_width, k_width, k_width]

@@ -1,0 +1,98 @@
+"""Which layers does each pipeline stage hold? Three stages matter: the first, a full one in the middle, and the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, stage_layers
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.count import ParamCount
+from gpuplan.num import is_array
+from gpuplan.term import DEFINITION, Term, total
+from gpuplan.workload.context import Leaves
+
+Place = Literal["only", "first", "middle", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage: how many layers of each kind of block it holds and how many micro-batches are in flight.
+
+    `layers` is keyed by the block's key (`<block>`, or `<stack>.<block>` in models with several stacks).
+    """
+
+    place: Place
+    layers: dict[str, Term]
+    in_flight: Term
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this stage's terms start with."""
+        return "" if self.place == "only" else f"{self.place}_stage."
+
+    @property
+    def has_embedding(self) -> bool:
+        """The stage reads tokens."""
+        return self.place in ("only", "first")
+
+    @property
+    def has_head(self) -> bool:
+        """The stage makes logits."""
+        return self.place in ("only", "last")
+
+
+def block_keys(arch: Architecture) -> dict[str, tuple[int, str]]:
+    """The key of each kind of block: its stack's index and its name there."""
+    several = len(arch.stacks) > 1
+    return {
+        (f"{stack.kind}.{block}" if several else block): (index, block)
+        for index, stack in enumerate(arch.stacks)
+        for block in stack.counts()
+    }
+
+
+def stages(
+    arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term
+) -> tuple[Stage, ...]:
+    """The stages that can bind. Kinds of blocks that alternate are shared out; long runs are placed heaviest first."""
+    layers = {
+        key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
+        for key, (index, block) in block_keys(arch).items()
+    }
+    if not is_array(pp.value) and pp.value == 1:
+        return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION)),)
+    depth = total("model.layers", layers)
+    full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
+    edge = edge_layers.term("stage.edge_layers", layers=depth, pp=pp, full=full)
+    last_index = Term("stage.last_index", pp.value - 1, "1", pp.source)
+    indexes = {
+        "first": (edge, Term("stage.first_index", 0.0, "1", DEFINITION)),
+        "middle": (full, Term("stage.middle_index", 1.0, "1", DEFINITION)),
+        "last": (edge, last_index),
+    }
+    made = []
+    for place, (held, index) in indexes.items():
+        flying = in_flight.term(f"{place}_stage.in_flight", pp=pp, stage=index, micro_batches=micro_batches, vpp=vpp)
+        made.append(Stage(place, _placed(arch, counts, leaves, layers, depth, held, place), flying))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+def _placed(
+    arch: Architecture, counts: ParamCount, leaves: Leaves, layers: dict[str, Term], depth: Term, held: Term, place: str
+) -> dict[str, Term]:
+    if len(layers) == 1:
+        return dict.fromkeys(layers, held)
+    runs = sum(len(stack.layers) for stack in arch.stacks)
+    if runs > 2 * len(layers):
+        return {
+            key: mixed_layers.term(f"{place}_stage.{key}.layers", kind=kind, stage=held, layers=depth)
+            for key, kind in layers.items()
+        }
+    weight = {key: float(next(one.layer_total.value for one in counts.blocks if key.endswith(one.block))) for key in layers}
+    found: dict[str, Term] = {}
+    before = leaves("none", 0)
+    for key in sorted(layers, key=lambda one: -weight[one]):
+        found[key] = filled_layers.term(f"{place}_stage.{key}.layers", kind=layers[key], stage=held, before=before)
+        before = total(f"{place}_stage.{key}.filled", {"before": before, "here": found[key]})
+    return found

@@ -1,0 +1,254 @@
+"""What a training step does and holds on one rank: work by block and stage, buffers by stage; no hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.formulas.basic import product, repeated_bytes, share
+from gpuplan.formulas.memory import logits_bytes, tensor_bytes
+from gpuplan.formulas.training import (
+    expert_rank_tokens,
+    expert_shards,
+    expert_tensor_ways,
+    on_single_stage,
+    pipeline_peers,
+    rank_params,
+    rank_tokens,
+    sharded_params,
+)
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.count import BlockCount, ParamCount
+from gpuplan.plan.train import TrainPlan
+from gpuplan.term import DEFINITION, Term, greatest, total
+from gpuplan.work import Collective, Matmul, Stream
+from gpuplan.workload.activations import ActivationMaker
+from gpuplan.workload.backward import backward
+from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.layer import LayerMaker, LayerWork
+from gpuplan.workload.stages import Stage, block_keys, stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTerms:
+    """The leaves of a training step: degrees and batches (`plan.…`), bytes of the recipe (`recipe.…`), the engine's habits."""
+
+    tp: Term
+    pp: Term
+    dp: Term
+    cp: Term
+    ep: Term
+    vpp: Term
+    seq_len: Term
+    micro_batch: Term
+    micro_batches: Term
+    gradient: Term
+    hidden_passes: Term
+    activation_passes: Term
+    kernels: Term
+    logit_bytes: Term
+
+
+@dataclass(frozen=True, slots=True)
+class BlockWork:
+    """One kind of block: its forward and backward work, what it keeps, and what it keeps when all is recomputed."""
+
+    forward: LayerWork
+    backward: LayerWork
+    context: Collective | None
+    kept: Term
+    kept_input: Term
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeWork:
+    """Embedding and head: matmuls and streams of one micro-batch, forward and backward together."""
+
+    head: tuple[Matmul, ...]
+    loss: Stream
+    embedding: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class StageParams:
+    """Parameters of a stage on one rank: those that tensor and data parallelism split, and the experts'."""
+
+    dense: Term
+    experts: Term | None
+    edges: Term | None
+    """The part of `dense` that belongs to embedding and head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWork:
+    """Everything that a step does on one rank, by kind of block and by stage."""
+
+    blocks: dict[str, BlockWork]
+    stages: tuple[Stage, ...]
+    params: dict[str, StageParams]
+    edge: EdgeWork
+    tokens: Term
+    dense_shards: Term
+    expert_shards: Term
+    expert_ways: Term
+    dense_stride: Term
+    pipeline: Collective
+    logits: Term
+    largest_layer: Term
+
+
+def training_work(
+    arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types
+) -> TrainingWork:
+    """The work and the buffers of a plan; every number is a term."""
+    tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
+    etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep)
+    split = Split(tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE)
+    work = Pass(
+        tokens=tokens,
+        sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
+        q_len=step.seq_len,
+        kv_len=step.seq_len,
+        expert_tokens=expert_rank_tokens.term("step.expert_tokens", tokens=tokens, top_k=ONE, tp=step.tp, etp=etp),
+        hidden_passes=step.hidden_passes,
+        activation_passes=step.activation_passes,
+        kernels=step.kernels,
+    )
+    leaves("hidden", arch.hidden)
+    maker = LayerMaker(leaves=leaves, split=split, types=types, work=work)
+    keeper = ActivationMaker(leaves=leaves, split=split, work=work, element=types.activation)
+    blocks: dict[str, BlockWork] = {}
+    for key, (index, name) in block_keys(arch).items():
+        block = arch.stacks[index].blocks[name]
+        forward = maker.layer(f"forward.{key}", key, block)
+        blocks[key] = BlockWork(
+            forward,
+            backward(forward, leaves, "forward.", "backward.", step.gradient),
+            _context(key, forward, step, types),
+            keeper.layer(key, block),
+            keeper.layer_input(key),
+        )
+    held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches)
+    vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
+    shards = product.term("plan.shards", a=step.dp, b=step.cp)
+    return TrainingWork(
+        blocks=blocks,
+        stages=held,
+        params={stage.place: _params(arch, counts, step, etp, stage) for stage in held},
+        edge=_edge(arch, maker, step, types, vocab),
+        tokens=tokens,
+        dense_shards=shards,
+        expert_shards=expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp),
+        expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
+        dense_stride=step.tp,
+        pipeline=_pipeline(leaves, split, step, types, tokens),
+        logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
+        largest_layer=greatest("rank_params.largest_layer", [_layer_params(one, step, etp) for one in counts.blocks]),
+    )
+
+
+def _layer_params(one: BlockCount, step: StepTerms, etp: Term) -> Term:
+    """Parameters of one layer on one rank before data-parallel sharding."""
+    at = f"rank_params.{one.stack}.{one.block}"
+    whole = {key: term for key, term in one.layer.items() if key in ("norms", "router")}
+    cut = {key: term for key, term in one.layer.items() if key not in ("norms", "router", "experts")}
+    parts: dict[str, Term] = {}
+    if cut:
+        parts["split"] = share.term(f"{at}.split", amount=total(f"{at}.tensor_parallel", dict(cut.items())), ways=step.tp)
+    if whole:
+        parts["whole"] = total(f"{at}.replicated", dict(whole.items()))
+    if "experts" in one.layer:
+        parts["experts"] = sharded_params.term(f"{at}.experts", params=one.layer["experts"], a=step.ep, b=etp)
+    return total(f"{at}.layer", parts)
+
+
+def _params(arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage) -> StageParams:
+    at = f"{stage.prefix}params"
+    several = len(arch.stacks) > 1
+    dense: dict[str, Term] = {}
+    experts: dict[str, Term] = {}
+    for one in counts.blocks:
+        key = f"{one.stack}.{one.block}" if several else one.block
+        layers = stage.layers[key]
+        whole = {name: term for name, term in one.layer.items() if name in ("norms", "router")}
+        cut = {name: term for name, term in one.layer.items() if name not in ("norms", "router", "experts")}
+        dense[key] = rank_params.term(
+            f"{at}.{key}",
+            layers=layers,
+            split=total(f"params.{key}.split", dict(cut.items())) if cut else _zero(key),
+            whole=total(f"params.{key}.whole", dict(whole.items())) if whole else _zero(key),
+            tp=step.tp,
+        )
+        if "experts" in one.layer:
+            held = product.term(f"{at}.{key}.all_experts", a=layers, b=one.layer["experts"])
+            experts[key] = sharded_params.term(f"{at}.{key}.experts", params=held, a=step.ep, b=etp)
+    edges: dict[str, Term] = {}
+    ends = {"head": counts.head, "final": counts.final}
+    if stage.has_embedding:
+        edges |= {"embedding": counts.embedding, **counts.extra}
+    if stage.has_head:
+        edges |= {name: term for name, term in ends.items() if term is not None}
+        if stage.place == "last" and arch.tied:
+            edges["embedding"] = counts.embedding
+    if stage.place == "first":
+        edges |= {
+            name: on_single_stage.term(f"{at}.{name}", amount=term, pp=step.pp) for name, term in ends.items() if term is not None
+        }
+    if stage.place == "last" and not arch.tied:
+        edges["embedding"] = on_single_stage.term(f"{at}.embedding", amount=counts.embedding, pp=step.pp)
+    at_edges: Term | None = None
+    if edges:
+        at_edges = dense["edges"] = share.term(f"{at}.edges", amount=total(f"{at}.edges.whole", edges), ways=step.tp)
+    return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges)
+
+
+def _zero(key: str) -> Term:
+    return Term(f"params.{key}.none", 0.0, "1", DEFINITION)
+
+
+def _context(key: str, forward: LayerWork, step: StepTerms, types: Types) -> Collective | None:
+    """Context parallelism gathers the keys and values of the whole sequence in every layer with attention."""
+    if not forward.attentions:
+        return None
+    core = forward.attentions[0]
+    heads = core.kv_heads
+    width = total(f"{key}.kv_dims", {"k": core.k_dim, "v": core.v_dim})
+    whole = product.term(f"step.{key}.kv_tokens", a=step.micro_batch, b=step.seq_len)
+    size = tensor_bytes.term(
+        f"step.{key}.kv_bytes",
+        tokens=whole,
+        width=product.term(f"{key}.rank_kv_width", a=heads, b=width),
+        element_bytes=types.activation,
+    )
+    return Collective(name=f"context.{key}", kind="all_gather", size=size, group=step.cp, stride=step.tp)
+
+
+def _edge(arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, vocab: Term) -> EdgeWork:
+    tokens, hidden = maker.work.tokens, maker.hidden
+    head: tuple[Matmul, ...] = ()
+    if arch.head:
+        forward = Matmul(
+            name="head.forward", m=tokens, n=vocab, k=hidden, batch=ONE, dtype=types.attention,
+            left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
+        )  # fmt: skip
+        made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", step.gradient)
+        head = (forward, *made.matmuls)
+    loss = logits_bytes.term(
+        "head.loss_traffic", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=maker.leaves("loss_passes", 2)
+    )
+    row = tensor_bytes.term("embedding.rows", tokens=tokens, width=hidden, element_bytes=types.activation)
+    passes = maker.leaves("embedding_passes", 4)
+    traffic = repeated_bytes.term("embedding.traffic", count=passes, size=row)
+    return EdgeWork(
+        head,
+        Stream(name="head.loss", size=loss, launches=maker.leaves("loss_kernels", 6)),
+        Stream(name="embedding", size=traffic, launches=passes),
+    )
+
+
+def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
+    """What one stage sends to the next for a micro-batch: the hidden states, scattered under sequence parallelism."""
+    width = leaves.split("pipeline.width", leaves.made["model.hidden"], split.sp)
+    size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
+    stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
+    group = pipeline_peers.term("pipeline.peers", pp=step.pp)
+    return Collective(name="pipeline.send", kind="broadcast", size=size, group=group, stride=stride)
