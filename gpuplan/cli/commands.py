@@ -1,0 +1,81 @@
+"""Which commands are there? Each is one file, imported only when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+from typer import Context, Exit, Option, Typer, echo
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+from gpuplan.cli.help import group_help
+
+COMMANDS = {
+    "fit": "Does a model fit, and with how much room",
+    "train": "How fast, how long and how dear is a training run",
+    "serve": "How fast and how dear is serving, and how many users fit",
+    "explain": "Show the working of any figure, or a formula with its source",
+    "compare": "Put the same question to several accelerators side by side",
+    "specs": "List, show and check accelerators, systems, instances and prices",
+    "models": "List and show model cards, and import a config.json",
+    "doctor": "Check the installation and say where specs are found",
+}
+"""Name and one line of help; the first sentence of each command's own help says more."""
+
+INTRODUCTION = """Capacity planning for GPUs and TPUs: does it fit, how fast is it, what does it cost, and what would be
+better. Every figure has a range and shows its working.
+
+Examples:
+  gpuplan fit llama-3.1-8b --on h100
+  gpuplan train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T
+  gpuplan serve llama-3.1-70b --on 4xh100 --prompt 2000 --output 300
+  gpuplan serve llama-3.1-70b --on 4xh100 --explain tpot_s
+"""
+FOOTER = "Exit codes: 0 answered, 2 wrong usage or file, 3 does not fit, 4 an assertion of yours failed, 5 needed data is unknown."
+
+
+class Lazy(TyperGroup):
+    """The top group: it knows its commands by name and imports one only to run it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All command names in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, freshly imported, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        made = get_command(import_module(f"gpuplan.cli.{cmd_name}").app)
+        made.name = cmd_name
+        return made
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page without importing a command."""
+        formatter.write(group_help("gpuplan COMMAND [options]", INTRODUCTION, COMMANDS, self.get_params(ctx), FOOTER))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from gpuplan import __version__
+
+        echo(f"gpuplan {__version__}")
+        raise Exit
+
+
+def _root(
+    ctx: Context,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version and stop")] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        echo(ctx.get_help())
+
+
+def root() -> Any:
+    """The whole command line as one group."""
+    app = Typer(
+        cls=Lazy, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, help=INTRODUCTION,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback(invoke_without_command=True)(_root)
+    return get_group(app)

@@ -1,0 +1,83 @@
+"""`gpuplan compare`: the same question on several machines, or several accelerators, side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Typer
+
+from gpuplan.cli.help import Command
+from gpuplan.cli.inner import TASKS
+from gpuplan.errors import Exit as Code
+from gpuplan.errors import InfeasibleError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from gpuplan.estimate.result import Estimate
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=Command, context_settings={"allow_interspersed_args": False})
+def compare(
+    *,
+    words: Annotated[
+        list[str],
+        Argument(metavar="COMMAND …", help="A fit, train or serve command with several --on, or the names of accelerators"),
+    ],
+) -> None:
+    """Which machine answers the question better? One column for each --on, and the inputs that make the difference.
+
+    Exits with 3 when it fits on none of them. Names of accelerators alone compare their datasheets.
+
+    Examples:
+      gpuplan compare serve llama-3.1-70b --on 4xh100 --on 8xl40s --prompt 2000 --output 300
+      gpuplan compare train llama-3.1-8b --on 8xh100 --on 8xb200 --tokens 1T --csv
+      gpuplan compare h100 h200 mi300x
+    """
+    if words[0] in TASKS:
+        _estimates(words[0], words[1:])
+    else:
+        from gpuplan.cli.specs import side_by_side
+
+        side_by_side(words)
+
+
+def _estimates(task: str, words: Sequence[str]) -> None:
+    from gpuplan.cli.answer import estimate, form_of
+    from gpuplan.cli.inner import parsed, targets
+    from gpuplan.cli.main import complain
+
+    places, rest = targets(words)
+    given = parsed(task, rest)
+    form = form_of(given)
+    if len(places) < 2:
+        hint = "such as `--on 8xh100 --on 8xh200`"
+        raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
+    made: dict[str, Estimate] = {}
+    for place in places:
+        try:
+            made[place] = estimate(task, {**given, "on": place})
+        except InfeasibleError as error:
+            complain([Problem(one.code, one.message, one.hint, place) for one in error.problems])
+    if made:
+        sys.stdout.write(_text(made, form, given))
+    raise Exit(int(Code.OK if any(one.verdict.fits for one in made.values()) else Code.DOES_NOT_FIT))
+
+
+def _text(made: Mapping[str, Estimate], form: str, given: Mapping[str, Any]) -> str:
+    if form == "json":
+        from gpuplan.render.json import document
+
+        return json.dumps([document(one) for one in made.values()], indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if form == "csv":
+        from gpuplan.render.csv import estimate_csv
+
+        return estimate_csv(made.values())
+    from gpuplan.render.compare import comparison, comparison_markdown
+    from gpuplan.render.text import look_of
+
+    names, estimates = list(made), list(made.values())
+    return comparison_markdown(names, estimates) if form == "md" else comparison(names, estimates, look_of(sys.stdout))

@@ -1,0 +1,67 @@
+"""`gpuplan explain`: how was a figure made, and what does a formula say?"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Typer
+
+from gpuplan.cli.help import Command
+from gpuplan.cli.inner import TASKS
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=Command, context_settings={"allow_interspersed_args": False})
+def explain(
+    *,
+    words: Annotated[
+        list[str],
+        Argument(metavar="[TERM] COMMAND …", help="A figure or term and the command that shows it, or the name of a formula alone"),
+    ],
+) -> None:
+    """How is a figure made? The tree of formulas, numbers and sources below it, down to datasheets.
+
+    With a command (fit, train or serve with its options) it explains a figure or term of that answer; alone, it shows a
+    formula with its text, its source and its example.
+
+    Examples:
+      gpuplan explain mfu train llama-3.1-8b --on 8xh100 --tokens 15T
+      gpuplan explain kv_cache serve llama-3.1-70b --on 4xh100 --prompt 2000 --output 300
+      gpuplan explain kv_bytes_per_token
+    """
+    from gpuplan.cli.answer import answer
+    from gpuplan.cli.argv import EVERYTHING
+    from gpuplan.cli.inner import parsed
+
+    if words[0] in TASKS:
+        answer(words[0], {**parsed(words[0], words[1:]), "explain": EVERYTHING})
+    elif len(words) > 1 and words[1] in TASKS:
+        answer(words[1], {**parsed(words[1], words[2:]), "explain": words[0]})
+    elif len(words) > 1:
+        hint = f"write `gpuplan explain {words[0]} train MODEL --on NAME`, with one of {', '.join(TASKS)}"
+        raise UsageError(Problem("explain.no-command", f"`{words[1]}` is not a command that can be explained", hint))
+    else:
+        from gpuplan.render.formula import formula_page
+        from gpuplan.render.text import look_of
+
+        sys.stdout.write(formula_page(_formula(words[0]), look_of(sys.stdout)))
+        raise Exit(0)
+
+
+def _formula(name: str) -> Any:
+    """The formula of that name, from any module of `gpuplan.formulas`."""
+    from importlib import import_module
+    from pkgutil import iter_modules
+
+    import gpuplan.formulas
+    from gpuplan.term import FORMULAS
+
+    for module in iter_modules(gpuplan.formulas.__path__):
+        import_module(f"gpuplan.formulas.{module.name}")
+    if name not in FORMULAS:
+        hint = did_you_mean(name, FORMULAS) or f"a figure needs its command: `gpuplan explain {name} train MODEL --on NAME`"
+        raise UnknownError(Problem("explain.no-formula", f"no formula is called `{name}`", hint))
+    return FORMULAS[name]

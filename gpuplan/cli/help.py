@@ -1,0 +1,115 @@
+"""What does `--help` print? Sections under plain headings, 80 columns, no colour needed, and fast: rich is not imported."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+def width() -> int:
+    """The columns that help may use: those of the terminal, at most 100."""
+    return max(40, min(shutil.get_terminal_size().columns, 100))
+
+
+def prose(text: str, columns: int) -> str:
+    """Paragraphs wrapped to the width; paragraphs with an indented line (examples) stay as they are."""
+    blocks = []
+    for block in text.strip().split("\n\n"):
+        lines = block.splitlines()
+        fixed = any(line.startswith(" ") for line in lines)
+        blocks.append(block.rstrip() if fixed else "\n".join(textwrap.wrap(" ".join(lines), columns, break_on_hyphens=False)))
+    return "\n\n".join(blocks)
+
+
+def rows(pairs: Iterable[tuple[str, str]], columns: int) -> str:
+    """Two aligned columns, the second wrapped; a long first column pushes its text to the next line."""
+    pairs = list(pairs)
+    left = min(max((len(name) for name, _ in pairs), default=0), 24)
+    lines = []
+    for name, text in pairs:
+        wrapped = textwrap.wrap(text, columns - left - 4, break_on_hyphens=False) or [""]
+        long = len(name) > left
+        lines += [f"  {name}"] if long else []
+        lines.append(f"  {'' if long else name:<{left}}  {wrapped[0]}".rstrip())
+        lines += [f"{'':<{left + 4}}{line}" for line in wrapped[1:]]
+    return "\n".join(lines)
+
+
+def command_help(usage: str, text: str, params: Iterable[Any]) -> str:
+    """The help of one command: usage, what it answers with examples, then its options under their headings."""
+    columns = width()
+    panels: dict[str, list[tuple[str, str]]] = {}
+    last: list[tuple[str, str]] = []
+    for param in params:
+        if getattr(param, "hidden", False):
+            continue
+        heading = getattr(param, "rich_help_panel", None)
+        if param.param_type_name == "argument":
+            heading = heading or "Arguments"
+        (panels.setdefault(heading, []) if heading else last).append((_name(param), _about(param)))
+    sections = [f"Usage: {usage}", prose(text, columns)]
+    sections += [f"{heading}:\n{rows(pairs, columns)}" for heading, pairs in panels.items()]
+    if last:
+        sections.append(f"Other:\n{rows(last, columns)}")
+    return "\n\n".join(sections) + "\n"
+
+
+def group_help(usage: str, text: str, commands: Mapping[str, str], params: Iterable[Any], footer: str = "") -> str:
+    """The help of a group: usage, what it is for with examples, the commands, and the group's own options."""
+    columns = width()
+    options = [(_name(param), _about(param)) for param in params if not getattr(param, "hidden", False)]
+    sections = [f"Usage: {usage}", prose(text, columns), f"Commands:\n{rows(commands.items(), columns)}"]
+    sections.append(f"Options:\n{rows(options, columns)}")
+    if footer:
+        sections.append(prose(footer, columns))
+    return "\n\n".join(sections) + "\n"
+
+
+def _about(param: Any) -> str:
+    return "Show this page and stop" if "--help" in param.opts else param.help or ""
+
+
+def _name(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return param.metavar if param.required else f"[{param.metavar}]"
+    flags = ", ".join(param.opts)
+    if param.secondary_opts:
+        flags += f" / {', '.join(param.secondary_opts)}"
+    return f"{flags} {param.metavar}" if param.metavar else flags
+
+
+def _usage(command: Any, path: str) -> str:
+    pieces = [_name(param) for param in command.params if param.param_type_name == "argument"]
+    pieces += [_name(param) for param in command.params if "--on" in param.opts]
+    return " ".join([path, *pieces, "[options]"])
+
+
+class Command(TyperCommand):
+    """A command whose help is printed by this module."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        formatter.write(command_help(_usage(self, ctx.command_path), self.help or "", self.get_params(ctx)))
+
+
+class Group(TyperGroup):
+    """A group of commands whose help is printed by this module."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        commands = {name: short(self.commands[name].help or "") for name in self.list_commands(ctx)}
+        usage = f"{ctx.command_path} COMMAND [options]"
+        formatter.write(group_help(usage, self.help or "", commands, self.get_params(ctx)))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order in which they were written."""
+        return list(self.commands)
+
+
+def short(text: str) -> str:
+    """The first paragraph of a help text on one line."""
+    return " ".join(text.strip().split("\n\n")[0].split())

@@ -1,0 +1,112 @@
+"""The console entry: words in, exit code out; every error becomes a message, and none a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from typer import Abort, BadParameter
+
+from gpuplan.cli.argv import normal
+from gpuplan.cli.commands import COMMANDS, root
+from gpuplan.errors import Exit, GpuplanError, Problem, did_you_mean
+
+INTERRUPTED = 130
+"""What shells report for a process that Ctrl-C ended: 128 + SIGINT."""
+BUG = 70
+"""EX_SOFTWARE of sysexits.h: gpuplan itself went wrong. None of the documented codes may say this."""
+
+_UsageBase: Any = BadParameter.__base__
+"""The parser's base of all usage errors. typer exports only this child, and lends the rest from different places by version."""
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """The exit code of one call; everything is printed before it returns."""
+    try:
+        code = _answer(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader (head, less) has gone: that is its right. The interpreter must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+
+
+def _answer(words: Sequence[str]) -> int:
+    try:
+        result = root().main(normal(words, COMMANDS), prog_name="gpuplan", standalone_mode=False)
+    except GpuplanError as error:
+        complain(error.problems)
+        return int(error.exit_code)
+    except _UsageBase as error:
+        complain([usage_problem(error, list(words))])
+        return int(Exit.USAGE)
+    except (KeyboardInterrupt, Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        # The one place that catches everything: a bug must end in one message, and its traceback only on demand.
+        if os.environ.get("GPUPLAN_DEBUG") == "1":
+            raise
+        complain([bug(error)])
+        return BUG
+    return result if isinstance(result, int) else int(Exit.OK)
+
+
+def complain(problems: Sequence[Problem]) -> None:
+    """Write problems to standard error, each with its place and its hint."""
+    for problem in problems:
+        place = f"{problem.where}: " if problem.where else ""
+        print(f"error: {place}{problem.message}", file=sys.stderr)
+        if problem.hint:
+            print(f"  hint: {problem.hint}", file=sys.stderr)
+
+
+def usage_problem(error: Any, words: list[str]) -> Problem:
+    """What is wrong with the words that the parser refused, and what was probably meant."""
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else "gpuplan"
+    page = f"`{path} --help` shows what it takes"
+    message = _sentence(error.format_message())
+    known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
+    option = getattr(error, "option_name", None)
+    if option is not None and option not in known:
+        return Problem("usage.no-such-option", f"no option `{option}`", did_you_mean(option, known) or page)
+    names = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
+    wrong = next((word for word in words if not word.startswith("-") and word not in names and word not in path.split()), None)
+    if names and wrong is not None:
+        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or page)
+    param = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and param is not None:
+        name = param.metavar if param.param_type_name == "argument" else param.opts[0]
+        taken = next((word for word in words if word == "--explain"), None)
+        hint = "`--explain` took the word after it as its term: put `--explain` last" if taken else page
+        return Problem("usage.missing", f"{name} is missing", hint)
+    return Problem("usage.wrong", message, page)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def bug(error: BaseException) -> Problem:
+    """What to say when gpuplan itself is wrong."""
+    from gpuplan import __version__
+
+    what = f"{type(error).__name__}: {error}".strip().rstrip(":").splitlines()[0]
+    hint = "please report the command and what `gpuplan doctor` prints; GPUPLAN_DEBUG=1 shows where it broke"
+    return Problem("bug", f"gpuplan {__version__} has a bug: {what}", hint)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Which options do the commands share, and under which heading does each stand in the help?
+
+Every value arrives as the text that the user typed; `gpuplan.cli.values` turns it into numbers with messages of our own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from typer import Argument, Option
+
+RUN = "What runs where"
+PARALLEL = "Parallelism (what is left out is chosen and said)"
+NUMBERS = "Numbers"
+DATA = "Data"
+OUTPUT = "Output"
+
+Text: TypeAlias = str | None
+Texts: TypeAlias = list[str] | None
+Switch: TypeAlias = bool | None
+
+
+Model: TypeAlias = Annotated[
+    str, Argument(metavar="MODEL", help="A card (`gpuplan models list`), a Hugging Face id, a config.json, or its folder")
+]
+On: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--on", metavar="[Nx]NAME", rich_help_panel=RUN,
+        help="Accelerator, system, cloud instance or TPU slice, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`",
+    ),
+]  # fmt: skip
+Engine: TypeAlias = Annotated[
+    Text, Option("--engine", metavar="NAME", rich_help_panel=RUN, help="Engine whose habits count, such as `vllm` or `megatron-lm`")
+]
+SpecsDirs: TypeAlias = Annotated[
+    Texts, Option("--specs", metavar="DIR", rich_help_panel=DATA, help="A folder of your own specs, which win; repeatable")
+]
+Sets: TypeAlias = Annotated[
+    Texts,
+    Option(
+        "--set", metavar="TERM=VALUE", rich_help_panel=DATA,
+        help="Give any term a value, with its unit; all that rests on it is recomputed; repeatable",
+    ),
+]  # fmt: skip
+Price: TypeAlias = Annotated[
+    Text,
+    Option("--price", metavar="USD/h", rich_help_panel=DATA, help="Your price for an hour of what --on counts, such as `2.50`"),
+]
+Explain: TypeAlias = Annotated[
+    Text,
+    Option("--explain", metavar="[TERM]", rich_help_panel=OUTPUT, help="Show the working of a figure or term, down to its sources"),
+]
+Depth: TypeAlias = Annotated[
+    Text, Option("--depth", metavar="N", rich_help_panel=OUTPUT, help="With --explain: how many levels down")
+]
+Json: TypeAlias = Annotated[
+    bool, Option("--json", rich_help_panel=OUTPUT, help="JSON with all working (schema: gpuplan specs schema estimate)")
+]
+Csv: TypeAlias = Annotated[bool, Option("--csv", rich_help_panel=OUTPUT, help="CSV, one row a figure")]
+Md: TypeAlias = Annotated[bool, Option("--md", rich_help_panel=OUTPUT, help="Markdown")]
+
+Weights: TypeAlias = Annotated[
+    Text,
+    Option("--weights", metavar="TYPE", rich_help_panel=NUMBERS, help="Data type of the weights, such as `bf16`, `fp8`, `int4`"),
+]
+KvCache: TypeAlias = Annotated[
+    Text, Option("--kv-cache", metavar="TYPE", rich_help_panel=NUMBERS, help="Data type of the KV cache, such as `bf16` or `fp8`")
+]
+Precision: TypeAlias = Annotated[
+    Text,
+    Option("--precision", metavar="TYPE", rich_help_panel=NUMBERS, help="Data type of the arithmetic: bf16, fp16, fp32 or fp8"),
+]
+Optimizer: TypeAlias = Annotated[
+    Text, Option("--optimizer", metavar="NAME", rich_help_panel=NUMBERS, help="Optimizer, such as `adamw`")
+]
+Context: TypeAlias = Annotated[
+    Text, Option("--context", metavar="TOKENS", rich_help_panel=RUN, help="Longest sequence that must fit, such as `32k`")
+]
+Batch: TypeAlias = Annotated[Text, Option("--batch", metavar="N", rich_help_panel=RUN, help="Sequences at the same time")]
+Prompt: TypeAlias = Annotated[Text, Option("--prompt", metavar="TOKENS", rich_help_panel=RUN, help="Prompt tokens of a request")]
+Output: TypeAlias = Annotated[Text, Option("--output", metavar="TOKENS", rich_help_panel=RUN, help="Output tokens of a request")]
+Tokens: TypeAlias = Annotated[
+    Text, Option("--tokens", metavar="N", rich_help_panel=RUN, help="Tokens of the whole run, such as `300B` or `15T`")
+]
+SeqLen: TypeAlias = Annotated[
+    Text, Option("--seq-len", metavar="TOKENS", rich_help_panel=RUN, help="Tokens of one sequence, such as `8k`")
+]
+GlobalBatch: TypeAlias = Annotated[
+    Text, Option("--global-batch", metavar="N", rich_help_panel=RUN, help="Sequences of one optimizer step, over all replicas")
+]
+MicroBatch: TypeAlias = Annotated[
+    Text, Option("--micro-batch", metavar="N", rich_help_panel=PARALLEL, help="Sequences a replica works on at once")
+]
+
+
+def _degree(flag: str, meaning: str) -> object:
+    return Option(flag, metavar="N", rich_help_panel=PARALLEL, help=meaning)
+
+
+Tp: TypeAlias = Annotated[Text, _degree("--tp", "Tensor parallel degree")]
+Pp: TypeAlias = Annotated[Text, _degree("--pp", "Pipeline parallel degree (stages)")]
+Dp: TypeAlias = Annotated[Text, _degree("--dp", "Data parallel degree (replicas)")]
+Cp: TypeAlias = Annotated[Text, _degree("--cp", "Context parallel degree (split of the sequence)")]
+Ep: TypeAlias = Annotated[Text, _degree("--ep", "Expert parallel degree")]
+Vpp: TypeAlias = Annotated[Text, _degree("--vpp", "Model chunks a pipeline stage (interleaved schedule)")]
+ZeroStage: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--zero-stage", metavar="0-3", rich_help_panel=PARALLEL,
+        help="What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)",
+    ),
+]  # fmt: skip
+SequenceParallel: TypeAlias = Annotated[
+    Switch,
+    Option(
+        "--sequence-parallel/--no-sequence-parallel", rich_help_panel=PARALLEL,
+        help="Megatron's sequence parallelism inside the tensor parallel group",
+    ),
+]  # fmt: skip
+Recompute: TypeAlias = Annotated[
+    Text,
+    Option("--recompute", metavar="MODE", rich_help_panel=PARALLEL, help="Activations computed again: none, selective or full"),
+]

@@ -1,0 +1,55 @@
+"""`gpuplan train`: how fast, how long and how dear is a training run?"""
+
+from __future__ import annotations
+
+from typer import Context, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=Command)
+def train(
+    ctx: Context,
+    *,
+    model: o.Model,
+    on: o.On = None,
+    tokens: o.Tokens = None,
+    seq_len: o.SeqLen = None,
+    global_batch: o.GlobalBatch = None,
+    engine: o.Engine = None,
+    precision: o.Precision = None,
+    optimizer: o.Optimizer = None,
+    micro_batch: o.MicroBatch = None,
+    tp: o.Tp = None,
+    pp: o.Pp = None,
+    dp: o.Dp = None,
+    cp: o.Cp = None,
+    ep: o.Ep = None,
+    vpp: o.Vpp = None,
+    zero_stage: o.ZeroStage = None,
+    sequence_parallel: o.SequenceParallel = None,
+    recompute: o.Recompute = None,
+    price: o.Price = None,
+    sets: o.Sets = None,
+    specs: o.SpecsDirs = None,
+    explain: o.Explain = None,
+    depth: o.Depth = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    md: o.Md = False,
+) -> None:
+    """How much memory, time, money and energy does a training run take?
+
+    What you leave out (parallelism, micro-batch, recompute) is chosen and said. Exits with 3 when no plan fits.
+
+    Examples:
+      gpuplan train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T
+      gpuplan train llama-3.1-70b --on 64xaws:p5.48xlarge --tokens 2T
+      gpuplan train llama-3.1-70b --on 64xh100 --tp 8 --pp 2 --recompute full --explain mfu
+    """
+    from gpuplan.cli.answer import answer
+
+    answer("train", ctx.params)

@@ -1,0 +1,157 @@
+"""Which question do the typed words ask? Texts become numbers and names here, and every wrong one is reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
+from gpuplan.plan import ask
+from gpuplan.units import HOUR, UnitError, parse, parse_count
+
+Ask = TypeVar("Ask", bound=ask.Common)
+
+COUNTS = {
+    "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
+    "context",
+}  # fmt: skip
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "recompute": get_args(ask.Recompute),
+    "precision": get_args(ask.Precision),
+    "optimizer": get_args(ask.Optimizer),
+    "weights": get_args(ask.WeightFormat),
+    "kv_cache": get_args(ask.KvFormat),
+    "task": ("serve", "train"),
+}
+"""The options that take one of a few words."""
+ASKS: Mapping[str, type[ask.Common]] = {"fit": ask.FitAsk, "train": ask.TrainAsk, "serve": ask.ServeAsk}
+
+
+def question(task: str, given: Mapping[str, Any]) -> ask.Common:
+    """The question that the options of a command ask; `given` maps option names to what the parser found.
+
+    Raises:
+        UsageError: every value that is wrong.
+    """
+    kind = ASKS[task]
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name in (one.name for one in fields(kind)):
+        typed = given.get(name)
+        if name in ("pins", "specs") or typed is None:
+            continue
+        try:
+            values[name] = _value(name, typed)
+        except GpuplanError as error:
+            problems += error.problems
+    if not given.get("on"):
+        hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
+        problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
+    try:
+        values["pins"] = {name: quantity for name, quantity, _ in pins(given.get("sets") or ())}
+    except GpuplanError as error:
+        problems += error.problems
+    if problems:
+        raise UsageError(*problems)
+    values["specs"] = tuple(Path(folder) for folder in given.get("specs") or ())
+    return kind(**values)
+
+
+def pins(texts: Iterable[str]) -> list[tuple[str, float, str]]:
+    """The term, the value in base units and its base unit of every `--set TERM=VALUE`; zero may stand without a unit.
+
+    >>> pins(["hw.hbm_bandwidth=3 TB/s", "step.comm=0"])
+    [('hw.hbm_bandwidth', 3000000000000.0, 'B/s'), ('step.comm', 0.0, '')]
+
+    Raises:
+        UsageError: no `=`, or a value that is no number with a known unit.
+    """
+    made: list[tuple[str, float, str]] = []
+    problems: list[Problem] = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            problems.append(
+                Problem("usage.set", f"`--set {text}` is not TERM=VALUE", "write for example `--set hw.hbm_bandwidth='3 TB/s'`")
+            )
+            continue
+        try:
+            found = parse(value)
+        except UnitError as error:
+            try:
+                made.append((name, parse_count(value), "1"))
+            except UnitError:
+                problems.append(Problem("usage.set", f"--set {name}: {error}"))
+            continue
+        made.append((name, found.value, "" if found.value == 0 and found.unit == "1" else found.unit))
+    if problems:
+        raise UsageError(*problems)
+    return made
+
+
+def count(flag: str, text: str) -> int:
+    """A whole number of at least 1 (or 0 for `zero_stage`); 4k, 300B and 15T are understood.
+
+    >>> count("seq_len", "4k")
+    4000
+
+    Raises:
+        UsageError: no number, not whole, or too small.
+    """
+    number = _number(flag, text)
+    least = 0 if flag == "zero_stage" else 1
+    if number != int(number) or number < least:
+        raise UsageError(Problem("usage.count", f"{dashed(flag)} {text}: a whole number of at least {least} is wanted"))
+    return int(number)
+
+
+def dashed(name: str) -> str:
+    """The option of a glossary name.
+
+    >>> dashed("global_batch")
+    '--global-batch'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def _value(name: str, typed: Any) -> Any:
+    if not isinstance(typed, str):
+        return typed
+    if name in COUNTS:
+        return count(name, typed)
+    if name == "tokens":
+        tokens = _number(name, typed)
+        if tokens <= 0:
+            raise UsageError(Problem("usage.count", f"--tokens {typed}: a number above zero is wanted"))
+        return tokens
+    if name == "price":
+        return _price(typed)
+    if name in WORDS and typed not in WORDS[name]:
+        known = WORDS[name]
+        hint = did_you_mean(typed, known) or f"use {', '.join(known[:-1])} or {known[-1]}"
+        raise UsageError(Problem("usage.word", f"{dashed(name)} {typed}: no such choice", hint))
+    return typed
+
+
+def _number(flag: str, text: str) -> float:
+    try:
+        return parse_count(text)
+    except UnitError as error:
+        raise UsageError(Problem("usage.count", f"{dashed(flag)}: {error}")) from None
+
+
+def _price(text: str) -> float:
+    """USD a second from `2.50` (USD an hour) or a text with its unit."""
+    try:
+        number = parse_count(text) / HOUR
+    except UnitError:
+        try:
+            number = parse(text, "USD/s").value
+        except UnitError as error:
+            raise UsageError(Problem("usage.price", f"--price: {error}", "write USD an hour, such as `--price 2.50`")) from None
+    if number <= 0:
+        hint = "leave --price out where it is not known"
+        raise UsageError(Problem("usage.price", f"--price {text}: a price is above zero", hint))
+    return number

@@ -1,0 +1,46 @@
+"""What are the rows of an estimate for a spreadsheet? The columns are listed, so that they cannot change by accident."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.render.text import known
+
+COLUMNS = ("estimate", "section", "name", "value", "low", "high", "unit", "share", "assumed")
+"""`value`, `low` and `high` are in base units; `share` is the fraction of the section's total."""
+
+
+def estimate_csv(estimates: Iterable[Estimate]) -> str:
+    """One row a figure and a part of a breakdown, in base units; `estimate` is what it ran on."""
+    rows: list[tuple[object, ...]] = []
+    for estimate in estimates:
+        who = estimate.question.get("on", estimate.task)
+        rows.append((who, "verdict", "fits", str(estimate.verdict.fits).lower(), "", "", "", "", ""))
+        for key, term in estimate.figures.items():
+            low, high = estimate.ranges[key]
+            rows.append((who, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))
+        for breakdown in estimate.breakdowns:
+            whole = float(breakdown.total.value)
+            for part in (*breakdown.parts, breakdown.total):
+                share = float(part.value) / whole if whole else ""
+                mark = str(not known(part)).lower()
+                rows.append((who, breakdown.title, part.name, float(part.value), "", "", part.unit, share, mark))
+    return csv_text(COLUMNS, rows)
+
+
+def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """CSV as RFC 4180 has it, with plain line feeds."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def records_csv(records: Iterable[Mapping[str, object]]) -> str:
+    """Mappings with the same keys as CSV; without any, nothing."""
+    rows = list(records)
+    return csv_text(rows[0], (row.values() for row in rows)) if rows else ""

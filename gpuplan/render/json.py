@@ -1,0 +1,247 @@
+"""What is the published JSON of an estimate? Its types are here, its schema is generated from them, and both are versioned.
+
+Adding a key keeps the number in `SCHEMA`; renaming, removing or changing the meaning of one raises it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from gpuplan import __version__
+from gpuplan.estimate.result import Estimate
+from gpuplan.formula_text import formula_text
+from gpuplan.render.text import known
+from gpuplan.term import Source, Term
+
+SCHEMA: Literal["gpuplan/estimate/1"] = "gpuplan/estimate/1"
+
+
+class SourceJson(TypedDict):
+    """Where a value or a formula comes from; `kind` says how it is known."""
+
+    kind: str
+    title: str
+    url: str
+    section: str
+    checked: str
+    note: str
+
+
+class FormulaJson(TypedDict):
+    """A formula: its text, the unit of its result and of each parameter, and the id of its source."""
+
+    text: str
+    unit: str
+    parameters: dict[str, str]
+    source: str
+
+
+class TermJson(TypedDict):
+    """A value in base units: `formula` is null for a leaf, `args` maps parameters to term ids.
+
+    `low` and `high` bound an uncertain leaf.
+    """
+
+    name: str
+    value: float | None
+    unit: str
+    source: str
+    formula: str | None
+    args: dict[str, str]
+    low: float | None
+    high: float | None
+
+
+class VerdictJson(TypedDict):
+    """Whether it fits, the answer as one line, and the name of the term that binds."""
+
+    fits: bool
+    headline: str
+    binding: str
+
+
+class FigureJson(TypedDict):
+    """A main figure in base units with its range; its key ends in its unit. `assumed`: an assumed value lies below it."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    term: str
+    assumed: bool
+
+
+class PartJson(TypedDict):
+    """A part of a breakdown; `share` is its fraction of the total."""
+
+    name: str
+    value: float | None
+    unit: str
+    share: float | None
+    term: str
+
+
+class BreakdownJson(TypedDict):
+    """A total and the parts that sum to it."""
+
+    title: str
+    total: PartJson
+    parts: list[PartJson]
+
+
+class ChoiceJson(TypedDict):
+    """What gpuplan chose because the question left it open."""
+
+    name: str
+    value: str
+    reason: str
+
+
+class ChangeJson(TypedDict):
+    """A small change: options without dashes and their values, and the effect."""
+
+    flags: dict[str, str]
+    effect: str
+
+
+class NoteJson(TypedDict):
+    """Something to know, with a stable code."""
+
+    code: str
+    text: str
+    hint: str
+
+
+class EstimateJson(TypedDict):
+    """An estimate of gpuplan with its whole derivation. Numbers are in base units: B, FLOP, s, USD, J, W, and per second."""
+
+    schema: Literal["gpuplan/estimate/1"]
+    gpuplan: str
+    task: Literal["fit", "train", "serve"]
+    question: dict[str, str]
+    verdict: VerdictJson
+    figures: dict[str, FigureJson]
+    breakdowns: list[BreakdownJson]
+    chosen: list[ChoiceJson]
+    changes: list[ChangeJson]
+    notes: list[NoteJson]
+    terms: dict[str, TermJson]
+    formulas: dict[str, FormulaJson]
+    sources: dict[str, SourceJson]
+
+
+def estimate_json(estimate: Estimate) -> str:
+    """The estimate as JSON text."""
+    return json.dumps(document(estimate), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(estimate: Estimate) -> EstimateJson:
+    """The estimate as the published document, ready for `json.dumps`."""
+    graph = _Graph()
+    figures: dict[str, FigureJson] = {}
+    for key, term in estimate.figures.items():
+        low, high = estimate.ranges[key]
+        figures[key] = {
+            "value": number(term.value), "low": number(low), "high": number(high), "unit": term.unit,
+            "term": graph.add(term), "assumed": not known(term),
+        }  # fmt: skip
+    breakdowns: list[BreakdownJson] = []
+    for one in estimate.breakdowns:
+        whole = float(one.total.value)
+        parts = [graph.part(part, whole) for part in one.parts]
+        breakdowns.append({"title": one.title, "total": graph.part(one.total, whole), "parts": parts})
+    verdict = estimate.verdict
+    return {
+        "schema": SCHEMA,
+        "gpuplan": __version__,
+        "task": estimate.task,
+        "question": dict(estimate.question),
+        "verdict": {"fits": verdict.fits, "headline": verdict.headline, "binding": verdict.binding},
+        "figures": figures,
+        "breakdowns": breakdowns,
+        "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
+        "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
+        "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
+        "terms": graph.terms,
+        "formulas": graph.formulas,
+        "sources": {name: source_json(source) for source, name in graph.sources.items()},
+    }
+
+
+def number(value: Any) -> float | None:
+    """A value as JSON can hold it: what is not finite becomes null."""
+    made = float(value)
+    return made if math.isfinite(made) else None
+
+
+def source_json(source: Source) -> SourceJson:
+    """A source as a mapping."""
+    return {
+        "kind": source.kind, "title": source.title, "url": source.url, "section": source.section, "checked": source.checked,
+        "note": source.note,
+    }  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the document, generated from the types above."""
+    from pydantic import TypeAdapter
+
+    made = TypeAdapter(EstimateJson).json_schema()
+    for part in (made, *made.get("$defs", {}).values()):
+        part["additionalProperties"] = False
+    head: Mapping[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{SCHEMA}.schema.json"}
+    return {**head, **made}
+
+
+class _Graph:
+    """The terms, formulas and sources that the document refers to, each once."""
+
+    def __init__(self) -> None:
+        self.terms: dict[str, TermJson] = {}
+        self.formulas: dict[str, FormulaJson] = {}
+        self.sources: dict[Source, str] = {}
+        self._ids: dict[int, str] = {}
+        self._formula_ids: dict[tuple[str, str, str], str] = {}
+
+    def add(self, root: Term) -> str:
+        """The id of a term, after it and all below it were written: its name, with `#2` … when another bears it too."""
+        new = [term for term in root.walk() if id(term) not in self._ids]
+        for term in new:
+            name, count = term.name, 1
+            while name in self.terms:
+                count += 1
+                name = f"{term.name}#{count}"
+            self._ids[id(term)] = name
+            low, high = term.spread if term.spread is not None else (None, None)
+            self.terms[name] = {
+                "name": term.name, "value": number(term.value), "unit": term.unit, "source": self._source(term.source),
+                "formula": self._formula(term), "args": {}, "low": low, "high": high,
+            }  # fmt: skip
+        for term in new:
+            self.terms[self._ids[id(term)]]["args"] = {key: self._ids[id(part)] for key, part in term.args}
+        return self._ids[id(root)]
+
+    def part(self, term: Term, whole: float) -> PartJson:
+        """A term as a part of a total."""
+        share = number(float(term.value) / whole) if whole else None
+        return {"name": term.name, "value": number(term.value), "unit": term.unit, "share": share, "term": self.add(term)}
+
+    def _source(self, source: Source) -> str:
+        return self.sources.setdefault(source, f"s{len(self.sources) + 1}")
+
+    def _formula(self, term: Term) -> str | None:
+        made = term.formula
+        if made is None:
+            return None
+        text = formula_text(made)
+        key = (made.name, text, made.unit)
+        if key not in self._formula_ids:
+            same = sum(1 for name in self.formulas if name.split("#")[0] == made.name)
+            self._formula_ids[key] = f"{made.name}#{same + 1}" if same else made.name
+            self.formulas[self._formula_ids[key]] = {
+                "text": text, "unit": made.unit, "parameters": dict(made.units), "source": self._source(made.source),
+            }  # fmt: skip
+        return self._formula_ids[key]

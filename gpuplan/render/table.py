@@ -1,0 +1,194 @@
+"""What does an estimate look like on a terminal? The verdict first, then figures, parts, choices, changes and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuplan.estimate.result import Breakdown, Change, Estimate
+from gpuplan.render.text import (
+    ASSUMED,
+    Look,
+    amount,
+    bar,
+    beside,
+    columns,
+    known,
+    label,
+    percent,
+    shown,
+    span,
+    without_prefix,
+    wrap,
+)
+from gpuplan.term import Term
+
+WIDE = 120
+"""From this width on, breakdowns stand beside each other."""
+
+
+def table(estimate: Estimate, look: Look) -> str:
+    """The whole answer as text."""
+    blocks = [
+        [headline(estimate, look)],
+        _figures(estimate, look),
+        *_breakdowns(estimate, look),
+        _chosen(estimate, look),
+        _changes(estimate, look),
+        _notes(estimate, look),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def flags_text(change: Change) -> str:
+    """The flags of a change as the user types them."""
+    return " ".join(f"--{name} {value}".strip() for name, value in change.flags.items())
+
+
+def verdict_text(estimate: Estimate) -> tuple[str, str]:
+    """The word of the verdict and the rest of its line; the headline may say the word itself."""
+    word = "FITS" if estimate.verdict.fits else "DOES NOT FIT"
+    line = estimate.verdict.headline
+    for said in ("does not fit", "fits"):
+        if line.lower().startswith(said):
+            return word, line[len(said) :].lstrip(" :,")
+    return word, line
+
+
+def assumed_leaves(estimate: Estimate) -> list[Term]:
+    """The leaves below the figures and breakdowns that are assumed, each name once."""
+    return _leaves(estimate, lambda term: term.source.kind == "assumed")
+
+
+def price_leaves(estimate: Estimate) -> list[Term]:
+    """The prices that the figures rest on."""
+    return _leaves(estimate, lambda term: term.source.kind == "price" or (term.unit == "USD/s" and term.source.kind == "user"))
+
+
+def price_text(term: Term) -> str:
+    """A price with what it is, its date and its source."""
+    facts = [
+        term.source.title,
+        term.source.section,
+        f"checked {term.source.checked}" if term.source.checked else "",
+        term.source.note,
+    ]
+    return f"{shown(term.name, float(term.value), term.unit)}: {', '.join(fact for fact in facts if fact)}"
+
+
+def _leaves(estimate: Estimate, wanted: object) -> list[Term]:
+    roots = [*estimate.figures.values(), *(breakdown.total for breakdown in estimate.breakdowns)]
+    found = {
+        term.name: term for root in roots for term in root.walk() if term.formula is None and callable(wanted) and wanted(term)
+    }
+    return list(found.values())
+
+
+def headline(estimate: Estimate, look: Look) -> str:
+    """The verdict and what was asked, in as few lines as the width allows."""
+    word, answer = verdict_text(estimate)
+    paint = look.good if estimate.verdict.fits else look.bad
+    lines = wrap(answer, look.width, f"{word}  ", "  ")
+    lines[0] = paint(word) + lines[0][len(word) :]
+    asked = ", ".join(f"{label(key)} {value}" for key, value in estimate.question.items())
+    lines += [look.dim(line) for line in wrap(asked, look.width, "  ")] if asked else []
+    return "\n".join(lines)
+
+
+def _figures(estimate: Estimate, look: Look) -> list[str]:
+    rows = []
+    ranged = any(low != high for low, high in estimate.ranges.values())
+    for key, term in estimate.figures.items():
+        number, unit = amount(key, float(term.value), term.unit)
+        low, high = estimate.ranges[key]
+        ends = span(key, low, high, term.unit) if low != high else ("", "")
+        star = "" if known(term) else ASSUMED.strip()
+        rows.append([label(key), number, f"{unit}{' ' if unit and star else ''}{star}", ends[0], "–" if ends[1] else "", ends[1]])
+    head = ["", "expected", "", "low", "–", "high"] if ranged else ["", "", "", "", "", ""]
+    lines = columns([head, *rows], "lrlrll", gap=" ")
+    if look.width >= WIDE:
+        lines = _with_working(lines, estimate, look)
+    return [look.dim(lines[0]), *lines[1:]] if ranged else lines[1:]
+
+
+def _with_working(lines: list[str], estimate: Estimate, look: Look) -> list[str]:
+    """The formula of each figure beside it, where it fits."""
+    from gpuplan.formula_text import formula_text
+
+    left = max(len(line) for line in lines) + 4
+    made = [f"{lines[0]:<{left}}how (--explain TERM for all of it)"]
+    for line, term in zip(lines[1:], estimate.figures.values(), strict=True):
+        text = f"= {formula_text(term.formula)}" if term.formula is not None else term.source.title
+        made.append(f"{line:<{left}}{text}" if left + len(text) <= look.width else line)
+    return made
+
+
+def _breakdowns(estimate: Estimate, look: Look) -> Iterator[list[str]]:
+    if look.width < WIDE:
+        for breakdown in estimate.breakdowns:
+            yield _breakdown(breakdown, look, look.width)
+        return
+    blocks = list(estimate.breakdowns)
+    while blocks:
+        half = (look.width - 4) // 2
+        pair = [_breakdown(block, Look(half), half) for block in blocks[:2]]
+        del blocks[:2]
+        yield beside(pair[0], pair[1]) if len(pair) == 2 else pair[0]
+
+
+def _breakdown(breakdown: Breakdown, look: Look, width: int) -> list[str]:
+    whole = float(breakdown.total.value)
+    amounts = [amount(term.name, float(term.value), term.unit) for term in (*breakdown.parts, breakdown.total)]
+    size = max(len(unit) for _, unit in amounts)
+    values = [f"{number} {unit:<{size}}" for number, unit in amounts]
+    names = [
+        f"{name}{'' if known(term) else ASSUMED}"
+        for name, term in zip(without_prefix([part.name for part in breakdown.parts]), breakdown.parts, strict=True)
+    ]
+    shares = [percent(float(term.value), whole) for term in breakdown.parts]
+    rows = [*zip(names, values, shares, strict=False), ("total", values[-1], "")]
+    lines = columns(rows, "lrr")
+    room = min(width - max(len(line) for line in lines) - 2, 24)
+    if room >= 8:
+        bars = [*(bar(float(term.value), whole, room) for term in breakdown.parts), ""]
+        lines = columns([(*row, mark) for row, mark in zip(rows, bars, strict=True)], "lrrl")
+    return [*(look.bold(line) for line in wrap(breakdown.title, width)), *lines]
+
+
+def _chosen(estimate: Estimate, look: Look) -> list[str]:
+    if not estimate.chosen:
+        return []
+    pairs = [(f"{choice.name} {choice.value}", choice.reason) for choice in estimate.chosen]
+    return [look.bold("Chosen, because you left it open"), *_pairs(pairs, look)]
+
+
+def _changes(estimate: Estimate, look: Look) -> list[str]:
+    if not estimate.changes:
+        return []
+    title = "Smallest changes that help" if estimate.verdict.fits else "Smallest changes that make it fit"
+    return [look.bold(title), *_pairs([(flags_text(change), change.effect) for change in estimate.changes], look)]
+
+
+def _notes(estimate: Estimate, look: Look) -> list[str]:
+    lines = []
+    for note in estimate.notes:
+        lines += wrap(f"{note.text}{f' ({note.hint})' if note.hint else ''}", look.width, "  - ", "    ")
+    for price in price_leaves(estimate):
+        lines += wrap(f"price {price_text(price)}", look.width, "  - ", "    ")
+        lines += [f"    {price.source.url}"] if price.source.url else []
+    assumed = assumed_leaves(estimate)
+    if assumed:
+        names = ", ".join(f"{term.name} = {shown(term.name, float(term.value), term.unit)}" for term in assumed)
+        lines += wrap(f"rests on assumed values: {names}", look.width, "  * ", "    ")
+    return [look.bold("Notes"), *lines] if lines else []
+
+
+def _pairs(pairs: list[tuple[str, str]], look: Look) -> list[str]:
+    """Two columns, the second wrapped; where the first is long, the second goes below it."""
+    left = min(max(len(first) for first, _ in pairs), look.width // 2)
+    lines = []
+    for first, second in pairs:
+        if len(first) > left:
+            lines += [f"  {first}", *wrap(second, look.width, " " * (left + 4))]
+        else:
+            lines += wrap(second, look.width, f"  {first:<{left}}  ") if second else [f"  {first}"]
+    return lines

@@ -1,0 +1,200 @@
+"""How does a number, a range or a column of text look on a terminal, in a pipe, with and without colour?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from gpuplan.term import Term
+from gpuplan.units import human
+
+ASSUMED = " *"
+"""What marks a figure that rests on an assumed value."""
+_ACRONYMS = {
+    "mfu", "hfu", "mbu", "ttft", "tpot", "itl", "kv", "usd", "flop", "tp", "pp", "dp", "cp", "ep", "vpp", "hbm", "p2p", "moe",
+}  # fmt: skip
+_UNITS = {
+    "bytes_per_s": "", "flop_per_s": "", "bytes": "", "flop": "", "usd_per_s": "", "usd": "", "joules": "", "watts": "", "s": "",
+    "j": "", "w": "",
+}  # fmt: skip
+_LARGE = {"M": "million", "B": "billion", "T": "trillion", "Q": "quadrillion"}
+"""Counts in words: a B beside bytes could be either."""
+_SHARES = {"mfu", "hfu", "mbu"}
+_SHARE_ENDS = ("_fraction", "_share", "_utilisation")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the place of output offers: columns, and whether it shows colours."""
+
+    width: int = 80
+    colour: bool = False
+
+    def bold(self, text: str) -> str:
+        """Text that stands out."""
+        return self._paint("1", text)
+
+    def dim(self, text: str) -> str:
+        """Text that steps back."""
+        return self._paint("2", text)
+
+    def good(self, text: str) -> str:
+        """Text that says yes."""
+        return self._paint("1;32", text)
+
+    def bad(self, text: str) -> str:
+        """Text that says no."""
+        return self._paint("1;31", text)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
+
+
+def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
+    """The look for a stream: colour only on a terminal and without NO_COLOR; a pipe has COLUMNS or 80 columns."""
+    terminal = stream.isatty()
+    colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return Look(max(40, shutil.get_terminal_size((80, 24)).columns), colour)
+
+
+def label(key: str) -> str:
+    """A JSON key or term name as a person says it, without its unit.
+
+    >>> label("step_time_s"), label("tokens_per_s"), label("peak_memory_bytes"), label("mfu"), label("cost_per_million_tokens_usd")
+    ('step time', 'tokens/s', 'peak memory', 'MFU', 'cost per million tokens')
+    """
+    words = key
+    rate = _rate(key)
+    if rate:
+        words = rate
+    else:
+        for unit in _UNITS:
+            if words.endswith(f"_{unit}"):
+                words = words.removesuffix(f"_{unit}")
+                break
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words.replace("_", " ").split(" "))
+
+
+def _rate(key: str) -> str:
+    """`tokens_per_s_per_accelerator` as `tokens/s per accelerator`; nothing for bytes, FLOP and money, whose unit says it."""
+    what, found, after = key.partition("_per_s")
+    if not found or what.endswith(("bytes", "flop", "usd")) or (after and not after.startswith("_")):
+        return ""
+    return f"{what}/s{after}"
+
+
+def amount(key: str, value: float, unit: str) -> tuple[str, str]:
+    """The number and the unit of a figure as a person reads them; shares become percent.
+
+    >>> amount("mfu", 0.4123, "1"), amount("step_time_s", 4.123, "s"), amount("tokens_per_s", 127_345.0, "1/s")
+    (('41.2', '%'), ('4.12', 's'), ('127,345', ''))
+    >>> amount("model.params_total", 8.03e9, "1"), amount("accelerator_time_s", 7.2e6, "s")
+    (('8.03', 'billion'), ('2,000', 'h'))
+    """
+    last = key.rpartition(".")[2]
+    if unit == "1" and (last in _SHARES or key.endswith(_SHARE_ENDS)):
+        return f"{value * 100:.1f}", "%"
+    if unit == "s" and "accelerator_time" in key:
+        return f"{human(value / 3600, 'h', 4).removesuffix(' h')}", "h"
+    text = human(value, "1" if unit == "1/s" and _rate(last) else unit)
+    number, _, suffix = text.partition(" ")
+    return number, _LARGE.get(suffix, suffix) if unit in ("1", "1/s") else suffix
+
+
+def shown(key: str, value: float, unit: str) -> str:
+    """A figure as one text."""
+    return " ".join(amount(key, value, unit)).strip()
+
+
+def span(key: str, low: float, high: float, unit: str) -> tuple[str, str]:
+    """The two ends of a range; the unit stands once where both have the same.
+
+    >>> span("step_time_s", 3.9, 4.5, "s"), span("step_time_s", 0.9, 1.2, "s")
+    (('3.90', '4.50 s'), ('900 ms', '1.20 s'))
+    """
+    (a, unit_a), (b, unit_b) = amount(key, low, unit), amount(key, high, unit)
+    return (a if unit_a == unit_b else f"{a} {unit_a}".strip()), f"{b} {unit_b}".strip()
+
+
+def percent(part: float, whole: float) -> str:
+    """A part of a whole, or nothing where the whole is zero.
+
+    >>> percent(1, 3), percent(1, 1e6), percent(0, 3)
+    ('33.3 %', '<0.1 %', '0.0 %')
+    """
+    if whole == 0:
+        return ""
+    share = part / whole * 100
+    return "<0.1 %" if 0 < share < 0.05 else f"{share:.1f} %"
+
+
+def bar(part: float, whole: float, cells: int) -> str:
+    """A share as a bar of at most `cells` characters.
+
+    >>> bar(1, 2, 8)
+    '████'
+    """
+    eighths = round(max(0.0, min(1.0, part / whole if whole else 0.0)) * cells * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def known(term: Term) -> bool:
+    """Whether no leaf below a term is assumed."""
+    return all(part.formula is not None or part.source.kind != "assumed" for part in term.walk())
+
+
+def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Text wrapped to the width at spaces only; a longer word (a URL) is kept whole."""
+    rest = " " * len(first) if rest is None else rest
+    lines = textwrap.wrap(
+        text,
+        max(width, len(first) + 10),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or [first.rstrip()]
+
+
+def columns(rows: Sequence[Sequence[str]], aligned: str, gap: str = "  ", indent: str = "  ") -> list[str]:
+    """Rows with aligned columns; `aligned` has one `l` or `r` a column. No cell is ever cut.
+
+    >>> columns([["a", "1"], ["bb", "10"]], "lr")
+    ['  a    1', '  bb  10']
+    """
+    if not rows:
+        return []
+    sizes = [max(len(row[at]) for row in rows) for at in range(len(aligned))]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:>{size}}" if side == "r" else f"{cell:<{size}}" for cell, size, side in zip(row, sizes, aligned, strict=True)
+        ]
+        kept = [cell for cell, size in zip(cells, sizes, strict=True) if size]
+        lines.append((indent + gap.join(kept)).rstrip())
+    return lines
+
+
+def beside(left: Sequence[str], right: Sequence[str], gap: int = 4) -> list[str]:
+    """Two blocks of lines next to each other."""
+    size = max((len(line) for line in left), default=0) + gap
+    height = max(len(left), len(right))
+    padded = [*left, *[""] * (height - len(left))], [*right, *[""] * (height - len(right))]
+    return [f"{a:<{size}}{b}".rstrip() for a, b in zip(*padded, strict=True)]
+
+
+def without_prefix(names: Sequence[str]) -> list[str]:
+    """Dotted names without the dotted beginning that all share.
+
+    >>> without_prefix(["memory.weights", "memory.kv.cache"])
+    ['weights', 'kv.cache']
+    """
+    parts = [name.split(".") for name in names]
+    while len(parts) > 1 and all(len(part) > 1 for part in parts) and len({part[0] for part in parts}) == 1:
+        parts = [part[1:] for part in parts]
+    return [".".join(part) for part in parts] if len(names) > 1 else list(names)

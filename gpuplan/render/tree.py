@@ -1,0 +1,147 @@
+"""How was a figure made? The tree of terms below it: formula, the same formula with numbers, sources, down to datasheets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.formula_text import formula_text
+from gpuplan.render.text import ASSUMED, Look, known, percent, shown, span, without_prefix, wrap
+from gpuplan.term import USER, Source, Term
+
+_TIE = "\u00a0"
+"""Holds a number and its unit together while lines are wrapped."""
+_SILENT = {"definition"}
+
+
+def explain(roots: Iterable[tuple[str, Term]], look: Look, depth: int | None = None, estimate: Estimate | None = None) -> str:
+    """The trees of some terms, each under the name it was asked by, and the list of sources they rest on.
+
+    `depth` limits the levels below each root; `estimate` gives the ranges of its figures.
+    """
+    page = _Page(look, depth)
+    blocks = []
+    for name, term in roots:
+        page.lines = []
+        ends = estimate.ranges.get(name) if estimate is not None else None
+        page.root(name, term, ends)
+        blocks.append("\n".join(page.lines))
+    blocks += ["\n".join(block) for block in (page.sources(), page.legend()) if block]
+    return "\n\n".join(blocks) + "\n"
+
+
+@dataclass
+class _Page:
+    look: Look
+    depth: int | None
+    lines: list[str] = field(default_factory=list)
+    seen: dict[int, str] = field(default_factory=dict)
+    cited: dict[Source, int] = field(default_factory=dict)
+    assumed: bool = False
+    cut: bool = False
+
+    def root(self, name: str, term: Term, ends: tuple[float, float] | None) -> None:
+        title = [self.look.bold(name), f"{shown(name, _number(term), term.unit)}{self._star(term)}"]
+        if ends is not None and ends[0] != ends[1]:
+            title.append(f"({' – '.join(span(name, *ends, term.unit))})")
+        if term.name != name:
+            title.append(self.look.dim(term.name))
+        self.lines.append("  ".join(title))
+        self._below(term, 1)
+
+    def _below(self, term: Term, level: int) -> None:
+        """The working of one term, under the line that names it."""
+        pad = "  " * level
+        if term.formula is None:
+            self.lines += wrap(self._origin(term), self.look.width, pad)
+            return
+        self.seen[id(term)] = term.name
+        folded = term.formula.name in ("sum", "max")
+        parts = dict(term.args)
+        if folded and len(parts) > 1:
+            many = f"sum of {len(parts)}" if term.formula.name == "sum" else f"largest of {len(parts)}"
+            self.lines += wrap(many, self.look.width, f"{pad}= ")
+        else:
+            values = {key: shown(part.name, _number(part), part.unit).replace(" ", _TIE) for key, part in parts.items()}
+            source = self._reference(term.formula.source)
+            self._formula(formula_text(term.formula), pad, f"  {source}" if source else "")
+            if parts:
+                self._formula(formula_text(term.formula, values), pad, "")
+        if self.depth is not None and level > self.depth:
+            self.cut = self.cut or bool(parts)
+            return
+        keys = without_prefix(list(parts)) if folded else list(parts)
+        for key, part in zip(keys, parts.values(), strict=True):
+            share = percent(_number(part), _number(term)) if term.formula.name == "sum" else ""
+            self._part(key, part, level, share)
+
+    def _part(self, key: str, part: Term, level: int, share: str) -> None:
+        pad = "  " * level
+        facts = [f"{key}  {shown(part.name, _number(part), part.unit).replace(' ', _TIE)}{self._star(part)}"]
+        if share:
+            facts.append(share.replace(" ", _TIE))
+        if part.name != key:
+            facts.append(part.name)
+        if part.formula is None:
+            facts.append(self._origin(part))
+        elif id(part) in self.seen:
+            facts.append("as above")
+        self.lines += [line.replace(_TIE, " ") for line in wrap("  ".join(facts), self.look.width, pad, pad + "    ")]
+        if part.formula is not None and id(part) not in self.seen:
+            self._below(part, level + 1)
+
+    def _formula(self, text: str, pad: str, after: str) -> None:
+        lines = wrap(f"{text}{after}", self.look.width, f"{pad}= ", f"{pad}    ")
+        self.lines += [line.replace(_TIE, " ") for line in lines]
+
+    def _origin(self, leaf: Term) -> str:
+        """How a leaf is known, with the number of its source."""
+        source = leaf.source
+        said = f"{source.kind} {self._reference(source)}".strip() if source.url else f"{source.kind}: {source.title}"
+        if said == f"user: {USER.title}":
+            said = USER.title
+        facts = [said]
+        if source.checked:
+            facts.append(f"checked {source.checked}".replace(" ", _TIE))
+        if source.note:
+            facts.append(source.note)
+        if leaf.spread is not None:
+            ends = span(leaf.name, *leaf.spread, leaf.unit)
+            facts.append(f"range {' – '.join(ends)}".replace(" ", _TIE))
+        return ", ".join(facts)
+
+    def _reference(self, source: Source) -> str:
+        if source.kind in _SILENT and not source.url:
+            return ""
+        place = Source(source.kind, source.title, source.url, source.section, source.checked)
+        return f"[{self.cited.setdefault(place, len(self.cited) + 1)}]"
+
+    def _star(self, term: Term) -> str:
+        if known(term):
+            return ""
+        self.assumed = True
+        return ASSUMED
+
+    def sources(self) -> list[str]:
+        if not self.cited:
+            return []
+        lines = [self.look.bold("Sources")]
+        size = len(str(len(self.cited)))
+        for source, number in self.cited.items():
+            facts = [source.kind, source.title, source.section, f"checked {source.checked}" if source.checked else ""]
+            mark = f"  {f'[{number}]':>{size + 2}} "
+            lines += wrap(", ".join(fact for fact in facts if fact), self.look.width, mark)
+            lines += [f"{' ' * len(mark)}{source.url}"] if source.url else []
+        return lines
+
+    def legend(self) -> list[str]:
+        lines = wrap("rests on an assumed value", self.look.width, "* ") if self.assumed else []
+        if self.cut:
+            text = "not all levels are shown: `--explain TERM` goes down to the sources, `--depth N` goes N levels"
+            lines += wrap(text, self.look.width)
+        return lines
+
+
+def _number(term: Term) -> float:
+    return float(term.value)
