@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Flop, Ratio, Seconds, maximum, minimum
+from gpuplan.num import Bytes, Count, Flop, PerS, Ratio, Seconds, maximum, minimum
 from gpuplan.term import DEFINITION, formula
 
 
@@ -114,3 +114,13 @@ def remaining_seconds(*, whole: Seconds, hidden: Seconds) -> Seconds:
     0.0
     """
     return maximum(whole - hidden, 0.0 * whole)
+
+
+@formula(DEFINITION)
+def rate(*, count: Count, seconds: Seconds) -> PerS:
+    """How many of something happen a second.
+
+    >>> rate(count=4e6, seconds=8.0)
+    500000.0
+    """
+    return count / seconds

@@ -5,12 +5,6 @@ from __future__ import annotations
 from gpuplan.num import Bytes, Count, Ratio, maximum
 from gpuplan.term import DEFINITION, Source, formula
 
-_TOUCHED = Source(
-    "paper",
-    "Mixtral of Experts (routing); the expectation is that of uniformly random choices (coupon collection)",
-    "https://arxiv.org/abs/2401.04088",
-    "2.1",
-)
 _MAMBA2 = Source(
     "paper",
     "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
@@ -29,26 +23,24 @@ def layer_stream_bytes(*, tokens: Count, width: Count, passes: Ratio, element_by
     return tokens * width * passes * element_bytes / ways
 
 
-@formula(_TOUCHED)
-def expected_touched_experts(*, local: Count, copies: Count) -> Count:
-    """Experts of a rank that get at least one of `copies` token copies, when each picks uniformly; at least one.
+@formula(DEFINITION)
+def rank_experts(*, touched: Count, ep: Count) -> Count:
+    """Touched experts of the busiest rank: an even share of those of the group, and at least one.
 
-    Many tokens touch all experts, and one copy touches one:
-
-    >>> round(expected_touched_experts(local=8.0, copies=4096.0), 6), round(expected_touched_experts(local=8.0, copies=1.0), 6)
-    (8.0, 1.0)
+    >>> rank_experts(touched=128.0, ep=8.0), rank_experts(touched=2.0, ep=8.0)
+    (16.0, 1.0)
     """
-    return maximum(local * (1 - (1 - 1 / maximum(local, 1.0)) ** copies), 1.0)
+    return maximum(touched / ep, 1.0)
 
 
 @formula(DEFINITION)
 def expert_rows(*, copies: Count, touched: Count) -> Count:
-    """Rows that each touched expert multiplies on average.
+    """Rows that each touched expert multiplies on average, at least one.
 
-    >>> expert_rows(copies=64.0, touched=8.0)
-    8.0
+    >>> expert_rows(copies=64.0, touched=8.0), expert_rows(copies=0.25, touched=1.0)
+    (8.0, 1.0)
     """
-    return copies / touched
+    return maximum(copies / touched, 1.0)
 
 
 @formula(_MAMBA2)

@@ -25,6 +25,8 @@ class TrainingProfile(Strict):
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
+    kernels_per_layer: RatioField
+    """Memory-bound kernels launched in a layer's forward pass besides matmuls and attention."""
     logit_bytes: BytesField
     """Bytes that are alive for each logit of a micro-batch at the loss: 16-bit logits, their fp32 copy, their gradient."""
     gathered_layers: RatioField

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.layers import (
-    expected_touched_experts,
     expert_rows,
     layer_stream_bytes,
     linear_state_flop_rows,
+    rank_experts,
 )
 from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.serving import experts_touched
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
@@ -184,8 +185,9 @@ class LayerMaker:
         experts, top_k = leaf(f"{key}.experts.count", moe.experts), leaf(f"{key}.experts.top_k", moe.top_k)
         made.matmuls.append(self.matmul(f"{at}.router", work.tokens, experts, self.hidden))
         copies = leaf.times(f"{at}.token_copies", work.expert_tokens, top_k)
-        local = leaf.split(f"{key}.rank_experts", experts, self.split.ep)
-        touched = expected_touched_experts.term(f"{at}.touched_experts", local=local, copies=copies)
+        group = leaf.times(f"{at}.group_tokens", work.expert_tokens, self.split.ep)
+        all_touched = experts_touched.term(f"{at}.all_touched_experts", experts=experts, top_k=top_k, tokens=group)
+        touched = rank_experts.term(f"{at}.touched_experts", touched=all_touched, ep=self.split.ep)
         rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
         inner = leaf.split(f"{key}.experts.rank_width", leaf(f"{key}.experts.width", moe.width), self.split.etp)
         up = leaf.times(f"{key}.experts.up_width", leaf(f"{key}.experts.up_matrices", 2 if moe.gated else 1), inner)

@@ -1,0 +1,41 @@
+"""Seconds of a layer's work by kind: matmuls, attention, elementwise, collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuplan.formulas.training import unhidden_seconds
+from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.price import seconds
+from gpuplan.num import is_array
+from gpuplan.term import DEFINITION, Term, total
+from gpuplan.work import Collective, WorkItem
+
+
+def no_time(name: str) -> Term:
+    """A time of zero for something that does not happen."""
+    return Term(name, 0.0, "s", DEFINITION)
+
+
+def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
+    """The time of work items one after the other, or zero when there are none.
+
+    A collective over a group of one is nothing to do, so that a machine without a fabric can be asked.
+    """
+    parts = {
+        item.name: seconds(item, hw, custom_all_reduce=custom_all_reduce)
+        for item in items
+        if not (isinstance(item, Collective) and alone(item.group))
+    }
+    return total(name, parts) if parts else no_time(name)
+
+
+def exposed(name: str, items: Iterable[Collective], hw: Hardware, overlap: Term) -> Term:
+    """The part of some collectives that does not run beside computation."""
+    comm = priced(f"{name}.all", items, hw)
+    return comm if comm.formula is None else unhidden_seconds.term(name, comm=comm, overlap=overlap)
+
+
+def alone(group: Term) -> bool:
+    """Whether a group is certainly a single rank."""
+    return not is_array(group.value) and group.value == 1

@@ -1,0 +1,42 @@
+"""What an estimate is about: the model, the machine, the engine, and where each plan value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuplan.machine.hardware import Hardware
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.count import ParamCount
+from gpuplan.num import Num
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.quantity import Sourced
+from gpuplan.term import USER, Source, Term
+from gpuplan.workload.context import Leaves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Model, machine and engine of an estimate; `origins` says where plan values come from (default: the user)."""
+
+    model_name: str
+    arch: Architecture
+    counts: ParamCount
+    card: Source
+    hw: Hardware
+    engine: Engine
+    price: Term | None = None
+    """USD a second of one accelerator (`hw.price`), where known."""
+    origins: Mapping[str, Source] = field(default_factory=dict)
+
+    def leaves(self) -> Leaves:
+        """A fresh set of model leaves, whose source is the model's card."""
+        return Leaves(self.card)
+
+    def plan(self, name: str, value: Num) -> Term:
+        """The leaf `plan.<name>`."""
+        return Term(f"plan.{name}", value, "1", self.origins.get(name, USER))
+
+    def habit(self, name: str, sourced: Sourced) -> Term:
+        """The leaf `engine.<name>`, with the profile's range."""
+        return self.engine.term(f"engine.{name}", sourced, sourced.accept)

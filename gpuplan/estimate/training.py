@@ -1,0 +1,174 @@
+"""A training plan to memory, step time, throughput, utilisation, run time, cost and energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
+from gpuplan.estimate.training_time import StepPricer, TrainingTime
+from gpuplan.formulas import cost, flop
+from gpuplan.formulas.basic import difference, rate, remaining_bytes, repeated_flop, share
+from gpuplan.formulas.pipeline import micro_batches
+from gpuplan.formulas.training import run_seconds, step_tokens
+from gpuplan.models.architecture import Attention, Mla
+from gpuplan.plan.precision import RECIPES, byte
+from gpuplan.plan.train import TrainPlan
+from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.workload.context import Leaves, Types
+from gpuplan.workload.stages import block_keys
+from gpuplan.workload.training import StepTerms, training_work
+
+_ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFigures:
+    """The roots of a training estimate by JSON key, and the memory and time that they stand on."""
+
+    figures: dict[str, Term]
+    memory: TrainingMemory
+    time: TrainingTime
+
+
+def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = None) -> TrainingFigures:
+    """Every figure of a training plan, for one plan or a grid of them.
+
+    `tokens` is the length of the run; without it there is no run time, cost or energy of the whole.
+
+    Raises:
+        UnknownError: the hardware lacks the data type or a parameter that the plan needs.
+        UsageError: the engine does not train.
+    """
+    leaves = subject.leaves()
+    profile = training_profile(subject.engine)
+    recipe = RecipeTerms.of(plan, subject, profile)
+    names, p = RECIPES[plan.precision], plan.parallel
+    degrees = {name: subject.plan(name, getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
+    global_batch = subject.plan("global_batch", plan.global_batch)
+    seq_len = subject.plan("seq_len", plan.seq_len)
+    micro_batch = subject.plan("micro_batch", plan.micro_batch)
+    step = StepTerms(
+        **degrees,
+        seq_len=seq_len,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches.term(
+            "plan.micro_batches", global_batch=global_batch, micro_batch=micro_batch, dp=degrees["dp"]
+        ),
+        gradient=recipe.gradient,
+        hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
+        activation_passes=subject.habit("activation_passes", profile.activation_passes),
+        kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
+        logit_bytes=subject.habit("logit_bytes", profile.logit_bytes),
+    )
+    activation = byte("recipe.activation_bytes", names.activation, names.source)
+    operand = byte("recipe.operand_bytes", 1.0 if names.matmul == "fp8" else names.activation, names.source)
+    types = Types(
+        matmul=names.matmul,
+        attention="bf16" if names.matmul == "fp8" else names.matmul,
+        activation=activation,
+        operand=operand,
+        weight=operand,
+        kv=activation,
+    )
+    work = training_work(subject.arch, subject.counts, leaves, plan, step=step, types=types)
+    memory = training_memory(subject, plan, work, recipe, leaves)
+    pricer = StepPricer(
+        subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves
+    )  # fmt: skip
+    time = pricer.time()
+    figures = _rates(subject, plan, leaves, time.step, global_batch=global_batch, seq_len=seq_len)
+    figures["peak_memory_bytes"] = memory.peak
+    figures["memory_capacity_bytes"] = subject.hw.memory_capacity
+    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
+    if tokens is not None:
+        figures |= _run(subject, tokens, figures["tokens_per_step"], time.step)
+    return TrainingFigures(figures=figures, memory=memory, time=time)
+
+
+def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, global_batch: Term, seq_len: Term) -> dict[str, Term]:
+    """Throughput and utilisation, in both conventions of counting attention."""
+    chips = Term("plan.accelerators", float(subject.hw.count), "1", subject.origins.get("accelerators", DEFINITION))
+    tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
+    tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
+    full, causal, recomputed = _model_flop(subject, plan, leaves, tokens, seq_len)
+    peak = subject.hw.peak(RECIPES[plan.precision].matmul)
+    use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
+    return {
+        "step_time_s": step,
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_s_per_accelerator": throughput.term(
+            "tokens_per_s_per_accelerator",
+            tokens=share.term("step.tokens_per_accelerator", amount=tokens, ways=chips),
+            seconds=step,
+        ),
+        "mfu": flop.mfu.term("mfu", model_flop=full, **use),
+        "mfu_causal": flop.mfu.term("mfu_causal", model_flop=causal, **use),
+        "hfu": flop.hfu.term("hfu", hardware_flop=total("step.hardware_flop", {"model": full, "recomputed": recomputed}), **use),
+        "model_flop_per_s_per_accelerator": flop.achieved_flop_per_s.term(
+            "model_flop_per_s_per_accelerator", flop=full, seconds=step, chips=chips
+        ),
+        "tokens_per_step": tokens,
+    }
+
+
+def _model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term) -> tuple[Term, Term, Term]:
+    """Model FLOP of a step with attention counted in full and halved by the mask, and the FLOP that are recomputed."""
+    counts, arch = subject.counts, subject.arch
+    lookups = {"embedding": counts.embedding} if counts.head is not None or not arch.head else {}
+    matmul_params = counts.params_active
+    for name, term in lookups.items():
+        matmul_params = difference.term(f"params.without_{name}", whole=matmul_params, part=term)
+    attention: dict[str, Term] = {}
+    for key, (index, block_name) in block_keys(arch).items():
+        block = arch.stacks[index].blocks[block_name]
+        layers = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == arch.stacks[index].kind)
+        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
+            if not isinstance(mixer, (Attention, Mla)):
+                continue
+            at = f"{key}.{name}"
+            length = seq_len
+            limit = (mixer.window or mixer.chunk) if isinstance(mixer, Attention) else None
+            if limit:
+                length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", limit))
+            width = mixer.head_dim if isinstance(mixer, Attention) else (mixer.nope_dim + mixer.rope_dim + mixer.v_dim) / 2
+            attention[at] = flop.attention_training_flop_per_token.term(
+                f"{at}.flop_per_token", layers=layers, heads=leaves(f"{at}.heads", mixer.heads),
+                head_dim=leaves(f"{at}.score_and_value_dim", width), seq_len=length,
+            )  # fmt: skip
+    weights = flop.six_nd_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
+    scores = (
+        repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", attention))
+        if attention
+        else Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
+    )
+    half = repeated_flop.term("step.causal_attention_flop", count=leaves("causal_share", 0.5), flop=scores)
+    full = total("step.model_flop", {"weights": weights, "attention": scores})
+    causal = total("step.model_flop_causal", {"weights": weights, "attention": half})
+    forward = leaves("forward_share", 1 / 3)
+    if plan.recompute == "full":
+        layers_params = matmul_params
+        head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
+        if head is not None:
+            layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
+        again = flop.forward_flop.term("step.recomputed_weight_flop", params=layers_params, tokens=tokens)
+        scores_again = repeated_flop.term("step.recomputed_attention_flop", count=forward, flop=scores)
+        return full, causal, total("step.recomputed_flop", {"weights": again, "attention": scores_again})
+    if plan.recompute == "selective":
+        return full, causal, repeated_flop.term("step.recomputed_flop", count=forward, flop=scores)
+    return full, causal, Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)
+
+
+def _run(subject: Subject, tokens: float, per_step: Term, step: Term) -> dict[str, Term]:
+    """Duration, accelerator time, cost and energy of a whole run, without interruptions."""
+    length = subject.plan("tokens", tokens)
+    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    duration = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
+    used = cost.accelerator_seconds.term("run.accelerator_seconds", chips=chips, seconds=duration)
+    found = {"run_time_s": duration, "accelerator_time_s": used}
+    if subject.price is not None:
+        found["cost_usd"] = cost.run_usd.term("run.cost", chips=chips, seconds=duration, price=subject.price)
+    if subject.hw.power is not None:
+        pue = Term("site.pue", 1.0, "1", _ENERGY)
+        found["energy_joules"] = cost.energy_joules.term("run.energy", accelerator_seconds=used, watts=subject.hw.power, pue=pue)
+    return found

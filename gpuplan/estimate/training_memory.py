@@ -1,0 +1,170 @@
+"""How much memory the most loaded rank of a training run needs, part by part and stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.pricing import alone
+from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import product, repeated_bytes
+from gpuplan.formulas.memory import bucket_bytes, state_bytes, tensor_bytes
+from gpuplan.formulas.training import allocator_bytes
+from gpuplan.plan.precision import RECIPES, byte, moment_bytes
+from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.term import Source, Term, greatest, total
+from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.stages import Place, Stage
+from gpuplan.workload.training import TrainingWork
+
+_IN_FLIGHT = Source("assumed", "one bucket is being filled while another is being sent")
+
+
+def training_profile(engine: Engine) -> TrainingProfile:
+    """How an engine trains.
+
+    Raises:
+        UsageError: the engine only serves.
+    """
+    if engine.training is None:
+        hint = "use an engine with a training profile, such as `megatron-lm` or `fsdp`"
+        raise UsageError(Problem("engine.no-training", f"the engine `{engine.id}` does not train", hint))
+    return engine.training
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeTerms:
+    """Bytes a parameter by use."""
+
+    weight: Term
+    gradient: Term
+    master: Term
+    moments: Term
+
+    @classmethod
+    def of(cls, plan: TrainPlan, subject: Subject, profile: TrainingProfile) -> RecipeTerms:
+        """The bytes that a plan's precision, optimizer and engine imply."""
+        recipe = RECIPES[plan.precision]
+        gradient = (
+            subject.habit("gradient", profile.gradient)
+            if recipe.gradient is None
+            else byte("recipe.gradient_bytes", recipe.gradient, recipe.source)
+        )
+        return cls(
+            byte("recipe.weight_bytes", recipe.weight, recipe.source),
+            gradient,
+            byte("recipe.master_bytes", recipe.master, recipe.source),
+            moment_bytes(plan.optimizer, recipe),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMemory:
+    """Peak memory, and the parts of each stage that could be the most loaded."""
+
+    peak: Term
+    stages: dict[Place, tuple[Term, tuple[Term, ...]]]
+
+    def binding(self) -> tuple[Term, tuple[Term, ...]]:
+        """The total and the parts of the most loaded stage of a single plan."""
+        return max(self.stages.values(), key=lambda stage: float(stage[0].value))
+
+
+def training_memory(
+    subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves
+) -> TrainingMemory:  # fmt: skip
+    """The memory of every stage that can bind; the peak is the largest."""
+    made = {stage.place: _stage(subject, plan, work, recipe, leaves, stage) for stage in work.stages}
+    return TrainingMemory(
+        next(iter(made.values()))[0] if len(made) == 1 else greatest("memory.peak", [whole for whole, _ in made.values()]), made
+    )
+
+
+def _stage(
+    subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves, stage: Stage
+) -> tuple[Term, tuple[Term, ...]]:
+    profile = training_profile(subject.engine)
+    at = f"{stage.prefix}memory" if stage.prefix else "memory"
+    parts = _states(f"{at}", plan, work, recipe, stage, keeps_copy=profile.weight_copy)
+    zero = plan.parallel.zero_stage
+    params = work.params[stage.place]
+    if zero == 3:
+        layers = subject.habit("gathered_layers", profile.gathered_layers)
+        alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
+        gathered = repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.weight)
+        held = {"layers": gathered}
+        if params.edges is not None:
+            held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.weight)
+        parts["gathered"] = total(f"{at}.gathered", held)
+    if not alone(work.dense_shards):
+        parts["buckets"] = bucket_bytes.term(
+            f"{at}.buckets",
+            total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=params.dense, size=recipe.gradient),
+            bucket_limit_bytes=subject.habit("bucket", profile.bucket),
+            in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
+        )
+    parts["activations"] = _activations(at, plan, work, leaves, stage)
+    transient: dict[str, Term] = {}
+    if plan.recompute == "full":
+        transient["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
+    if stage.has_head and work.edge.head:
+        transient["logits"] = work.logits
+    if transient:
+        parts["transient"] = greatest(f"{at}.transient", transient)
+    parts["fragmentation"] = allocator_bytes.term(
+        f"{at}.fragmentation",
+        allocated=total(f"{at}.tensors", dict(parts)),
+        fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
+    )
+    parts["context"] = subject.habit("context", subject.engine.context)
+    if subject.hw.count > 1:
+        parts["communication"] = subject.habit("communication", subject.engine.communication)
+    return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values())
+
+
+def _states(
+    at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, keeps_copy: bool
+) -> dict[str, Term]:  # fmt: skip
+    """Weights, gradients and optimizer states, each cut over data parallelism from its own ZeRO stage on."""
+    zero = plan.parallel.zero_stage
+    params = work.params[stage.place]
+    states: dict[str, list[Term]] = {"gradients": [recipe.gradient], "optimizer": [recipe.master, recipe.moments]}
+    cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
+    if keeps_copy or zero < 3 or recipe.master.value == 0:
+        states = {"weights": [recipe.weight], **states}
+    made: dict[str, Term] = {}
+    for name, elements in states.items():
+        element = elements[0] if len(elements) == 1 else total("recipe.optimizer_bytes", elements)
+        cut = zero >= cut_from[name]
+        kinds = {"dense": (params.dense, work.dense_shards)}
+        if params.experts is not None:
+            kinds["experts"] = (params.experts, work.expert_shards)
+        several = len(kinds) > 1
+        sizes = {
+            kind: state_bytes.term(
+                f"{at}.{name}.{kind}" if several else f"{at}.{name}",
+                params=held,
+                bytes_per_param=element,
+                shards=shards if cut else ONE,
+            )
+            for kind, (held, shards) in kinds.items()
+        }
+        made[name] = total(f"{at}.{name}", sizes) if len(sizes) > 1 else sizes["dense"]
+    return made
+
+
+def _activations(at: str, plan: TrainPlan, work: TrainingWork, leaves: Leaves, stage: Stage) -> Term:
+    """What the micro-batches in flight keep on a stage."""
+    parts: dict[str, Term] = {}
+    for key, block in work.blocks.items():
+        kept = block.kept_input if plan.recompute == "full" else block.kept
+        parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=stage.layers[key], size=kept)
+    if stage.has_embedding:
+        first = next(iter(work.blocks))
+        width = leaves.made[f"activations.{first}.norm_width"]
+        parts["embedding"] = tensor_bytes.term(
+            f"{at}.activations.embedding", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
+        )
+    one = total(f"{at}.activations.micro_batch", parts)
+    return repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)

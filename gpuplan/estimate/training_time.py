@@ -1,0 +1,187 @@
+"""How long a training step takes, part by part, for each pipeline stage that can be the slowest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.estimate.pricing import alone, exposed, no_time, priced
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training_memory import RecipeTerms
+from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.training import bubble_seconds, exposed_seconds, optimizer_traffic_bytes
+from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import TrainingProfile
+from gpuplan.term import Term, greatest, total
+from gpuplan.work import Collective, Stream
+from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.stages import Place, Stage
+from gpuplan.workload.training import BlockWork, StepTerms, TrainingWork
+
+LAYER_PARTS = ("matmuls", "attention", "elementwise", "tensor_parallel", "context_parallel", "expert_parallel", "recompute", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTime:
+    """The step time, and the parts of each stage that could be the slowest."""
+
+    step: Term
+    stages: dict[Place, tuple[Term, tuple[Term, ...]]]
+
+    def binding(self) -> tuple[Term, tuple[Term, ...]]:
+        """The total and the parts of the slowest stage of a single plan."""
+        return max(self.stages.values(), key=lambda stage: float(stage[0].value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPricer:
+    """Prices a step's work on one machine with one engine."""
+
+    subject: Subject
+    profile: TrainingProfile
+    plan: TrainPlan
+    work: TrainingWork
+    step: StepTerms
+    recipe: RecipeTerms
+    leaves: Leaves
+
+    def time(self) -> TrainingTime:
+        """The step of every stage that can be the slowest; the step is as long as the longest."""
+        layers = {key: self.layer(key, block) for key, block in self.work.blocks.items()}
+        made = {stage.place: self.stage(stage, layers) for stage in self.work.stages}
+        totals = [whole for whole, _ in made.values()]
+        return TrainingTime(totals[0] if len(totals) == 1 else greatest("step.seconds", totals), made)
+
+    def layer(self, key: str, block: BlockWork) -> dict[str, Term]:
+        """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
+        hw, habit, profile = self.subject.hw, self.subject.habit, self.profile
+        both = (("forward", block.forward), ("backward", block.backward))
+
+        def sums(kind: str) -> dict[str, Term]:
+            found = {}
+            for phase, work in both:
+                items = {"matmuls": work.matmuls, "attention": work.attentions, "elementwise": work.streams}[kind]
+                found[phase] = priced(f"{phase}.{key}.{kind}", items, hw)  # type: ignore[arg-type]
+            return found
+
+        kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
+        parts = {kind: total(f"layer.{key}.{kind}", found) for kind, found in kinds.items()}
+        tp_overlap, ep_overlap = habit("tp_overlap", profile.tp_overlap), habit("ep_overlap", profile.ep_overlap)
+        tensor = {phase: exposed(f"{phase}.{key}.tensor_parallel", work.tensor_collectives, hw, tp_overlap) for phase, work in both}
+        parts["tensor_parallel"] = total(f"layer.{key}.tensor_parallel", tensor)
+        parts["context_parallel"] = self.context(key, block, kinds["attention"])
+        expert = {phase: exposed(f"{phase}.{key}.expert_parallel", work.expert_collectives, hw, ep_overlap) for phase, work in both}
+        parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
+        again: dict[str, Term] = {}
+        if self.plan.recompute == "full":
+            again = {kind: found["forward"] for kind, found in kinds.items()}
+            again |= {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+        elif self.plan.recompute == "selective":
+            again = {"attention": kinds["attention"]["forward"]}
+        parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
+        issue = repeated_seconds.term(
+            f"layer.{key}.issue", count=self.leaves("host_passes", 3), seconds=habit("layer_host", profile.layer_host)
+        )
+        device = total(f"layer.{key}.device", dict(parts))
+        parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
+        return parts
+
+    def context(self, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:
+        """Key and value exchange of context parallelism: once forward, twice backward, beside attention where it fits."""
+        name = f"layer.{key}.context_parallel"
+        if block.context is None or alone(block.context.group):
+            return no_time(name)
+        once = priced(f"{name}.once", [block.context], self.subject.hw)
+        comm = repeated_seconds.term(f"{name}.all", count=self.leaves("context_exchanges", 3), seconds=once)
+        return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
+
+    def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
+        """The whole step as this stage sees it; every part is over all micro-batches."""
+        at, hw, work, step = f"{stage.prefix}step", self.subject.hw, self.work, self.step
+        micro: dict[str, Term] = {}
+        for part in LAYER_PARTS:
+            of_kinds = {
+                key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=stage.layers[key], seconds=parts[part])
+                for key, parts in layers.items()
+                if parts[part].formula is not None
+            }
+            if of_kinds:
+                micro[part] = total(f"{at}.micro.{part}", of_kinds)
+        if stage.has_head and work.edge.head:
+            micro["head_and_loss"] = priced(f"{at}.micro.head_and_loss", [*work.edge.head, work.edge.loss], hw)
+        if stage.has_embedding:
+            micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
+        if not alone(work.pipeline.group):
+            sends = self.leaves.times("pipeline.sends", self.leaves("sends_a_chunk", 2), step.vpp)
+            micro["pipeline_send"] = repeated_seconds.term(
+                f"{at}.micro.pipeline_send", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+            )
+        if self.plan.parallel.zero_stage == 3 and not alone(work.dense_shards):
+            micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
+        whole = total(f"{at}.micro", dict(micro))
+        parts = {
+            name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()
+        }
+        if not alone(work.pipeline.group):
+            parts["bubble"] = bubble_seconds.term(f"{at}.bubble", stage=whole, pp=step.pp, vpp=step.vpp)
+        if self.plan.parallel.zero_stage < 3 and not alone(work.dense_shards):
+            parts["data_parallel"] = self.data_parallel(stage, whole)
+        parts["optimizer"] = self.optimizer(stage)
+        parts["step_host"] = self.subject.habit("step_host", self.profile.step_host)
+        return total(f"{at}.seconds", parts), tuple(parts.values())
+
+    def gradient_sync(self, stage: Stage) -> list[Collective]:
+        """The collectives that follow a backward pass: an all-reduce, or a reduce-scatter and the gather of new weights."""
+        at, params, step = f"{stage.prefix}step", self.work.params[stage.place], self.step
+        expert_stride = self.work.expert_ways
+        groups = {"dense": (params.dense, self.work.dense_shards, step.tp)}
+        if params.experts is not None:
+            groups["experts"] = (params.experts, self.work.expert_shards, expert_stride)
+        made: list[Collective] = []
+        for name, (held, group, stride) in groups.items():
+            grads = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=self.recipe.gradient)
+            if self.plan.parallel.zero_stage == 0:
+                made.append(Collective(name=f"{at}.{name}.grads", kind="all_reduce", size=grads, group=group, stride=stride))
+                continue
+            weights = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.weight)
+            made.append(Collective(name=f"{at}.{name}.grads", kind="reduce_scatter", size=grads, group=group, stride=stride))
+            made.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=weights, group=group, stride=stride))
+        return made
+
+    def data_parallel(self, stage: Stage, window: Term) -> Term:
+        """Gradient synchronisation that the last micro-batch does not hide."""
+        at = f"{stage.prefix}step"
+        comm = priced(f"{at}.data_parallel.all", self.gradient_sync(stage), self.subject.hw)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        return exposed_seconds.term(f"{at}.data_parallel", comm=comm, window=window, overlap=overlap)
+
+    def fully_sharded(self, stage: Stage, window: Term) -> Term:
+        """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""
+        at = f"{stage.prefix}step.micro"
+        scatter, *gathers = self.gradient_sync(stage)
+        comm = {"gradients": priced(f"{at}.scatter", [scatter, *gathers[1::2]], self.subject.hw)}
+        weights = priced(f"{at}.gather", gathers[::2], self.subject.hw)
+        comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=self.leaves("gathers_a_pass", 2), seconds=weights)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        return exposed_seconds.term(
+            f"{at}.sharded_data_parallel", comm=total(f"{at}.sharding", comm), window=window, overlap=overlap
+        )
+
+    def optimizer(self, stage: Stage) -> Term:
+        """Streaming gradients and states of the local shard."""
+        at, params, zero = f"{stage.prefix}step", self.work.params[stage.place], self.plan.parallel.zero_stage
+        sizes: dict[str, Term] = {}
+        for name, held, shards in (
+            ("dense", params.dense, self.work.dense_shards),
+            ("experts", params.experts, self.work.expert_shards),
+        ):
+            if held is None:
+                continue
+            local = self.leaves.split(f"{at}.{name}.local_params", held, shards if zero else ONE)
+            sizes[name] = optimizer_traffic_bytes.term(
+                f"{at}.{name}.optimizer_traffic", params=local, gradient=self.recipe.gradient, master=self.recipe.master,
+                moments=self.recipe.moments, weight=self.recipe.weight,
+            )  # fmt: skip
+        stream = Stream(
+            name=f"{at}.optimizer_stream", size=total(f"{at}.optimizer_bytes", sizes), launches=self.leaves("optimizer_kernels", 10)
+        )
+        return priced(f"{at}.optimizer", [stream], self.subject.hw)
