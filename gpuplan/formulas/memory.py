@@ -24,7 +24,12 @@ _PAGED = Source(
 _QLORA = Source(
     "paper", "QLoRA: Efficient Finetuning of Quantized LLMs", "https://arxiv.org/abs/2305.14314", "section 3, Double Quantization"
 )
-_MAMBA = Source("paper", "Transformers are SSMs (Mamba-2)", "https://arxiv.org/abs/2405.21060", "section 5")
+_MAMBA = Source(
+    "docs",
+    "vLLM: MambaStateShapeCalculator",
+    "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/mamba/mamba_utils.py",
+    "mamba1_state_shape, mamba2_state_shape",
+)
 _DEEPSPEED = Source("docs", "DeepSpeed memory requirements", "https://deepspeed.readthedocs.io/en/latest/memory.html", "ZeRO-2")
 
 
@@ -95,6 +100,18 @@ def tensor_bytes(*, tokens: Count, width: Count, element_bytes: Bytes) -> Bytes:
     80.0
     """
     return tokens * width * element_bytes
+
+
+@formula(DEFINITION)
+def shard_bytes(*, size: Bytes, shards: Count) -> Bytes:
+    """Bytes of one piece of an array that is cut evenly.
+
+    700 GB of training state cut eight ways, published as 87.5 GB:
+
+    >>> shard_bytes(size=700e9, shards=8) / 1e9
+    87.5
+    """
+    return size / shards
 
 
 @formula(Source("paper", "How to Scale Your Model", f"{_BOOK}transformers", "Gradient checkpointing"))
@@ -306,9 +323,7 @@ def conv_state_bytes(*, layers: Count, channels: Count, kernel: Count, element_b
     return layers * channels * (kernel - 1) * element_bytes
 
 
-@formula(
-    Source("paper", "OCP Microscaling Formats (MX) Specification v1.0", "https://arxiv.org/abs/2310.10537", "section 2, table 1")
-)
+@formula(Source("paper", "Microscaling Data Formats for Deep Learning", "https://arxiv.org/abs/2310.10537", "section 2, table 1"))
 def quantised_bytes_per_param(*, element_bytes: Bytes, scale_bytes: Bytes, group: Count) -> Bytes:
     """Bytes a parameter with one scale (and zero point, counted in `scale_bytes`) for each group of elements.
 
@@ -360,9 +375,7 @@ def bucket_bytes(*, total_bytes: Bytes, bucket_limit_bytes: Bytes, in_flight: Co
     return minimum(total_bytes, bucket_limit_bytes * in_flight)
 
 
-@formula(
-    Source("docs", "Transformer inference memory rule", "https://blog.eleuther.ai/transformer-math/", "Total Inference Memory")
-)
+@formula(Source("docs", "Transformer Math 101", "https://blog.eleuther.ai/transformer-math/", "Total Inference Memory"))
 def inference_rule_bytes(*, weights_bytes: Bytes, overhead_factor: Ratio) -> Bytes:
     """A rule of thumb for inference memory without the KV cache: the weights times a factor (1.2 in the source).
 

@@ -12,7 +12,9 @@ _INTERLEAVED = Source("paper", _NARAYANAN_TITLE, _NARAYANAN_URL, "section 2.2.2,
 _KORTHIKANTI = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198", "section 4.2.3"
 )
-_ZERO_BUBBLE = Source("paper", "Zero Bubble Pipeline Parallelism", "https://arxiv.org/abs/2401.10241", "section 3.2, table 2")
+_ZERO_BUBBLE = Source(
+    "paper", "Zero Bubble Pipeline Parallelism", "https://arxiv.org/abs/2401.10241", "section 2, quantitative analyses"
+)
 
 
 @formula(DEFINITION)

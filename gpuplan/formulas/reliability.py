@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, floor, sqrt
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, floor, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _RELIABILITY = Source(
     "paper",
     "Revisiting Reliability in Large-Scale Machine Learning Research Clusters",
     "https://arxiv.org/abs/2410.21680",
-    "section IV",
+    "mean time to failure by job size",
 )
 _YOUNG = Source(
     "paper", "A first order approximation to the optimum checkpoint interval", "https://doi.org/10.1145/361147.361115", "p. 531"
@@ -65,12 +65,16 @@ def young_interval_seconds(*, save: Seconds, mtbf: Seconds) -> Seconds:
 
 @formula(_DALY)
 def daly_interval_seconds(*, save: Seconds, mtbf: Seconds) -> Seconds:
-    """Best time between checkpoints to higher order, for a save time below half of the time between failures.
+    """Best time between checkpoints to higher order; the time between failures itself where saving takes twice as long or longer.
 
     >>> daly_interval_seconds(save=40, mtbf=3.1 * 3600)
     918.4
     """
-    return young_interval_seconds(save=save, mtbf=mtbf) * (1 + sqrt(save / (2 * mtbf)) / 3 + save / (18 * mtbf)) - save
+    return where(
+        save < 2 * mtbf,
+        young_interval_seconds(save=save, mtbf=mtbf) * (1 + sqrt(save / (2 * mtbf)) / 3 + save / (18 * mtbf)) - save,
+        mtbf,
+    )
 
 
 @formula(_YOUNG)

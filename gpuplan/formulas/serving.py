@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, floor, log2, maximum
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, ceil_div, floor, log2, maximum
 from gpuplan.term import DEFINITION, Source, formula
 
 _BOOK = "https://jax-ml.github.io/scaling-book/"
@@ -20,7 +20,7 @@ _SPECULATIVE = Source(
 _SPECULATIVE_TIME = Source(
     "paper", "Fast Inference from Transformers via Speculative Decoding", "https://arxiv.org/abs/2211.17192", "theorem 3.8"
 )
-_ORCA = Source("docs", "vLLM metrics", "https://docs.vllm.ai/en/stable/design/metrics.html", "interval calculations")
+_VLLM = Source("docs", "vLLM metrics", "https://docs.vllm.ai/en/latest/design/metrics.html", "interval calculations")
 
 
 @formula(_INFERENCE)
@@ -92,7 +92,7 @@ def per_chip(*, tokens_per_s: PerS, chips: Count) -> PerS:
     return tokens_per_s / chips
 
 
-@formula(_ORCA)
+@formula(_VLLM)
 def ttft_seconds(*, queue: Seconds, prefill: Seconds, first_step: Seconds, overhead: Seconds) -> Seconds:
     """Time to the first token: waiting, prefill, the first decode step where the engine runs one apart, and host work.
 
@@ -112,7 +112,7 @@ def request_seconds(*, ttft: Seconds, tpot: Seconds, output_tokens: Count) -> Se
     return ttft + tpot * (output_tokens - 1)
 
 
-@formula(_ORCA)
+@formula(_VLLM)
 def tpot_seconds(*, request: Seconds, ttft: Seconds, output_tokens: Count) -> Seconds:
     """Mean time for each output token after the first.
 
@@ -258,3 +258,49 @@ def exchange_latency_seconds(*, layers: Count, exchanges: Count, latency: Second
     3.2
     """
     return layers * exchanges * latency
+
+
+@formula(
+    Source(
+        "paper",
+        "The single server queue in heavy traffic",
+        "https://doi.org/10.1017/S0305004100036094",
+        "theorem: mean waiting time",
+    )
+)
+def queue_seconds(*, utilisation: Ratio, service: Seconds, arrival_variation: Ratio, service_variation: Ratio) -> Seconds:
+    """Mean wait before one server, with squared coefficients of variation of arrivals and service (1 for Poisson, 0 for a clock).
+
+    Kingman's approximation; exact for Poisson arrivals with exponential or constant service. Half busy, both random:
+
+    >>> queue_seconds(utilisation=0.5, service=1.0, arrival_variation=1.0, service_variation=1.0)
+    1.0
+    """
+    return utilisation / (1 - utilisation) * (arrival_variation + service_variation) / 2 * service
+
+
+@formula(
+    Source(
+        "paper",
+        "SARATHI: Efficient LLM Inference by Piggybacking Decodes with Chunked Prefills",
+        "https://arxiv.org/abs/2308.16369",
+        "section 4.2",
+    )
+)
+def prefill_chunks(*, prompt_tokens: Count, chunk_tokens: Count) -> Count:
+    """Steps that a prompt takes when each step processes at most so many of its tokens.
+
+    >>> prefill_chunks(prompt_tokens=8192, chunk_tokens=2048)
+    4.0
+    """
+    return ceil_div(prompt_tokens, chunk_tokens)
+
+
+@formula(DEFINITION)
+def uncached_tokens(*, prompt_tokens: Count, hit_share: Ratio) -> Count:
+    """Prompt tokens that must be computed when a share of them is found in the prefix cache.
+
+    >>> uncached_tokens(prompt_tokens=8000, hit_share=0.75)
+    2000.0
+    """
+    return prompt_tokens * (1 - hit_share)
