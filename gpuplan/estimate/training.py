@@ -97,10 +97,8 @@ def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, glo
     return {
         "step_time_s": step,
         "tokens_per_s": tokens_per_s,
-        "tokens_per_s_per_accelerator": throughput.term(
-            "tokens_per_s_per_accelerator",
-            tokens=share.term("step.tokens_per_accelerator", amount=tokens, ways=chips),
-            seconds=step,
+        "tokens_per_s_per_accelerator": rate.term(
+            "tokens_per_s_per_accelerator", count=share.term("step.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
         ),
         "mfu": flop.mfu.term("mfu", model_flop=full, **use),
         "mfu_causal": flop.mfu.term("mfu_causal", model_flop=causal, **use),
