@@ -182,8 +182,10 @@ def levels_of_instance(instance: Instance, system: System | None, accelerator: A
     return (*inner, network)
 
 
-def levels_of_accelerator(accelerator: Accelerator, count: int, pcie_only: bool = False) -> tuple[Level, ...]:
+def levels_of_accelerator(accelerator: Accelerator, count: int, cards_of_one_host: bool = False) -> tuple[Level, ...]:
     """The levels of accelerators that are in no known system: their own link, then PCIe in one host.
+
+    `cards_of_one_host` says that all are known to be cards on PCIe in one host; otherwise up to 8 are taken as that.
 
     Raises:
         UnknownError: neither links so many.
@@ -191,13 +193,13 @@ def levels_of_accelerator(accelerator: Accelerator, count: int, pcie_only: bool 
     made: list[Level] = []
     reached = 1
     own = accelerator.scale_up
-    if own is not None and own.bandwidth_per_direction is not None and count > 1 and not pcie_only:
+    if own is not None and own.bandwidth_per_direction is not None and count > 1 and not cards_of_one_host:
         inside, peer = min(int(own.domain.value), count), own.peer_bandwidth
         rate = _term(accelerator, "scale_up", "bandwidth_per_direction", own.bandwidth_per_direction)
         to_one = None if peer is None else _term(accelerator, "scale_up", "peer_bandwidth", peer)
         made.append(Level("scale_up", float(inside), own.topology, rate, peer_bandwidth=to_one))
         reached = inside
-    if reached < count and accelerator.pcie is not None and count <= CARDS_IN_A_HOST:
+    if reached < count and accelerator.pcie is not None and (cards_of_one_host or count <= CARDS_IN_A_HOST):
         rate = _term(accelerator, "pcie", "bandwidth_per_direction", accelerator.pcie.bandwidth_per_direction)
         made.append(Level("pcie", float(count), "pcie-tree", rate, peer_bandwidth=rate))
         reached = count

@@ -69,8 +69,8 @@ class Shape(Strict):
     """How its accelerators reach each other."""
     network: Network
     """What it sends to others."""
-    status: Literal["offered", "retired"] = "offered"
-    """Whether it can still be had."""
+    status: Literal["offered", "closed", "retired"] = "offered"
+    """Whether it can still be had: `closed` is no longer sold to new users but still on the price list."""
     commitments: str = ""
     """Which discounts for long terms the provider has."""
     notes: tuple[str, ...] = ()

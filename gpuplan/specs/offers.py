@@ -126,6 +126,8 @@ def usd_per_s(target: Target, offer: Offer) -> Term:
 def street_price(accelerator: str, catalog: Catalog) -> StreetPrice:
     """The cheapest current on-demand rate of one accelerator over all clouds on record; markets and credits do not count.
 
+    Undated rates are taken only where no dated one is on record.
+
     Raises:
         UnknownError: no cloud has a current on-demand price of it.
     """
@@ -137,7 +139,7 @@ def street_price(accelerator: str, catalog: Catalog) -> StreetPrice:
             if offer.kind != "on_demand" or offer.status != "current" or offer.price is None:
                 continue
             price = _each(instance, offer, offer.price)
-            if best is None or (price.value, offer.entry.date or "") < (best.price.value, best.offer.entry.date or ""):
+            if best is None or _rank(price, offer) < _rank(best.price, best.offer):
                 best = StreetPrice(price, instance, offer)
     if best is None:
         hint = "give the price of an accelerator-hour"
@@ -161,6 +163,10 @@ def _each(instance: Instance, offer: Offer, price: Term) -> Term:
     return usd_per_s_each.term("price.per_accelerator", price=price, parts=parts)
 
 
+def _rank(price: Term, offer: Offer) -> tuple[bool, float]:
+    return offer.entry.date is None, float(price.value)
+
+
 def _said(kind: str) -> str:
     return kind.replace("_", " ").replace("on demand", "on-demand")
 
@@ -168,6 +174,8 @@ def _said(kind: str) -> str:
 def _known(offers: list[Offer]) -> str:
     known = sorted({f"{_said(offer.kind)} in {offer.region}" for offer in offers if offer.status == "current" and offer.price})
     old = sorted({f"{_said(offer.kind)} ({offer.status})" for offer in offers if offer.status != "current"})
+    if any(offer.kind == "free" for offer in offers):
+        return "it is free of charge within a quota, and not for sale"
     if known:
         return f"there is {', '.join(known)}"
     return f"there is only {', '.join(old)}, which is not used" if old else "give the price yourself"

@@ -14,7 +14,7 @@ from gpuplan.term import Term
 PriceKind: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription", "free"
 ]  # fmt: skip
-PriceUnit: TypeAlias = Literal["instance", "accelerator", "chip", "core"]
+PriceUnit: TypeAlias = Literal["instance", "accelerator", "chip"]
 PriceStatus: TypeAlias = Literal["current", "historical", "promo", "doubtful"]
 Rate: TypeAlias = Annotated[Sourced, Measure("USD/s")]
 Credits: TypeAlias = Annotated[Sourced, Measure("1")]

@@ -234,7 +234,7 @@ def slice_key(text: str) -> str:
     >>> slice_key("tpu-v5litepod-8"), slice_key("v5e-8"), slice_key("tpu7x-128"), slice_key("v5p-")
     ('v5e-8', 'v5e-8', 'v7-128', 'v5p-')
     """
-    name = text.strip().lower().removeprefix("tpu-").removeprefix("tpu")
+    name = re.sub(r"^tpu-?", "", text.strip().lower())
     name = re.sub(r"^v?5(litepod|lite|e)-", "v5e-", name)
     return re.sub(r"^v?7x?-", "v7-", name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.accelerator import Accelerator
@@ -19,14 +20,16 @@ from gpuplan.specs.fabric import (
     levels_of_slice,
     levels_of_system,
 )
-from gpuplan.specs.instance import Instance, InstanceFamily
-from gpuplan.specs.offers import price_for, priced_units, street_price, usd_per_s
-from gpuplan.specs.price import Offer
-from gpuplan.specs.system import Slice, System, slice_key
 from gpuplan.term import Term
 
+if TYPE_CHECKING:
+    from gpuplan.specs.instance import Instance
+    from gpuplan.specs.price import Offer
+    from gpuplan.specs.system import Slice, System
+
+# The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
 _COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*[x×*]\s*(.*)$", re.I)
-_SLICE = re.compile(r"v\d+[a-z]*-(\d+|\d+(?:x\d+){1,2})")
+_SLICE = re.compile(r"(?:tpu-?)?v?\d[a-z]*-(?:\d+|\d+(?:x\d+){1,2})")
 _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
@@ -65,10 +68,13 @@ def parse_target(text: str, catalog: Catalog) -> Target:
     """
     units, name = _counted(text)
     wanted = key(name)
-    if _exact("systems", wanted, catalog):
+    # The files of systems are only looked through for aliases when no id and no accelerator has the name: most runs need not.
+    if wanted in catalog.paths("systems"):
         return _of_system(text, units, name, catalog)
     if _exact("accelerators", wanted, catalog):
         return _of_accelerator(text, units, name, catalog)
+    if _exact("systems", wanted, catalog):
+        return _of_system(text, units, name, catalog)
     pod, part = _slice(name, catalog)
     if pod is not None and part is not None:
         return _of_slice(text, units, pod, part, catalog)
@@ -84,17 +90,16 @@ def find_instance(name: str, catalog: Catalog) -> Instance | None:
     Raises:
         UsageError: several providers have one of that name.
     """
+    from gpuplan.specs.instance import Instance, InstanceFamily
+
     wanted, names = key(name), catalog.names("instances")
     claimed = {alias: ids for alias, ids in names.items() if alias == wanted or alias.endswith(f":{wanted}")}
-    files = sorted({ident for ids in claimed.values() for ident in ids})
+    bare = wanted.rpartition(":")[2]
     found: list[Instance] = []
-    for ident in files:
+    for ident in sorted({ident for ids in claimed.values() for ident in ids}):
         family = catalog.read(InstanceFamily, catalog.paths("instances")[ident])
-        for shape in family.instances:
-            own = {key(one) for one in (shape.name, *shape.aliases)}
-            own |= {f"{family.provider}:{one}" for one in own}
-            if wanted in own:
-                found.append(Instance(family, shape))
+        shapes = (shape for shape in family.instances if bare in map(key, (shape.name, *shape.aliases)))
+        found += [Instance(family, shape) for shape in shapes]
     if len(found) > 1:
         hint = f"write {' or '.join(f'`{one.qualified_name}`' for one in found)}"
         raise UsageError(Problem("target.ambiguous-name", f"`{name}` could be {len(found)} cloud instances", hint))
@@ -118,9 +123,12 @@ def _exact(kind: str, wanted: str, catalog: Catalog) -> bool:
 
 def _slice(name: str, catalog: Catalog) -> tuple[System | None, Slice | None]:
     """The pod and the slice that a name such as `tpu-v5p-256` means."""
-    wanted = slice_key(name.removeprefix("gcp:"))
-    if not _SLICE.fullmatch(wanted):
+    bare = key(name).removeprefix("gcp:")
+    if not _SLICE.fullmatch(bare):
         return None, None
+    from gpuplan.specs.system import System, slice_key
+
+    wanted = slice_key(bare)
     for _, path, text in catalog.texts("systems"):
         prefix = _PREFIX.search(text)
         if prefix is None or not wanted.startswith(slice_key(prefix[1])):
@@ -151,6 +159,8 @@ def _of_slice(text: str, units: int, pod: System, part: Slice, catalog: Catalog)
 
 
 def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    from gpuplan.specs.system import System
+
     system, notes = catalog.load_noted(System, name)
     accelerator = catalog.load(Accelerator, system.accelerator)
     count = units * system.count
@@ -162,6 +172,8 @@ def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
 
 
 def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) -> Target:
+    from gpuplan.specs.system import System
+
     shape = instance.shape
     accelerator = catalog.load(Accelerator, shape.accelerator)
     system = catalog.load(System, shape.system) if shape.system is not None else None
@@ -178,8 +190,13 @@ def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) ->
         if units > 1:
             what = f"{instance.qualified_name} has only a share of an accelerator, which no other instance can be joined to"
             raise UsageError(Problem("target.shared-many", what, "take an instance with whole accelerators"))
-    if shape.status == "retired":
-        notes.append(Note("target.retired", f"{instance.qualified_name} is retired: it can no longer be had"))
+    if shape.status != "offered":
+        what = (
+            "is retired: it can no longer be had"
+            if shape.status == "retired"
+            else "is closed to new users, but still on the price list"
+        )
+        notes.append(Note(f"target.{shape.status}", f"{instance.qualified_name} {what}"))
     if system is not None:
         notes += fabric_notes(system, units * per_unit)
     target = Target(
@@ -196,6 +213,11 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
     notes = list(said)
     if key(name) != accelerator.id and not notes:
         notes.append(Note("target.taken-as", f"`{name}` is taken as {accelerator.id} ({accelerator.name})"))
+    if units == 1 and accelerator.pcie is not None:
+        link = host_link_of(accelerator, None)
+        return Target(text=text, accelerator=accelerator, count=1, host_link=link, notes=tuple(notes))
+    from gpuplan.specs.system import System
+
     home = accelerator.default_system
     system = catalog.load(System, home) if home is not None and _exact("systems", key(home), catalog) else None
     if system is not None and system.slices:
@@ -271,6 +293,8 @@ def _with_offer(target: Target, catalog: Catalog) -> Target:
     """The target with its current on-demand price; without one, a note says so, and asking for the cost is an error."""
     if target.instance is None:
         return target
+    from gpuplan.specs.offers import price_for
+
     try:
         return replace(target, offer=price_for(target, catalog))
     except UnknownError as error:
@@ -278,7 +302,4 @@ def _with_offer(target: Target, catalog: Catalog) -> Target:
         return replace(target, notes=(*target.notes, Note("price.unknown", problem.message, problem.hint)))
 
 
-__all__ = [
-    "Level", "Offer", "Target", "Topology",
-    "find_instance", "parse_target", "price_for", "priced_units", "street_price", "usd_per_s",
-]  # fmt: skip
+__all__ = ["Level", "Target", "Topology", "find_instance", "parse_target"]
