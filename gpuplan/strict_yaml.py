@@ -21,12 +21,12 @@ _BOOL = {"true": True, "false": False}
 _TRAPS = (
     (re.compile(r"(?:yes|no|on|off|y|n|true|false)", re.I), "is true or false to YAML", "true, false, or the word in quotes"),
     (re.compile(r"null", re.I), "is nothing to YAML", "null, or the word in quotes"),
-    (re.compile(r"[-+]?0[0-7_]+|0o[0-7]+"), "is an octal number to YAML", "the number without the leading 0, or in quotes"),
+    (re.compile(r"[-+]?0[0-9_]+(?:\.[0-9]*)?|0o[0-7]+"), "is an octal number to YAML", "it without the leading 0, or in quotes"),
     (re.compile(r"[-+]?0[xb][0-9a-fA-F_]+"), "is a hexadecimal or binary number to YAML", "the decimal number, or in quotes"),
     (re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"), "is a number in base 60 to YAML", "the value in quotes"),
     (re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?"), "is a number to only some YAML readers", "the digits without `_`"),
     (re.compile(r"[-+]?\.(?:inf|nan)", re.I), "is no finite number", "a number, or leave the key out"),
-    (re.compile(r"[-+]?(?:0[0-9]+|\.[0-9]+|[0-9]+\.)(?:[eE][-+]?[0-9]+)?"), "is read in several ways", "it as 0.5 or 5.0"),
+    (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.)(?:[eE][-+]?[0-9]+)?"), "is read in several ways", "it as 0.5 or 5.0"),
     (re.compile(r"<<|="), "has a meaning of its own in YAML", "it in quotes"),
 )  # fmt: skip
 

@@ -100,6 +100,8 @@ class Units(Strict):
     """The clock of the matrix rates where it differs."""
     flop_per_clock: dict[RateName, CountField]
     """FLOP (or OP) of one unit in one clock, dense."""
+    tolerance: RatioField | None = None
+    """How far the recounted rates may be from the printed ones where clocks and rates do not belong together; the note says why."""
 
 
 class ScaleUp(Strict):

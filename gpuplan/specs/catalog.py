@@ -38,7 +38,7 @@ def schema_of(kind: str) -> type[SpecFile] | None:
     """The class that describes the files of a kind, or None where another layer owns it."""
     module, _, name = KINDS[kind].partition(":")
     found: Any = getattr(import_module(module), name) if name else None
-    return found  # type: ignore[no-any-return]
+    return found if isinstance(found, type) and issubclass(found, SpecFile) else None
 
 
 def kind_of(cls: type[SpecFile]) -> str:
@@ -147,7 +147,8 @@ class Catalog:
         if ident is None:
             claimed = self._claimed(kind, wanted)
             if len(claimed) > 1:
-                hint = f"write {' or '.join(f'`{one}`' for one in claimed)}"
+                more = f" or {len(claimed) - 8} more" if len(claimed) > 8 else ""
+                hint = f"write {' or '.join(f'`{one}`' for one in claimed[:8])}{more}"
                 raise UsageError(Problem("spec.ambiguous-name", f"`{name}` could be {len(claimed)} {kind}", hint))
             if not claimed:
                 known = [*paths, *self.names(kind)]

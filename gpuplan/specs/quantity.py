@@ -142,7 +142,7 @@ class Measure:
 
     def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """For the generated JSON Schema."""
-        plain: dict[str, Any] = {"type": "string", "pattern": r"^\s*[+-]?\d", "examples": [self.example().strip("`")]}
+        plain: dict[str, Any] = {"type": "string", "pattern": r"^\s*\d.*[A-Za-z]", "examples": [self.example().strip("`")]}
         if self.unit == "1":
             plain = {"type": ["number", "string"]}
         return _either(plain, {"accept": {"type": "array", "items": plain, "minItems": 2, "maxItems": 2}})

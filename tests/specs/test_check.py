@@ -1,0 +1,86 @@
+"""`check` finds what loading cannot: clashes, dangling names, and figures that break physics."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuplan.specs.check import check
+
+from .test_accelerators import GOOD
+
+UNITS = """\
+units:
+  name: sm
+  count: 100
+  clock: 2000 MHz
+  flop_per_clock: {bf16: 4500}
+"""
+
+
+def written(tmp_path: Path, text: str, name: str = "my-gpu") -> Path:
+    path = tmp_path / "accelerators" / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_all_that_is_shipped_is_clean_and_quickly_checked() -> None:
+    start = time.perf_counter()
+    assert check() == []
+    assert time.perf_counter() - start < 3
+
+
+def test_a_good_file_is_clean(tmp_path: Path) -> None:
+    assert check([written(tmp_path, GOOD + UNITS)]) == []
+    assert check([tmp_path]) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "line"),
+    [
+        ("bf16: 900 TFLOP/s", "bf16: 1800 TFLOP/s", "spec.rate-recount", 19),
+        ("{bf16: 4500}", "{bf16: 4500, fp8: 9000}", "spec.rate-missing", 24),
+        ("bandwidth: 3 TB/s", "bandwidth: 3 GB/s", "spec.implausible", 17),
+        ("capacity: 80 GiB", "capacity: 80 MiB", "spec.implausible", 15),
+        ("bf16: 900 TFLOP/s", "bf16: 900 TFLOP/s\n  fp8: 3600 TFLOP/s", "spec.implausible", 20),
+        ("compute_dense:", "power: 300 W\ncompute_dense:", "spec.implausible", 18),
+        ("compute_dense:", "  bus_bits: 4096\n  pin_rate: 5 GB/s\ncompute_dense:", "spec.bandwidth-recount", 17),
+        ("compute_dense:", "  capacity_reported: 60 GiB\ncompute_dense:", "spec.implausible", 18),
+        ("bandwidth: 3 TB/s", "bandwidth: {value: 3 TB/s, accept: [2 TB/s, 2.5 TB/s]}", "spec.outside-accept", 17),
+        ("https://example.org", "http://example.org", "spec.http-source", 13),
+        ("confidence: low", "confidence: low\ndefault_system: dgx-h10", "spec.unknown-reference", 12),
+        ("[mine]", "[h100]", "", 0),
+        ("capacity: 80 GiB", "capacity: 80", "spec.missing-unit", 15),
+    ],
+)
+def test_finds(tmp_path: Path, old: str, new: str, code: str, line: int) -> None:
+    text = GOOD + UNITS
+    assert old in text
+    path = written(tmp_path, text.replace(old, new))
+    found = {(one.code, one.where) for one in check([path])}
+    assert found == ({(code, f"{path}:{line}")} if code else set())
+
+
+def test_two_files_with_one_alias(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    second = written(tmp_path, GOOD.replace("id: my-gpu", "id: other"), "other")
+    found = check([tmp_path])
+    assert [(one.code, one.where) for one in found] == [("spec.duplicate-alias", f"{second}:5")]
+    assert "`mine`" in found[0].message
+
+
+def test_places_that_hold_no_spec_file(tmp_path: Path) -> None:
+    loose = tmp_path / "gpu.yaml"
+    loose.write_text(GOOD)
+    assert [one.code for one in check([loose])] == ["spec.unsorted-file"]
+    assert [one.code for one in check([tmp_path / "absent"])] == ["spec.no-file"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert [one.code for one in check([empty])] == ["spec.empty-folder"]
+
+
+def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    written(tmp_path, "format: 1\nid: [")
+    written(tmp_path, GOOD.replace("id: my-gpu", "id: other").replace("80 GiB", "80"), "other")
+    assert sorted(one.code for one in check([tmp_path])) == ["spec.missing-unit", "yaml.syntax"]

@@ -1,0 +1,32 @@
+"""The generated JSON Schemas are those that the code describes, and say what each key is."""
+
+import json
+
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import shipped_folder
+from gpuplan.specs.json_schema import json_schema, stale, write
+
+
+def test_the_committed_schemas_are_up_to_date() -> None:
+    assert stale(shipped_folder() / "schema") == [], "run gpuplan.specs.json_schema.write on hardware_specs/schema"
+
+
+def test_every_key_is_described() -> None:
+    schema = json_schema(Accelerator)
+    missing = [
+        f"{name}.{key}"
+        for name, part in (("Accelerator", schema), *schema["$defs"].items())
+        for key, value in part.get("properties", {}).items()
+        if "description" not in value
+    ]
+    assert missing == []
+    assert schema["properties"]["id"]["description"] == "The name of the file without `.yaml`."
+
+
+def test_writes_only_what_changed(tmp_path) -> None:
+    first = write(tmp_path)
+    assert len(first) >= 5
+    assert write(tmp_path) == []
+    first[0].write_text("{}")
+    assert write(tmp_path) == [first[0]]
+    assert json.loads(first[0].read_text())["additionalProperties"] is False
