@@ -33,6 +33,16 @@ _GPT_OSS = Source(
 _GATED_ATTENTION = Source(
     kind="paper", title="Gated Attention for Large Language Models", url="https://arxiv.org/abs/2505.06708", section="2.2"
 )
+_GEMMA4 = Source(
+    kind="docs",
+    title="transformers: Gemma4TextAttention",
+    url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/gemma4/modeling_gemma4.py",
+)
+_LATENT_MOE = Source(
+    kind="docs",
+    title="transformers: NemotronHMoE",
+    url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/nemotron_h/modeling_nemotron_h.py",
+)
 _MLA = Source(kind="paper", title="DeepSeek-V2", url="https://arxiv.org/abs/2405.04434", section="2.1, appendix C")
 _DSA = Source(
     kind="docs",
@@ -86,6 +96,16 @@ def attention_projection_params(*, hidden: Count, heads: Count, kv_heads: Count,
     41943040.0
     """
     return hidden * (heads + kv_heads) * (head_dim + v_head_dim)
+
+
+@formula(_GEMMA4)
+def attention_shared_kv_params(*, hidden: Count, heads: Count, kv_heads: Count, head_dim: Count) -> Count:
+    """The query, output, and one matrix that makes both keys and values (Gemma 4's global layers).
+
+    >>> attention_shared_kv_params(hidden=2816.0, heads=16.0, kv_heads=2.0, head_dim=512.0)
+    49020928.0
+    """
+    return hidden * head_dim * (2.0 * heads + kv_heads)
 
 
 @formula(_QWEN2)
@@ -338,6 +358,16 @@ def shared_gate_params(*, hidden: Count) -> Count:
     2048.0
     """
     return 1.0 * hidden
+
+
+@formula(_LATENT_MOE)
+def latent_projection_params(*, hidden: Count, latent: Count) -> Count:
+    """The projections into and out of the narrower width in which the routed experts work.
+
+    >>> latent_projection_params(hidden=4096.0, latent=1024.0)
+    8388608.0
+    """
+    return 2.0 * hidden * latent
 
 
 @formula(_RMS)

@@ -15,7 +15,7 @@ NormKind: TypeAlias = Literal["rms", "layer", "layer-no-bias"]
 class Part(BaseModel):
     """A frozen, strict piece of an architecture."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True, hide_input_in_errors=True)
 
 
 class Attention(Part):
@@ -37,6 +37,8 @@ class Attention(Part):
     out_bias: bool = False
     qk_norm: Literal["none", "head", "width"] = "none"
     """A norm on queries and keys: one vector per head dimension, or over the whole projected width."""
+    shared_kv: bool = False
+    """One projection makes both keys and values (Gemma 4's global layers); both are still cached."""
     sinks: bool = False
     """One learned logit a head (gpt-oss)."""
     output_gate: bool = False
@@ -105,6 +107,8 @@ class Moe(Part):
     """Width of one routed expert."""
     gated: bool = True
     bias: bool = False
+    latent: int = 0
+    """Width that routed experts read and write, after one projection down and before one up (Nemotron 3); 0: `hidden`."""
     shared_experts: int = 0
     shared_width: int = 0
     """Width of one shared expert."""

@@ -142,7 +142,12 @@ class _Counter:
         head_dim = self.leaf(f"model.{at}.head_dim", mixer.head_dim)
         v_head_dim = self.leaf(f"model.{at}.v_head_dim", mixer.v_head_dim) if mixer.v_head_dim else head_dim
         widths = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": v_head_dim}
-        parts = {"projections": f.attention_projection_params.term(f"params.{at}.projections", hidden=self.hidden, **widths)}
+        shared = {"hidden": self.hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+        parts = {
+            "projections": f.attention_shared_kv_params.term(f"params.{at}.projections", **shared)
+            if mixer.shared_kv
+            else f.attention_projection_params.term(f"params.{at}.projections", hidden=self.hidden, **widths)
+        }
         if mixer.qkv_bias:
             parts["qkv_bias"] = f.attention_qkv_bias_params.term(f"params.{at}.qkv_bias", **widths)
         if mixer.out_bias:
@@ -228,7 +233,8 @@ class _Counter:
             return {"mlp": self.ffn(f"{at}.mlp", mlp.width, gated=mlp.gated, bias=mlp.bias)}
         parts: dict[Part, Term] = {}
         experts = self.leaf(f"model.{at}.experts", mlp.experts)
-        one = self.ffn(f"{at}.expert", mlp.width, gated=mlp.gated, bias=mlp.bias)
+        latent = self.leaf(f"model.{at}.latent", mlp.latent) if mlp.latent else None
+        one = self.ffn(f"{at}.expert", mlp.width, gated=mlp.gated, bias=mlp.bias, hidden=latent)
         if mlp.shared_experts:
             shared = {
                 "experts": f.experts_params.term(
@@ -242,14 +248,16 @@ class _Counter:
             parts["mlp"] = _sum(f"params.{at}.shared_experts", shared)
         parts["experts"] = f.experts_params.term(f"params.{at}.experts", experts=experts, expert=one)
         router = {"matrix": f.router_params.term(f"params.{at}.router.matrix", hidden=self.hidden, experts=experts)}
+        if latent is not None:
+            router["latent"] = f.latent_projection_params.term(f"params.{at}.latent", hidden=self.hidden, latent=latent)
         if mlp.router_bias:
             router["bias"] = f.bias_params.term(f"params.{at}.router.bias", width=experts)
         parts["router"] = _sum(f"params.{at}.router", router)
         return parts
 
-    def ffn(self, at: str, width: int, *, gated: bool, bias: bool) -> Term:
+    def ffn(self, at: str, width: int, *, gated: bool, bias: bool, hidden: Term | None = None) -> Term:
         widths = {
-            "hidden": self.hidden,
+            "hidden": hidden or self.hidden,
             "width": self.leaf(f"model.{at}.width", width),
             "matrices": self.leaf(f"model.{at}.matrices", 3 if gated else 2),
         }

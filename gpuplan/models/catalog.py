@@ -1,0 +1,107 @@
+"""Which model does a name mean: a card by its id or an alias, a user's card, or a `config.json`?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gpuplan.errors import Problem, SpecError, UnknownError, did_you_mean
+from gpuplan.models.card import ModelCard, load_card
+
+CARDS = Path(__file__).parent / "cards"
+"""The cards that come with gpuplan."""
+
+_ALIASES = re.compile(r"^aliases:[ \t]*(\[.*?\]|(?:\n[ \t]*-[^\n]*)+)", re.M | re.S)
+
+
+def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
+    """The card of a model: by id, by alias (in any case), or from the `config.json` at a path.
+
+    Cards in `extra_dirs` win over the shipped ones, the first folder over the next.
+
+    Raises:
+        UnknownError: no such model (with what is near), or a config.json whose architecture is not known.
+        UsageError: a path that cannot be read or holds no model.
+        SpecError: the card that was found is not a valid card, or two cards share the alias.
+    """
+    if not _looks_like_path(name):
+        folders = [*extra_dirs, CARDS]
+        path = _by_id(name, folders) or _by_alias(name, folders)
+        if path is not None:
+            return load_card(path)
+    if _looks_like_path(name) or Path(name).exists():
+        path = Path(name)
+        if path.suffix in (".yaml", ".yml"):
+            return load_card(path)
+        from gpuplan.models.import_config import import_config
+
+        return import_config(path)
+    hint = did_you_mean(name, names(extra_dirs)) or "run `gpuplan models list`, or give the path of a config.json"
+    raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
+
+
+def names(extra_dirs: Sequence[Path] = ()) -> list[str]:
+    """Every id and alias, in lower case, without parsing a card."""
+    found: list[str] = []
+    for path in paths(extra_dirs):
+        found.append(path.stem)
+        found += [alias.lower() for alias in aliases_in(path.read_text(encoding="utf-8", errors="replace"))]
+    return sorted(set(found))
+
+
+def paths(extra_dirs: Sequence[Path] = ()) -> Iterator[Path]:
+    """The file of every card, a user's before the shipped one of the same id, which is left out."""
+    seen: set[str] = set()
+    for folder in [*extra_dirs, CARDS]:
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem not in seen:
+                seen.add(path.stem)
+                yield path
+
+
+def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
+    """Every card, in the order of their ids by folder.
+
+    Raises:
+        SpecError: a card is not valid.
+    """
+    for path in paths(extra_dirs):
+        yield load_card(path)
+
+
+def aliases_in(text: str) -> list[str]:
+    r"""The aliases of a card by a look at its text; the strict reader decides what they are in the end.
+
+    >>> aliases_in("id: a\naliases: [B/c, d]\n")
+    ['B/c', 'd']
+    """
+    found = _ALIASES.search(text)
+    return [] if found is None else re.findall(r"[^\s,\[\]\"'#]+", found[1].replace("\n", " ").replace(" - ", " "))
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.endswith((".json", ".yaml", ".yml", "/", "\\")) or name.startswith((".", "/", "~")) or "\\" in name
+
+
+def _by_id(name: str, folders: Iterable[Path]) -> Path | None:
+    wanted = name.lower()
+    if "/" in wanted or not wanted:
+        return None
+    return next((path for folder in folders if (path := folder / f"{wanted}.yaml").is_file()), None)
+
+
+def _by_alias(name: str, folders: Iterable[Path]) -> Path | None:
+    wanted = name.lower()
+    for folder in folders:
+        found = []
+        for path in sorted(folder.glob("*.yaml")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if wanted in text.lower() and wanted in (alias.lower() for alias in aliases_in(text)):
+                found.append(path)
+        if len(found) > 1:
+            both = " and ".join(f"`{path.stem}`" for path in found)
+            raise SpecError(Problem("model.alias-twice", f"`{name}` is an alias of {both}", "take it out of one", str(found[0])))
+        if found:
+            return found[0]
+    return None

@@ -1,0 +1,1 @@
+"""One function a kind of published configuration: its fields to an architecture."""

@@ -1,0 +1,57 @@
+"""Decoders with multi-head latent attention: DeepSeek-V2, V3, V3.2, Kimi K2, GLM-5, MiniCPM3."""
+
+from __future__ import annotations
+
+from gpuplan.models.architecture import Architecture, Block, Mla, Mlp
+from gpuplan.models.config_reader import Config
+from gpuplan.models.families.common import decoder, depth, experts, finish
+from gpuplan.models.families.moe import first_dense
+
+
+def _mla(c: Config, v_default: int | None = None) -> Mla:
+    heads = c.count("num_attention_heads")
+    indexer = c.has("index_n_heads")
+    return Mla(
+        heads=heads,
+        q_rank=c.count("q_lora_rank") if c.has("q_lora_rank") else None,
+        kv_rank=c.count("kv_lora_rank"),
+        nope_dim=c.count("qk_nope_head_dim"),
+        rope_dim=c.count("qk_rope_head_dim"),
+        v_dim=c.count("v_head_dim", default=v_default, why="hidden / heads"),
+        bias=c.flag("attention_bias", default=False),
+        indexer_heads=c.count("index_n_heads") if indexer else 0,
+        indexer_dim=c.count("index_head_dim") if indexer else 0,
+        indexer_top_k=c.count("index_topk") if indexer else 0,
+    )
+
+
+def deepseek(c: Config) -> Architecture:
+    """DeepSeek-V2 and all that follow it: dense first layers, then shared and routed experts."""
+    layers = depth(c)
+    one = _mla(c)
+    sparse = first_dense(c, layers)
+    correction = c.text("model_type") != "deepseek_v2" and c.text("topk_method", default="noaux_tc") == "noaux_tc"
+    width = c.count("moe_intermediate_size")
+    shared = c.count("n_shared_experts", default=0, least=0)
+    moe = experts(
+        c, width=("moe_intermediate_size",), shared_experts=shared, shared_width=width if shared else 0, router_bias=correction
+    )
+    plain = Mlp(width=c.count("intermediate_size"))
+    c.raw("num_key_value_heads", "head_dim", "qk_head_dim", "index_topk_freq", "index_topk_pattern", "index_skip_topk_offset")
+    kinds = c.words("indexer_types", layers, ("full", "shared"))
+    without = one.model_copy(update={"indexer_heads": 0, "indexer_dim": 0})
+    blocks, layout = {}, []
+    for at in range(layers):
+        own = kinds is None or kinds[at] == "full"
+        name = ("moe" if sparse[at] else "dense") + ("" if own else "_shared_indexer")
+        layout.append(name)
+        blocks[name] = Block(mixer=one if own else without, mlp=moe if sparse[at] else plain)
+    return finish(c, [decoder(layout, blocks)], tied=False)
+
+
+def minicpm3(c: Config) -> Architecture:
+    """MiniCPM3: latent attention with a dense feed-forward layer."""
+    v_dim = max(c.count("hidden_size") // c.count("num_attention_heads"), 1)
+    block = Block(mixer=_mla(c, v_dim), mlp=Mlp(width=c.count("intermediate_size")))
+    c.raw("num_key_value_heads")
+    return finish(c, [decoder(["layer"] * depth(c), {"layer": block})], tied=True)

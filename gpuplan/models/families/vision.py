@@ -1,0 +1,66 @@
+"""How many parameters does the vision part of a multimodal model hold, where its kind is known?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuplan.models.config_reader import Config
+
+
+def _layer(hidden: int, width: int) -> int:
+    """A ViT layer: two layer norms, four matrices and a feed-forward layer, all with biases."""
+    return 4 * hidden + 4 * (hidden * hidden + hidden) + 2 * hidden * width + width + hidden
+
+
+def siglip_gemma3(v: Config, text_hidden: int) -> int:
+    """SigLIP without its head, and Gemma 3's projector (a norm and one matrix)."""
+    hidden, patch = v.count("hidden_size"), v.count("patch_size")
+    places = (v.count("image_size") // patch) ** 2
+    embed = 3 * patch * patch * hidden + hidden + places * hidden
+    layers = v.count("num_hidden_layers") * _layer(hidden, v.count("intermediate_size"))
+    return embed + layers + 2 * hidden + hidden + hidden * text_hidden
+
+
+def llama4(v: Config, text_hidden: int) -> int:
+    """Llama 4's encoder, pixel-shuffle adapter and projector."""
+    hidden, patch, width = v.count("hidden_size"), v.count("patch_size"), v.count("intermediate_size")
+    places = (v.count("image_size") // patch) ** 2 + 1
+    embed = 3 * patch * patch * hidden + hidden + places * hidden + 4 * hidden
+    layers = v.count("num_hidden_layers") * _layer(hidden, width)
+    adapter = width * v.count("projector_input_dim") + v.count("projector_input_dim") * v.count("projector_output_dim")
+    return embed + layers + adapter + v.count("vision_output_dim") * text_hidden
+
+
+def qwen3_vl(v: Config, text_hidden: int) -> int:
+    """The encoder of Qwen3-VL and Qwen3.5, its merger and the deepstack mergers."""
+    hidden, patch, out = v.count("hidden_size"), v.count("patch_size"), v.count("out_hidden_size", default=text_hidden)
+    merged = hidden * v.count("spatial_merge_size", default=2) ** 2
+    embed = (
+        v.count("in_channels", "in_chans", default=3) * v.count("temporal_patch_size", default=2) * patch * patch * hidden + hidden
+    )
+    embed += v.count("num_position_embeddings") * hidden
+    layers = v.count("depth") * _layer(hidden, v.count("intermediate_size"))
+    merge = merged * merged + merged + merged * out + out
+    deep = len(v.items("deepstack_visual_indexes") or []) * (merge + 2 * merged)
+    return embed + layers + merge + 2 * hidden + deep
+
+
+def qwen25_vl(v: Config, text_hidden: int) -> int:
+    """The encoder of Qwen2.5-VL: RMS norms and a gated feed-forward layer with biases."""
+    hidden, patch, width = v.count("hidden_size"), v.count("patch_size", "spatial_patch_size"), v.count("intermediate_size")
+    out = v.count("out_hidden_size", default=text_hidden)
+    merged = hidden * v.count("spatial_merge_size", default=2) ** 2
+    embed = 3 * v.count("temporal_patch_size", default=2) * patch * patch * hidden
+    layer = 2 * hidden + 4 * (hidden * hidden + hidden) + 3 * hidden * width + 2 * width + hidden
+    return embed + v.count("depth") * layer + hidden + merged * merged + merged + merged * out + out
+
+
+TOWERS: dict[str, Callable[[Config, int], int]] = {
+    "gemma3": siglip_gemma3,
+    "llama4": llama4,
+    "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl,
+    "qwen3_5": qwen3_vl,
+    "qwen3_5_moe": qwen3_vl,
+    "qwen2_5_vl": qwen25_vl,
+}

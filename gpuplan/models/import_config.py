@@ -1,0 +1,263 @@
+"""Which model does a published `config.json` describe?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat
+from gpuplan.models.config_reader import Config
+from gpuplan.models.families import encoder, gpt, hybrid, llama, mla, moe
+from gpuplan.models.families.vision import TOWERS
+from gpuplan.models.weights import DTYPES, weights_format
+
+Reader = Callable[[Config], Architecture]
+
+FAMILIES: dict[str, Reader] = {name: llama.reader(name) for name in llama.LIKE if name != "gemma3_in_multimodal"} | {
+    "qwen": gpt.qwen, "chatglm": gpt.chatglm,
+    "mixtral": moe.mixtral, "phimoe": moe.phimoe, "granitemoe": moe.granitemoe,
+    "qwen2_moe": moe.qwen_moe, "qwen3_moe": moe.qwen_moe,
+    "gpt_oss": moe.gpt_oss, "llama4_text": moe.llama4, "glm4_moe": moe.glm4_moe, "minimax_m2": moe.minimax_m2, "dbrx": moe.dbrx,
+    "mimo_v2_flash": moe.mimo_v2, "gemma4_text": moe.gemma4, "mllama_text_model": moe.mllama, "nemotron-nas": moe.nemotron_nas,
+    "gpt2": gpt.gpt2, "gpt_bigcode": gpt.gpt2, "gpt_neo": gpt.gpt_neo, "gptj": gpt.gptj, "codegen": gpt.gptj,
+    "gpt_neox": gpt.gpt_neox,
+    "opt": gpt.opt, "bloom": gpt.bloom, "falcon": gpt.falcon, "mpt": gpt.mpt,
+    "deepseek_v2": mla.deepseek, "deepseek_v3": mla.deepseek, "deepseek_v32": mla.deepseek, "kimi_k2": mla.deepseek,
+    "glm_moe_dsa": mla.deepseek, "minicpm3": mla.minicpm3,
+    "mamba": hybrid.mamba, "falcon_mamba": hybrid.mamba, "mamba2": hybrid.mamba2, "jamba": hybrid.jamba,
+    "nemotron_h": hybrid.nemotron_h, "falcon_h1": hybrid.falcon_h1, "qwen3_next": hybrid.qwen3_next,
+    "qwen3_5_text": hybrid.qwen3_next, "qwen3_5_moe_text": hybrid.qwen3_next,
+    "minimax": hybrid.minimax_text, "minimax_text_01": hybrid.minimax_text,
+    "bert": encoder.bert, "roberta": encoder.bert, "xlm-roberta": encoder.bert, "mpnet": encoder.bert, "t5": encoder.t5,
+}  # fmt: skip
+"""`model_type` to the function that reads it."""
+
+MULTIMODAL: dict[str, str] = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "mllama": "mllama_text_model",
+    "mistral3": "mistral",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen2_5_vl": "qwen2",
+    "kimi_k25": "deepseek_v3",
+    "llava": "llama",
+}
+"""`model_type` of models with a vision part: the type of the text model in their `text_config`."""
+
+TEXT_TYPES = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe", "qwen2_5_vl_text": "qwen2", "gemma3_text": "gemma3_text"}
+
+CLASSES = {
+    "BertModel": "bert", "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3", "Qwen3MoeForCausalLM": "qwen3_moe", "MiniCPM3ForCausalLM": "minicpm3",
+    "MixtralForCausalLM": "mixtral",
+}  # fmt: skip
+"""Class names that tell the architecture where `model_type` is missing."""
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Fields that must not go unread."""
+
+NOT_A_MODEL = (
+    ("peft_type", "a LoRA or other adapter, not a model", "name the base model, and give the adapter's rank with `--lora-rank`"),
+    ("_class_name", "a diffusion component, which gpuplan does not describe", "gpuplan plans language models and encoders"),
+    ("quantization", "a quantisation file that stands beside a config.json", "give the config.json, or the folder of both"),
+    ("producer", "a quantisation file that stands beside a config.json", "give the config.json, or the folder of both"),
+    ("added_tokens_decoder", "the configuration of a tokenizer", "give the model's config.json"),
+    ("image_processor_type", "the configuration of an image processor", "give the model's config.json"),
+    ("feature_extractor_type", "the configuration of a feature extractor", "give the model's config.json"),
+    ("weight_map", "the index of a checkpoint", "give the model's config.json"),
+)
+"""Keys that other files beside a model have."""
+
+
+def import_config(path: Path) -> ModelCard:
+    """The model that a `config.json`, or the folder that holds one, describes.
+
+    Raises:
+        UsageError: the file cannot be read, is no JSON object, describes something else than a model, or holds a bad value.
+        UnknownError: the architecture is not known, or a needed field is missing.
+    """
+    file = _config_file(path)
+    data = _json(file)
+    for key, what, hint in NOT_A_MODEL:
+        if key in data and "model_type" not in data and "num_hidden_layers" not in data:
+            raise UsageError(Problem("model.not-a-model", f"this is {what}", hint, str(file)))
+    quantised = _beside(file)
+    return read_config(data, str(file), _name(file), quantised)
+
+
+def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mapping[str, Any] | None = None) -> ModelCard:
+    """The same for an object at hand; `file` is the name that problems carry, `name` that of the card.
+
+    Raises:
+        UsageError, UnknownError: as `import_config`.
+    """
+    outer = Config(data, file)
+    kind = _model_type(outer)
+    _no_draft(outer)
+    text, vision = _text_part(outer, kind)
+    reader = _reader(text, kind)
+    arch = reader(text)
+    routed = next((key for key in EXPERTS if key in text.unread() and text.data[key.removeprefix(text.at)] != 1), None)
+    if routed:
+        outer.unknown(f"`{routed}` says that there are experts, but gpuplan knows `{kind}` without them only")
+    outer.check()
+    arch = _with_tower(outer, arch, kind, vision)
+    outer.check()
+    unread = text.unread()
+    if unread:
+        shown = ", ".join(f"`{one}`" for one in unread[:8]) + (" and others" if len(unread) > 8 else "")
+        outer.note(f"fields that gpuplan did not read: {shown}", "model.unread-field")
+    notes = list(outer.notes)
+    block = text.raw("quantization_config") or outer.raw("quantization_config") or quantised
+    weights: WeightsFormat | None = None
+    if isinstance(block, Mapping):
+        weights = weights_format(block, notes)
+    found = [note.text for note in notes]
+    return ModelCard(
+        id=_slug(name),
+        name=name,
+        sources={"config": CardSource(title=f"{kind} configuration {file}", checked=_today(), kind="user")},
+        dtype=_dtype(outer, text),
+        weights=weights,
+        notes=tuple(dict.fromkeys(found)),
+        architecture=arch,
+    )
+
+
+def _config_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    if (path / "config.json").is_file():
+        return path / "config.json"
+    adapter = (path / "adapter_config.json").is_file()
+    hint = "it holds an adapter: name the base model" if adapter else "give the folder that has the model's config.json"
+    raise UsageError(Problem("model.no-config", "the folder has no config.json", hint, str(path)))
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
+    except OSError as error:
+        raise UsageError(Problem("model.unreadable", f"cannot read the file: {error.strerror}", "", str(file))) from None
+    except UnicodeDecodeError:
+        raise UsageError(Problem("model.not-utf8", "the file is not UTF-8 text", "is it a checkpoint?", str(file))) from None
+    except json.JSONDecodeError as error:
+        message = f"not valid JSON: {error.msg} (column {error.colno})"
+        raise UsageError(Problem("model.not-json", message, "is the file cut short?", f"{file}:{error.lineno}")) from None
+    except (RecursionError, _TwiceError) as error:
+        reason = f"`{error}` stands twice" if isinstance(error, _TwiceError) else "the file is nested too deeply"
+        raise UsageError(Problem("model.not-json", reason, "take the file as it was published", str(file))) from None
+    if not isinstance(data, dict):
+        raise UsageError(Problem("model.not-an-object", "the file holds no JSON object", "give a model's config.json", str(file)))
+    return data
+
+
+class _TwiceError(ValueError):
+    """A key that stands twice in one object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _TwiceError(next(key for key in keys if keys.count(key) > 1))
+    return made
+
+
+def _model_type(c: Config) -> str:
+    kind = c.text("model_type")
+    if kind:
+        return kind
+    c.check()
+    for name in c.items("architectures") or []:
+        if name in CLASSES:
+            c.note(f"`model_type` is not in the file: `{CLASSES[str(name)]}` because `architectures` says `{name}`")
+            return CLASSES[str(name)]
+    hint = f'add for example `"model_type": "llama"`; known are {len(FAMILIES) + len(MULTIMODAL)} types'
+    raise UnknownError(Problem("model.missing-field", "`model_type` is missing", hint, c.file))
+
+
+def _no_draft(c: Config) -> None:
+    """Speculative decoding heads carry the type of the model that they serve, but are not one."""
+    names = [str(name) for name in c.items("architectures") or []]
+    draft = next((name for name in names if re.search(r"(?i)eagle|draft|medusa|dflash|domino|dspark|mtpmodel", name)), None)
+    if draft or "draft_vocab_size" in c.data:
+        message = f"this is a draft head for speculative decoding (`{draft or 'draft_vocab_size'}`), not a model of its own"
+        raise UnknownError(Problem("model.draft-head", message, "give the config.json of the model that it drafts for", c.file))
+
+
+def _text_part(c: Config, kind: str) -> tuple[Config, Config | None]:
+    nested = kind in MULTIMODAL or (kind in FAMILIES and c.has("text_config") and not c.has("num_hidden_layers", "n_layer"))
+    text = c.sub("text_config") if nested and c.has("text_config") else c
+    return text, c.sub("vision_config") if c.has("vision_config") else None
+
+
+def _reader(text: Config, kind: str) -> Reader:
+    if kind in MULTIMODAL:
+        if kind == "gemma3":
+            return llama.reader("gemma3_in_multimodal")
+        inner = text.text("model_type") if text.at else ""
+        inner = TEXT_TYPES.get(inner, inner)
+        kind = inner if inner in FAMILIES else MULTIMODAL[kind]
+    if kind not in FAMILIES:
+        known = [*FAMILIES, *MULTIMODAL]
+        hint = (
+            did_you_mean(kind, known) or "run `gpuplan models list` for what is known, or describe the model in a card of your own"
+        )
+        raise UnknownError(Problem("model.unknown-architecture", f"the architecture `{kind}` is not known", hint, text.file))
+    return FAMILIES[kind]
+
+
+def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None) -> Architecture:
+    """The architecture with its vision part as an extra, or a note that it is left out."""
+    if kind not in MULTIMODAL and vision is None:
+        return arch
+    if c.data.get("tie_word_embeddings") is not None and "tie_word_embeddings" not in (c.data.get("text_config") or {}):
+        arch = arch.model_copy(update={"tied": c.flag("tie_word_embeddings", default=arch.tied)})
+    if vision is None or not vision.data:
+        c.note("the file has no `vision_config`: only the text model is counted", "model.vision-left-out")
+        return arch
+    if kind not in TOWERS:
+        c.note(f"the vision part of `{kind}` is not known and is left out", "model.vision-left-out")
+        return arch
+    return arch.model_copy(update={"extra_params": {**arch.extra_params, "vision_tower": TOWERS[kind](vision, arch.hidden)}})
+
+
+def _beside(file: Path) -> Mapping[str, Any] | None:
+    """The `quantization` block of an `hf_quant_config.json` in the same folder."""
+    other = file.parent / "hf_quant_config.json"
+    if not other.is_file():
+        return None
+    found = _json(other).get("quantization")
+    return found if isinstance(found, Mapping) else None
+
+
+def _dtype(outer: Config, text: Config) -> Dtype | None:
+    for one in (text, outer):
+        name = one.raw("torch_dtype", "dtype")
+        if isinstance(name, str) and name.removeprefix("torch.") in DTYPES:
+            return DTYPES[name.removeprefix("torch.")]
+    return None
+
+
+def _name(file: Path) -> str:
+    return file.parent.resolve().name if file.name == "config.json" else file.stem
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "model"
+
+
+def _today() -> str:
+    from datetime import date
+
+    return date.today().isoformat()
