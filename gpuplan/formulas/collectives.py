@@ -20,6 +20,14 @@ HIERARCHY = Source(
     checked="2026-11-20",
 )
 
+SCALING_BOOK = Source(
+    "paper",
+    "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
+    url="https://jax-ml.github.io/scaling-book/sharding/",
+    section="Case 2: an all-gather uses both directions of each axis; bandwidths of several axes add",
+    checked="2026-11-20",
+)
+
 
 @formula(HIERARCHY)
 def ranks_inside(*, group: Count, stride: Count, size: Count) -> Count:
@@ -83,12 +91,47 @@ def broadcast_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
 
 @formula(NCCL_TESTS)
 def reached_share(*, ranks: Count, size: Count, pair: Ratio, full: Ratio) -> Ratio:
-    """Share of the link rate that `ranks` of a level of `size` accelerators reach: from a pair to all, linear in log2.
+    """Share of the link rate that `ranks` ranks of a level of `size` reach: from a pair to all, a straight line in the logarithms.
 
-    >>> reached_share(ranks=2.0, size=8.0, pair=0.6, full=1.0), reached_share(ranks=8.0, size=8.0, pair=0.6, full=1.0)
-    (0.6, 1.0)
+    >>> reached_share(ranks=2.0, size=8.0, pair=0.25, full=1.0), reached_share(ranks=4.0, size=8.0, pair=0.25, full=1.0)
+    (0.25, 0.5)
     """
-    return pair + (full - pair) * minimum(log2(maximum(ranks / 2.0, 1.0)) / maximum(log2(maximum(size / 2.0, 1.0)), 1.0), 1.0)
+    return pair * (full / pair) ** minimum(log2(maximum(ranks / 2.0, 1.0)) / maximum(log2(maximum(size / 2.0, 1.0)), 1.0), 1.0)
+
+
+@formula(SCALING_BOOK)
+def linked_share(*, ranks: Count, peer_bandwidth: BytesPerS, bandwidth: BytesPerS, full: Ratio) -> Ratio:
+    """Share of the link rate that `ranks` ranks of a mesh reach: each uses only its links to the others.
+
+    >>> linked_share(ranks=2.0, peer_bandwidth=64e9, bandwidth=448e9, full=0.7)
+    0.1
+    """
+    return minimum(maximum(ranks - 1.0, 1.0) * peer_bandwidth / bandwidth, 1.0) * full
+
+
+@formula(SCALING_BOOK)
+def axis_links(*, group: Count, stride: Count, below: Count, length: Count, links: Count) -> Count:
+    """Links of one torus axis that a group uses: `links` when the group has more than one rank along it, otherwise none.
+
+    `below` is the number of chips within one step of the axis; `links` is 2 with a wraparound and 1 without, where a
+    ring goes out and comes back over the same wires.
+
+    >>> axis_links(group=16.0, stride=1.0, below=4.0, length=4.0, links=2.0)
+    2.0
+    >>> axis_links(group=4.0, stride=1.0, below=4.0, length=4.0, links=2.0)
+    0.0
+    """
+    return where((group * stride > below) * (stride < below * length), links, 0.0 * links)
+
+
+@formula(SCALING_BOOK)
+def torus_share(*, links: Count, all_links: Count, full: Ratio) -> Ratio:
+    """Share of a chip's link rate that a group reaches in a torus, by the links of the axes that it spans.
+
+    >>> torus_share(links=2.0, all_links=6.0, full=0.9)
+    0.3
+    """
+    return full * maximum(links, 1.0) / all_links
 
 
 @formula(NCCL_TESTS)
@@ -129,3 +172,27 @@ def collective_seconds(*, transfer: Seconds, latency: Seconds, residual: Ratio) 
     0.00102
     """
     return residual * (transfer + latency)
+
+
+@formula(HIERARCHY)
+def oversubscribed(*, bandwidth: BytesPerS, oversubscription: Ratio) -> BytesPerS:
+    """What each accelerator has of a network when all send at once.
+
+    >>> oversubscribed(bandwidth=50e9, oversubscription=2.0)
+    25000000000.0
+    """
+    return bandwidth / oversubscription
+
+
+@formula(HIERARCHY)
+def best_all_reduce_seconds(
+    *, transfer: Seconds, latency: Seconds, custom_transfer: Seconds, custom_latency: Seconds, group: Count, inside: Count,
+    residual: Ratio,
+) -> Seconds:  # fmt: skip
+    """The faster of the library's all-reduce and an engine's own kernel, which needs the whole group `inside` one level.
+
+    >>> best_all_reduce_seconds(transfer=1e-6, latency=9e-6, custom_transfer=1e-6, custom_latency=3e-6, group=8.0, inside=8.0,
+    ...     residual=1.0)
+    4e-06
+    """
+    return residual * where(group > inside, transfer + latency, minimum(transfer + latency, custom_transfer + custom_latency))

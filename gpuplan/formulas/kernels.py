@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt
 from gpuplan.term import Source, formula
 
 ROOFLINE = Source(
@@ -27,6 +27,14 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
+FLASH_DECODING = Source(
+    "docs",
+    "Flash-Decoding for long-context inference (Dao, Haziza, Massa, Sizov)",
+    url="https://pytorch.org/blog/flash-decoding/",
+    section="A faster attention for decoding: Flash-Decoding (split over the keys, then a reduction)",
+    checked="2026-11-20",
+)
+
 
 @formula(GEMM_GUIDE)
 def matmul_flop(*, m: Count, n: Count, k: Count, batch: Count) -> Flop:
@@ -48,14 +56,42 @@ def matmul_bytes(*, m: Count, n: Count, k: Count, batch: Count, left_bytes: Byte
     return batch * (m * k * left_bytes + k * n * right_bytes + m * n * out_bytes)
 
 
-@formula(ROOFLINE)
-def compute_seconds(*, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio) -> Seconds:
-    """Time of the arithmetic at the share of the peak that the kernel reaches on large shapes.
+@formula(GEMM_GUIDE)
+def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, tile_n: Count, tail: Ratio, units: Count) -> Flop:
+    """FLOP that the matrix units are busy for: results in whole tiles, and the unfilled end of the last wave.
 
-    >>> compute_seconds(flop=1e12, flop_per_s=1e15, efficiency=0.8)
-    0.00125
+    The end costs every unit the share `tail` of a tile of 128 x 128 results (128 rows is what a unit of a large chip takes).
+
+    >>> tiled_flop(m=1.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.0, units=132.0)
+    32768000.0
+    >>> tiled_flop(m=64.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.5, units=100.0)
+    1671168000.0
     """
-    return flop / (flop_per_s * efficiency)
+    return 2.0 * k * (tile_m * ceil_div(m, tile_m) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
+
+
+@formula(ROOFLINE)
+def compute_seconds(*, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, depth: Count, short_depth: Count) -> Seconds:
+    """Time of the arithmetic at the share of the peak that the kernel reaches, less where each result sums few products.
+
+    `depth` is the length of the contraction; at `short_depth` filling the pipeline takes as long as the products.
+
+    >>> compute_seconds(flop=1e12, flop_per_s=1e15, efficiency=0.8, depth=4096.0, short_depth=0.0)
+    0.00125
+    >>> compute_seconds(flop=1e12, flop_per_s=1e15, efficiency=0.8, depth=100.0, short_depth=100.0)
+    0.0025
+    """
+    return flop / (flop_per_s * efficiency) * (1.0 + short_depth / depth)
+
+
+@formula(ROOFLINE)
+def throttled_seconds(*, seconds: Seconds, throttle: Ratio, settle: Seconds) -> Seconds:
+    """Time of arithmetic whose clock falls under the power limit: kernels much longer than `settle` take `throttle` more.
+
+    >>> throttled_seconds(seconds=1.0, throttle=0.2, settle=0.0), throttled_seconds(seconds=1.0, throttle=0.2, settle=1.0)
+    (1.2, 1.1)
+    """
+    return seconds * (1.0 + throttle * seconds / (seconds + settle))
 
 
 @formula(ROOFLINE)
@@ -69,6 +105,16 @@ def memory_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio) -> S
 
 
 @formula(ROOFLINE)
+def quantise_seconds(*, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS) -> Seconds:
+    """Time of quantising the left matrix before the product, as `element_bytes` of full-rate traffic for each element.
+
+    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12)
+    1e-06
+    """
+    return m * k * batch * element_bytes / bandwidth
+
+
+@formula(ROOFLINE)
 def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio) -> Seconds:
     """Roofline of one kernel: the longer of arithmetic and traffic, the share of the shorter that is not hidden, and a start.
 
@@ -76,6 +122,18 @@ def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidde
     6e-06
     """
     return residual * (start + maximum(compute, memory) + unhidden * minimum(compute, memory))
+
+
+@formula(ROOFLINE)
+def quantised_kernel_seconds(
+    *, quantise: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
+) -> Seconds:
+    """Roofline of a kernel that a quantisation of its input precedes, whose launch is part of the start.
+
+    >>> quantised_kernel_seconds(quantise=1e-6, compute=4e-6, memory=2e-6, start=1e-6, unhidden=0.5, residual=1.0)
+    7e-06
+    """
+    return residual * (start + quantise + maximum(compute, memory) + unhidden * minimum(compute, memory))
 
 
 @formula(FLASH2)
@@ -133,6 +191,26 @@ def attention_backward_flop(*, forward: Flop) -> Flop:
 
 
 @formula(FLASH2)
+def attention_backward_bytes(*, forward: Bytes) -> Bytes:
+    """Bytes of the backward kernel: it reads what the forward one read and wrote and the output's gradient, and writes gradients.
+
+    >>> attention_backward_bytes(forward=2.0)
+    4.0
+    """
+    return 2.0 * forward
+
+
+@formula(FLASH2)
+def backward_efficiency(*, forward: Ratio, share: Ratio) -> Ratio:
+    """Share of the peak that the backward kernel reaches, from that of the forward one.
+
+    >>> backward_efficiency(forward=0.8, share=0.75)
+    0.6
+    """
+    return forward * share
+
+
+@formula(FLASH2)
 def attention_bytes(
     *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count,
     kv_stored_dim: Count, q_bytes: Bytes, kv_bytes: Bytes,
@@ -160,11 +238,61 @@ def stream_seconds(
     return residual * (size / (bandwidth * efficiency) + launches * launch)
 
 
-@formula(GEMM_GUIDE)
-def tiles(*, m: Count, n: Count, batch: Count, tile: Count) -> Count:
-    """Square output tiles that cover the results.
+@formula(FLASH2)
+def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Count, rows: Count, tail: Ratio, units: Count) -> Flop:
+    """FLOP that the matrix units are busy for: those of the attention, and the unfilled end of the last wave.
 
-    >>> tiles(m=300.0, n=512.0, batch=1.0, tile=128.0)
-    12.0
+    The end costs every unit the share `tail` of one tile: `rows` queries against all `kv_len` keys.
+
+    >>> attention_tiled_flop(flop=1e9, kv_len=1000.0, k_dim=64.0, v_dim=64.0, rows=128.0, tail=0.5, units=100.0)
+    2638400000.0
     """
-    return ceil_div(m, tile) * ceil_div(n, tile) * batch
+    return flop + tail * units * 2.0 * rows * kv_len * (k_dim + v_dim)
+
+
+@formula(FLASH2)
+def seen_keys(*, kv_len: Count, window: Count, rows: Count) -> Count:
+    """Keys that one tile of `rows` queries reads under a sliding window.
+
+    >>> seen_keys(kv_len=8192.0, window=1024.0, rows=128.0), seen_keys(kv_len=512.0, window=1024.0, rows=128.0)
+    (1152.0, 512.0)
+    """
+    return minimum(kv_len, window + rows)
+
+
+@formula(FLASH_DECODING)
+def decode_keys(*, kv_len: Count, page: Count) -> Count:
+    """Keys that a decode kernel reads of one sequence: whole pages (or tiles) of keys.
+
+    >>> decode_keys(kv_len=129.0, page=128.0)
+    256.0
+    """
+    return page * ceil_div(kv_len, page)
+
+
+@formula(FLASH_DECODING)
+def decode_flop(
+    *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count, rows: Count
+) -> Flop:
+    """FLOP that the matrix units are busy for in decode: the queries that share a key head fill whole tiles of `rows` rows.
+
+    >>> decode_flop(sequences=1.0, q_len=1.0, kv_len=1000.0, heads=8.0, kv_heads=1.0, k_dim=64.0, v_dim=64.0, rows=64.0)
+    16384000.0
+    """
+    return 2.0 * sequences * kv_heads * rows * ceil_div(heads * q_len / kv_heads, rows) * kv_len * (k_dim + v_dim)
+
+
+@formula(FLASH_DECODING)
+def decode_seconds(
+    *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, start: Seconds, per_group: Seconds, ramp: Seconds,
+    residual: Ratio,
+) -> Seconds:  # fmt: skip
+    """Time of decode attention: the longer of traffic and arithmetic, a start, each group of queries, and the ramp.
+
+    A group is the queries of one sequence that share a key head. The ramp is what middle sizes lose while the split over
+    the keys fills the chip: the square root of its time and that of the traffic.
+
+    >>> decode_seconds(compute=0.0, memory=1e-4, sequences=10.0, kv_heads=8.0, start=1e-5, per_group=1e-8, ramp=1e-6, residual=1.0)
+    0.0001208
+    """
+    return residual * (start + maximum(compute, memory) + per_group * sequences * kv_heads + sqrt(ramp * memory))

@@ -1,16 +1,109 @@
-"""Which kernel parameters apply to a target: those measured on its accelerator, or else its family's with a wider range?"""
+"""How a target and the measured files become the hardware that work is priced on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
 
+from gpuplan.errors import Note, Problem, UnknownError
+from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.overlay import Link
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.quantity import Sourced
+from gpuplan.term import Term
+from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
-    from gpuplan.specs.measured import Measured
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.fabric import Level
     from gpuplan.specs.target import Target
 
+NETWORKS = ("scale-out", "dcn", "network", "thunderbolt")
+FABRIC_FILES = {
+    "switched": "fabric-switched", "pcie-tree": "fabric-pcie", "mesh": "fabric-mesh", "hybrid-mesh": "fabric-mesh",
+    "torus": "fabric-torus", "ring": "fabric-torus",
+}  # fmt: skip
+"""The file with the collective parameters of a topology where the accelerator's own links were not measured."""
 
-def hardware_of(target: Target, measured: Measured | None = None) -> Hardware:
+
+def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | None, engine: str | None) -> Hardware:
     """The hardware of a target; see `Hardware.of`."""
-    raise NotImplementedError
+    catalog = catalog or Catalog.open()
+    chip = target.accelerator
+    chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
+    dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
+    parameters, notes = overlay.matmul_terms(chain, dtypes, engine)
+    parameters |= overlay.attention_terms(chain, dtypes)
+    parameters |= overlay.single_terms(chain)
+    fabrics: list[Link] = []
+    for level in target.levels:
+        link = _fabric_of(level, chain, catalog)
+        if link.file.collective is not None:
+            parameters |= overlay.fabric_terms(link, level.name, link.file.collective)
+        fabrics.append(link)
+    parameters |= overlay.residual_terms(chain, fabrics or chain)
+    if chain[0].borrowed:
+        lender = next((link for link in chain if link.file.matmul), chain[0])
+        text = f"no kernels of {chip.name} were measured: those of {lender.file.name} are used as shares of its own peaks"
+        ranges = f", with ranges to the power of {lender.widen:g}" if lender.widen != 1 else ""
+        notes.insert(0, Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine"))
+    return Hardware(
+        name=chip.name,
+        count=target.count,
+        peaks={dtype: _chip_term(chip, f"{dtype}_flop_per_s", chip.peak(dtype), target.share) for dtype in dtypes},
+        hbm_bandwidth=_chip_term(chip, "hbm_bandwidth", chip.memory.bandwidth, target.share),
+        memory_capacity=_chip_term(chip, "memory_capacity", chip.usable_memory(), target.share),
+        parameters=parameters,
+        levels=target.levels,
+        host_link=target.host_link,
+        power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
+        sm_count=_units(chip, chain, target.share),
+        l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
+        notes=tuple(notes),
+    )
+
+
+def _chip_term(chip: Accelerator, name: str, value: Sourced, share: float) -> Term:
+    term = chip.term(f"hw.{name}", value)
+    if share == 1.0:
+        return term
+    note = "; ".join(part for part in (f"{share:.4g} of one accelerator", term.source.note) if part)
+    return replace(term, value=term.value * share, source=replace(term.source, note=note))
+
+
+def _units(chip: Accelerator, chain: Sequence[Link], share: float) -> Term:
+    """The compute units of the chip, or else those of the chip whose kernels stand in for its own.
+
+    Raises:
+        UnknownError: neither is known.
+    """
+    if chip.units is not None:
+        return _chip_term(chip, "sm_count", chip.units.count, share)
+    link = next((link for link in chain if link.file.units is not None), None)
+    if link is None or link.file.units is None:
+        hint = "add `units` to its file in hardware_specs/accelerators"
+        raise UnknownError(Problem("hw.no-units", f"the number of compute units of {chip.name} is not known", hint, chip.id))
+    term = link.file.term("hw.sm_count", link.file.units)
+    return replace(term, source=replace(term.source, note=f"of {link.file.name}: that of {chip.name} is not known"))
+
+
+def _fabric_of(level: Level, chain: Sequence[Link], catalog: Catalog) -> Link:
+    """The file whose collectives describe a level: the accelerator's own for its own links, otherwise that of the topology.
+
+    Raises:
+        UnknownError: there is no file for that topology.
+    """
+    network = level.name.startswith(NETWORKS)
+    if not network and level.topology == "switched":
+        own = next((link for link in chain if link.file.collective is not None), None)
+        if own is not None:
+            return own
+    name = "fabric-network" if network else FABRIC_FILES[level.topology]
+    path = catalog.paths("measured").get(name)
+    if path is None:
+        hint = "add it, or run `gpuplan calibrate` on the machine"
+        raise UnknownError(Problem("hw.no-fabric-file", f"no measured file `{name}` for the level `{level.name}`", hint))
+    return Link(catalog.read(Measured, path), 1.0, False)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, did_you_mean
 from gpuplan.term import Term
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.fabric import Level
     from gpuplan.specs.measured import Measured
-    from gpuplan.specs.target import Level, Target
+    from gpuplan.specs.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +30,30 @@ class Hardware:
     peaks: Mapping[str, Term]
     hbm_bandwidth: Term
     memory_capacity: Term
+    sm_count: Term
     parameters: Mapping[str, Term]
     levels: tuple[Level, ...] = ()
     host_link: Term | None = None
     power: Term | None = None
-    sm_count: Term | None = None
     l2: Term | None = None
     notes: tuple[Note, ...] = ()
 
     @classmethod
-    def of(cls, target: Target, measured: Measured | None = None) -> Hardware:
-        """The hardware of a target; without `measured`, the shipped overlay of its accelerator or else of its family.
+    def of(
+        cls, target: Target, measured: Measured | None = None, *, catalog: Catalog | None = None, engine: str | None = None
+    ) -> Hardware:
+        """The hardware of a target.
+
+        Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
+        `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart.
 
         Raises:
-            UnknownError: neither the accelerator nor its family has measured kernel parameters.
+            UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
+            SpecError: a measured file is wrong.
         """
         from gpuplan.machine.build import hardware_of
 
-        return hardware_of(target, measured)
+        return hardware_of(target, measured, catalog, engine)
 
     def peak(self, dtype: Dtype) -> Term:
         """The dense datasheet rate for a data type, in FLOP/s.
@@ -79,13 +87,3 @@ class Hardware:
                 )
             )
         return found
-
-    def group(self, prefix: str) -> dict[str, Term]:
-        """All parameters below a dotted prefix, by their last name.
-
-        Raises:
-            UnknownError: there are none.
-        """
-        start = prefix + "."
-        found: dict[str, Any] = {key[len(start) :]: term for key, term in self.parameters.items() if key.startswith(start)}
-        return found or {prefix: self.parameter(prefix)}

@@ -1,15 +1,19 @@
-"""How many seconds does one work item take on this hardware?"""
+"""How many seconds does one work item take on this hardware: kernels here, collectives and transfers in `wire`?"""
 
 from __future__ import annotations
 
-from gpuplan.errors import Problem, UnknownError
-from gpuplan.formulas import collectives as fabric
 from gpuplan.formulas import kernels
 from gpuplan.machine.hardware import Hardware
-from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
-from gpuplan.work import Attention, Collective, Dtype, Matmul, Stream, Transfer, WorkItem
+from gpuplan.machine.wire import collective_seconds, transfer_seconds
+from gpuplan.num import all_true
+from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
-ONE = Term("one", 1.0, "1", DEFINITION)
+__all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
+
+MOST_DECODE_QUERIES = 16
+"""Draft lengths stay below, prefill chunks above."""
+ZERO = Term("zero", 0.0, "1", DEFINITION)
 TWO_BYTES = Term("query_element_bytes", 2.0, "B", Source("assumed", "queries and outputs of attention are 16-bit"))
 
 
@@ -31,48 +35,130 @@ def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) ->
 
 
 def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
-    """The time of one (batched) matmul in seconds.
+    """The time of one (batched) matmul in seconds, with the quantisation of its left matrix where the data type needs one.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    name = item.name
+    name, prefix = item.name, f"matmul.{item.dtype}"
+    peak = hw.peak(item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
-    flop = kernels.matmul_flop.term(f"{name}.flop", **shape)
+    flop = kernels.tiled_flop.term(
+        f"{name}.flop", **shape, tile_m=hw.parameter(f"{prefix}.tile_m"), tile_n=hw.parameter(f"{prefix}.tile_n"),
+        tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count,
+    )  # fmt: skip
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
-    return _roofline(name, hw, item.dtype, flop=flop, size=size, prefix=f"matmul.{item.dtype}", residual="matmul_residual")
+    compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
+    memory = kernels.memory_seconds.term(
+        f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
+    )
+    parts = {
+        "compute": compute, "memory": memory, "start": hw.parameter(f"{prefix}.start"),
+        "unhidden": hw.parameter(f"{prefix}.unhidden"), "residual": hw.parameter("matmul_residual"),
+    }  # fmt: skip
+    element = hw.parameters.get(f"{prefix}.quantise")
+    if element is None:
+        return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
+    quantise = kernels.quantise_seconds.term(
+        f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
+    )
+    return kernels.quantised_kernel_seconds.term(f"{name}.seconds", quantise=quantise, **parts)
 
 
 def attention_seconds(item: Attention, hw: Hardware) -> Term:
     """The time of one fused attention, forward or backward, prefill or decode, in seconds.
 
+    Up to `MOST_DECODE_QUERIES` queries a sequence run as decode.
+
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    name = item.name
+    if not item.backward and all_true(item.q_len.value <= MOST_DECODE_QUERIES):
+        return _decode_seconds(item, hw)
+    name, prefix = item.name, f"attention.prefill.{item.dtype}"
+    rows = hw.parameter(f"{prefix}.rows")
+    seen = item.kv_len
     if item.window is not None:
         pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len, window=item.window)
+        seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
     elif item.causal:
         pairs = kernels.causal_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len)
     else:
         pairs = kernels.attention_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len)
-    flop = kernels.attention_flop.term(
-        f"{name}.forward_flop" if item.backward else f"{name}.flop",
-        pairs=pairs, sequences=item.sequences, heads=item.heads, k_dim=item.k_dim, v_dim=item.v_dim,
-    )  # fmt: skip
+    dims = {"k_dim": item.k_dim, "v_dim": item.v_dim}
+    flop = kernels.attention_flop.term(f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **dims)
+    size = _attention_bytes(item, item.kv_len)
+    efficiency = hw.parameter(f"{prefix}.efficiency")
     if item.backward:
-        flop = kernels.attention_backward_flop.term(f"{name}.flop", forward=flop)
-    stored = item.k_dim if item.v_shared else total(f"{name}.kv_stored_dim", {"k": item.k_dim, "v": item.v_dim})
-    size = kernels.attention_bytes.term(
-        f"{name}.bytes",
-        sequences=item.sequences, q_len=item.q_len, kv_len=item.kv_len, heads=item.heads, kv_heads=item.kv_heads,
+        flop = kernels.attention_backward_flop.term(f"{name}.backward_flop", forward=flop)
+        size = kernels.attention_backward_bytes.term(f"{name}.backward_bytes", forward=size)
+        share = hw.parameter("attention.backward_share")
+        efficiency = kernels.backward_efficiency.term(f"{name}.efficiency", forward=efficiency, share=share)
+    flop = kernels.attention_tiled_flop.term(
+        f"{name}.flop", flop=flop, kv_len=seen, **dims, rows=rows, tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count
+    )
+    return kernels.kernel_seconds.term(
+        f"{name}.seconds",
+        compute=_compute(name, hw, prefix, flop=flop, peak=hw.peak(item.dtype), depth=item.k_dim, efficiency=efficiency),
+        memory=kernels.memory_seconds.term(
+            f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
+        ),
+        start=hw.parameter(f"{prefix}.start"), unhidden=hw.parameter(f"{prefix}.unhidden"),
+        residual=hw.parameter("attention_residual"),
+    )  # fmt: skip
+
+
+def _decode_seconds(item: Attention, hw: Hardware) -> Term:
+    name = item.name
+    stored = "fp8" if all_true(item.kv_element_bytes.value < 2.0) else "bf16"
+    prefix = f"attention.decode.{stored}"
+    seen = item.kv_len
+    if item.window is not None:
+        seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)
+    keys = kernels.decode_keys.term(f"{name}.keys", kv_len=seen, page=hw.parameter(f"{prefix}.page"))
+    flop = kernels.decode_flop.term(
+        f"{name}.flop", sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
+        k_dim=item.k_dim, v_dim=item.v_dim, rows=hw.parameter(f"{prefix}.rows"),
+    )  # fmt: skip
+    compute = kernels.compute_seconds.term(
+        f"{name}.compute_s", flop=flop, flop_per_s=_decode_peak(item, hw), efficiency=hw.parameter(f"{prefix}.efficiency"),
+        depth=item.k_dim, short_depth=ZERO,
+    )  # fmt: skip
+    memory = kernels.memory_seconds.term(
+        f"{name}.memory_s", size=_attention_bytes(item, keys), bandwidth=hw.hbm_bandwidth,
+        efficiency=hw.parameter(f"{prefix}.memory_efficiency"),
+    )  # fmt: skip
+    return kernels.decode_seconds.term(
+        f"{name}.seconds", compute=compute, memory=memory, sequences=item.sequences, kv_heads=item.kv_heads,
+        start=hw.parameter(f"{prefix}.start"), per_group=hw.parameter(f"{prefix}.per_group"), ramp=hw.parameter(f"{prefix}.ramp"),
+        residual=hw.parameter("attention_residual"),
+    )  # fmt: skip
+
+
+def _decode_peak(item: Attention, hw: Hardware) -> Term:
+    """Decode multiplies in 16 bits whatever is stored."""
+    return hw.peaks.get("bf16") or hw.peaks.get("fp16") or hw.peak(item.dtype)
+
+
+def _attention_bytes(item: Attention, keys: Term) -> Term:
+    stored = item.k_dim if item.v_shared else total(f"{item.name}.kv_stored_dim", {"k": item.k_dim, "v": item.v_dim})
+    return kernels.attention_bytes.term(
+        f"{item.name}.bytes",
+        sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
         k_dim=item.k_dim, v_dim=item.v_dim, kv_stored_dim=stored, q_bytes=TWO_BYTES, kv_bytes=item.kv_element_bytes,
     )  # fmt: skip
-    phase = "backward" if item.backward else "forward"
-    prefix = f"attention.{phase}.{item.dtype}"
-    return _roofline(name, hw, item.dtype, flop=flop, size=size, prefix=prefix, residual="attention_residual")
+
+
+def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, depth: Term, efficiency: Term | None = None) -> Term:
+    steady = kernels.compute_seconds.term(
+        f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=efficiency or hw.parameter(f"{prefix}.efficiency"), depth=depth,
+        short_depth=hw.parameter(f"{prefix}.short_depth"),
+    )  # fmt: skip
+    return kernels.throttled_seconds.term(
+        f"{name}.compute_s", seconds=steady, throttle=hw.parameter(f"{prefix}.throttle"), settle=hw.parameter(f"{prefix}.settle")
+    )
 
 
 def stream_seconds(item: Stream, hw: Hardware) -> Term:
@@ -85,106 +171,4 @@ def stream_seconds(item: Stream, hw: Hardware) -> Term:
         f"{item.name}.seconds",
         size=item.size, launches=item.launches, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter("stream.efficiency"),
         launch=hw.parameter("stream.launch"), residual=hw.parameter("stream_residual"),
-    )  # fmt: skip
-
-
-_WIRE: dict[str, Formula[...]] = {
-    "all_reduce": fabric.all_reduce_wire,
-    "all_gather": fabric.gather_wire,
-    "reduce_scatter": fabric.gather_wire,
-    "broadcast": fabric.broadcast_wire,
-}
-
-
-def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
-    """The time of one collective in seconds, its group placed on the fabric levels by size and stride; a group of one is free.
-
-    Raises:
-        UnknownError: the machine has no fabric, or no parameters are known for the kind.
-    """
-    name = item.name
-    if not hw.levels:
-        raise UnknownError(
-            Problem(
-                "hw.no-fabric",
-                f"{hw.name} has no fabric level for `{name}`",
-                hint="name a system or an instance in --on",
-                where=name,
-            )
-        )
-    ramp = hw.parameter(f"collective.{item.kind}.ramp")
-    covered: Term | None = None
-    transfers: list[Term] = []
-    latencies: list[Term] = []
-    for index, level in enumerate(hw.levels):
-        here = f"{name}.{level.name}"
-        last = index == len(hw.levels) - 1
-        left = item.group if covered is None else fabric.ranks_outside.term(f"{here}.left", group=item.group, inside=covered)
-        size = Term(f"hw.{level.name}.size", float(level.size or hw.count), "1", level.bandwidth_per_direction.source)
-        inner = Term(f"{here}.below", 1.0, "1", DEFINITION) if covered is None else covered
-        reach = fabric.ranks_inside.term(f"{here}.reach", group=item.group, stride=item.stride, size=size)
-        ranks = left if last else fabric.ranks_outside.term(f"{here}.ranks", group=reach, inside=inner)
-        if item.kind == "all_to_all":
-            wire = fabric.all_to_all_wire.term(f"{here}.wire_bytes", size=item.size, group=item.group, ranks=ranks, covered=inner)
-        else:
-            wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
-        where = "inner" if index == 0 else "outer"
-        share = fabric.reached_share.term(
-            f"{here}.share", ranks=ranks, size=size,
-            pair=hw.parameter(f"collective.{item.kind}.{where}_pair"), full=hw.parameter(f"collective.{item.kind}.{where}_full"),
-        )  # fmt: skip
-        on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=level.bandwidth_per_direction, share=share)
-        transfers.append(fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=ramp))
-        latencies.append(
-            fabric.level_start_seconds.term(
-                f"{here}.latency_s",
-                ranks=ranks,
-                start=hw.parameter(f"collective.{item.kind}.{where}_start"),
-                per_doubling=hw.parameter(f"collective.{item.kind}.{where}_per_doubling"),
-            )
-        )
-        covered = reach
-    return fabric.collective_seconds.term(
-        f"{name}.seconds",
-        transfer=greatest(f"{name}.transfer_s", transfers),
-        latency=total(f"{name}.latency_s", latencies),
-        residual=hw.parameter("collective_residual"),
-    )
-
-
-def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
-    """The time of one point-to-point transfer in seconds, on the level that `stride` crosses, or to the host.
-
-    Raises:
-        UnknownError: the machine has no such link.
-    """
-    name = item.name
-    if item.path == "host":
-        link = hw.host_link
-    else:
-        level = hw.levels[0] if hw.levels and item.path == "scale_up" else hw.levels[-1] if hw.levels else None
-        link = level and (level.peer_bandwidth or level.bandwidth_per_direction)
-    if link is None:
-        raise UnknownError(
-            Problem("hw.no-link", f"{hw.name} has no known {item.path} link for `{name}`", hint="name a system in --on", where=name)
-        )
-    return kernels.stream_seconds.term(
-        f"{name}.seconds", size=item.size, launches=ONE, bandwidth=link, efficiency=hw.parameter("transfer.efficiency"),
-        launch=hw.parameter("transfer.start"), residual=hw.parameter("collective_residual"),
-    )  # fmt: skip
-
-
-def _roofline(name: str, hw: Hardware, dtype: Dtype, *, flop: Term, size: Term, prefix: str, residual: str) -> Term:
-    compute = kernels.compute_seconds.term(
-        f"{name}.compute_s",
-        flop=flop,
-        flop_per_s=hw.peak(dtype),
-        efficiency=hw.parameter(f"{prefix}.efficiency"),
-    )
-    memory = kernels.memory_seconds.term(
-        f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
-    )
-    return kernels.kernel_seconds.term(
-        f"{name}.seconds", compute=compute, memory=memory, start=hw.parameter(f"{prefix}.start"),
-        unhidden=hw.parameter(f"{prefix}.unhidden"), residual=hw.parameter(residual),
     )  # fmt: skip

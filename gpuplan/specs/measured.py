@@ -1,7 +1,213 @@
-"""What was measured of an accelerator's kernels and fabric, as parameters with their residuals?"""
+"""What was measured of an accelerator's kernels and fabric: fitted parameters, and how far they are from what was measured."""
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, TypeAlias
 
-class Measured:
-    """One file of hardware_specs/measured."""
+from pydantic import Field
+
+from gpuplan.specs.base import Date, Id, SpecFile, Strict
+from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
+
+Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+Extra: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
+Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+
+
+class Fit(Strict):
+    """How well a set of parameters meets the rows it was fitted to and the rows that were held back."""
+
+    backend: str = ""
+    """The library or engine whose kernels were timed, with its version."""
+    rows_fitted: CountField
+    """Rows that the parameters were fitted to."""
+    rows_held_back: CountField
+    """Rows of other shapes, on which the errors are."""
+    median_ape: RatioField
+    """Median of |predicted / measured - 1|."""
+    p90_ape: RatioField
+    """Its 90th percentile."""
+    bias: str
+    """Median of predicted / measured - 1, with its sign, in %."""
+    flat_median_ape: RatioField | None = None
+    """The median error, on the same held-back rows, of a roofline with one efficiency for arithmetic and one for memory."""
+
+
+class Residual(Strict):
+    """The range of measured / predicted for a kind of work, on the rows that were held back: the 10th and the 90th percentile."""
+
+    low: RatioField
+    """10th percentile, or a stated assumption."""
+    high: RatioField
+    """90th percentile, or a stated assumption."""
+
+
+class MatmulFit(Strict):
+    """Parameters of matmuls in one data type; see gpuplan/formulas/kernels.py for what each does."""
+
+    efficiency: RatioField
+    """Share of the dense peak on large shapes, before the losses below."""
+    memory_efficiency: RatioField
+    """Share of the datasheet bandwidth."""
+    start: SecondsField
+    """Constant time of one kernel inside a CUDA graph."""
+    unhidden: Number
+    """Share of the shorter of arithmetic and traffic that the longer does not hide."""
+    tail: Number
+    """Unfilled end of the last wave, in tiles of 128 x 128 results on every unit."""
+    throttle: Number
+    """How much longer arithmetic takes once the power limit holds the clock down."""
+    settle: SecondsField
+    """How long that takes to set in."""
+    short_depth: Number
+    """Contraction length at which filling the pipeline takes as long as the products."""
+    tile_m: CountField
+    """Rows of results that are computed together."""
+    tile_n: CountField
+    """Columns of results that are computed together."""
+    quantise: Extra | None = None
+    """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class PrefillFit(Strict):
+    """Parameters of fused attention over many queries in one data type."""
+
+    efficiency: RatioField
+    """Share of the dense peak for long sequences and wide heads."""
+    memory_efficiency: RatioField
+    """Share of the datasheet bandwidth."""
+    start: SecondsField
+    """Constant time of one kernel."""
+    unhidden: Number
+    """Share of the shorter of arithmetic and traffic that the longer does not hide."""
+    tail: Number
+    """Unfilled end of the last wave, in tiles of `rows` queries against all keys."""
+    throttle: Number
+    """How much longer arithmetic takes once the power limit holds the clock down."""
+    settle: SecondsField
+    """How long that takes to set in."""
+    short_depth: Number
+    """Head dimension at which softmax and pipeline filling take as long as the products."""
+    rows: CountField
+    """Queries of one tile."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class DecodeFit(Strict):
+    """Parameters of decode attention by the data type of the stored keys and values."""
+
+    efficiency: RatioField
+    """Share of the dense 16-bit peak, with the queries of a key head padded to `rows`."""
+    memory_efficiency: RatioField
+    """Share of the datasheet bandwidth for caches that no on-chip memory holds."""
+    start: SecondsField
+    """Constant time of one attention: kernel and reduction."""
+    per_group: SecondsField
+    """Time that each group (one sequence, one key head) adds."""
+    ramp: SecondsField
+    """What middle sizes lose while the chip fills; see `decode_seconds`."""
+    rows: CountField
+    """Rows of the tile that holds the queries of one key head."""
+    page: CountField
+    """Keys that are read together."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class AttentionFits(Strict):
+    """Fused attention."""
+
+    prefill: dict[Dtype, PrefillFit] = Field(default_factory=dict)
+    """Many queries, by the data type that is multiplied."""
+    decode: dict[Dtype, DecodeFit] = Field(default_factory=dict)
+    """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
+    backward_share: RatioField | None = None
+    """Efficiency of the backward kernel as a share of the forward one."""
+
+
+class StreamFit(Strict):
+    """Memory-bound kernels: norms, activations, casts, optimizer."""
+
+    efficiency: RatioField
+    """Share of the datasheet bandwidth."""
+    launch: SecondsField
+    """Constant time of one kernel."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class CollectiveFit(Strict):
+    """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
+
+    pair: RatioField
+    """Share of the link rate that two ranks reach on large buffers."""
+    full: RatioField
+    """Share of the link rate that `ranks` ranks or more reach."""
+    ranks: CountField
+    """How many ranks `full` was measured with."""
+    start: SecondsField
+    """Latency of two ranks."""
+    per_doubling: SecondsField
+    """Latency that each doubling of the ranks adds."""
+    ramp: SecondsField
+    """What middle sizes lose; see `level_seconds`."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class Fabric(Strict):
+    """Collectives on the links between accelerators, or on a network."""
+
+    all_reduce: CollectiveFit
+    """Sum to all."""
+    all_gather: CollectiveFit
+    """Also what broadcasts are taken for."""
+    reduce_scatter: CollectiveFit
+    """Sum, each rank keeps its part."""
+    all_to_all: CollectiveFit
+    """Each rank to each."""
+    custom_all_reduce: CollectiveFit | None = None
+    """One-shot all-reduce kernels of serving engines inside a CUDA graph."""
+    transfer: CollectiveFit | None = None
+    """Point to point; `pair` and `start` count."""
+
+
+class EngineFits(Strict):
+    """What differs when a serving engine's own kernels run."""
+
+    matmul: dict[Dtype, MatmulFit] = Field(default_factory=dict)
+    """Instead of the matmuls above."""
+
+
+class Measured(SpecFile):
+    """Fitted parameters of an accelerator, of an architecture family, or of a kind of fabric."""
+
+    describes: Literal["accelerator", "family", "fabric"]
+    """What the file is about; a family lends its parameters to accelerators that have no file."""
+    measured: Date | None = None
+    """When the rows were published or taken."""
+    software: tuple[str, ...] = ()
+    """Libraries and versions that were timed."""
+    like: Id | None = None
+    """Another file of this folder that gives what is missing here."""
+    widen: RatioField | None = None
+    """Factor by which the residual ranges grow when they come from `like`."""
+    units: CountField | None = None
+    """Compute units (SMs, CUs, cores) of the chip that was measured."""
+    matmul: dict[Dtype, MatmulFit] = Field(default_factory=dict)
+    """Matmuls by the data type that is multiplied."""
+    attention: AttentionFits | None = None
+    """Fused attention."""
+    stream: StreamFit | None = None
+    """Memory-bound kernels."""
+    collective: Fabric | None = None
+    """Collectives on the accelerator's own links (NVLink, xGMI, ICI), or on the fabric that the file describes."""
+    host: StreamFit | None = None
+    """Copies over the host link: `efficiency` of its rate, and `launch`."""
+    engines: dict[Id, EngineFits] = Field(default_factory=dict)
+    """Exceptions by serving engine."""
+    residual: dict[Literal["matmul", "attention", "stream", "collective"], Residual] = Field(default_factory=dict)
+    """How far measurements of each kind of work lie from the prediction."""

@@ -1,0 +1,144 @@
+"""Which measured kernels does a folder of CSV files hold, as work items with their measured seconds?
+
+The columns are those of the op tables of ai-dynamo/aiconfigurator (https://github.com/ai-dynamo/aiconfigurator,
+aic-core/src/aiconfigurator_core/systems/data), saved as `<system>-<table>.csv`: latency in milliseconds, message sizes in
+elements. A folder may hold whole tables or samples of them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuplan.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ELEMENT_BYTES = {"half": 2.0, "int8": 1.0, "bfloat16": 2.0}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns of measured work and the seconds that each row took; `held_back` marks the shapes that no fit may see."""
+
+    columns: Mapping[str, NDArray[np.float64]]
+    seconds: NDArray[np.float64]
+    held_back: NDArray[np.bool_]
+    backend: str
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.seconds)
+
+    def where(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows that a mask picks."""
+        return Rows({key: col[mask] for key, col in self.columns.items()}, self.seconds[mask], self.held_back[mask], self.backend)
+
+
+def table(folder: Path, system: str, name: str) -> list[dict[str, str]]:
+    """The rows of one CSV file, as text.
+
+    Raises:
+        UsageError: the file does not exist or is empty.
+    """
+    path = folder / f"{system}-{name}.csv"
+    if not path.is_file():
+        hint = "give the folder with the measured tables, named <system>-<table>.csv"
+        raise UsageError(Problem("calibrate.no-table", f"there is no `{path.name}` in {folder}", hint, str(path)))
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise UsageError(Problem("calibrate.empty-table", f"`{path.name}` has no rows", where=str(path)))
+    return rows
+
+
+def matmul_rows(rows: Iterable[Mapping[str, str]], dtype: str, backends: Sequence[str]) -> Rows:
+    """Matmuls of one data type (as the table names it) by the frameworks named; the weight shape decides what is held back."""
+    picked = [row for row in rows if row["gemm_dtype"] == dtype and row["framework"] in backends]
+    picked = [row for row in picked if int(row["n"]) >= 256 and int(row["k"]) >= 256]
+    cols = {key: _numbers(picked, key) for key in ("m", "n", "k")}
+    return _made(picked, cols, ("n", "k"))
+
+
+def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, kernels: Sequence[str]) -> Rows:
+    """Prefill or decode attention by the kernels named; heads and head dimension decide what is held back."""
+    picked = [
+        row for row in rows if row["attn_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["kernel_source"] in kernels
+    ]
+    cols = {key: _numbers(picked, name) for key, name in _ATTENTION.items()}
+    cols["kv_heads"] = np.where(cols["kv_heads"] > 0, cols["kv_heads"], cols["heads"])
+    cols["kv_len"] = cols["q_len"] + cols["cached"]
+    cols["window"] = np.where(cols["window"] > 0, cols["window"], 1e9)
+    return _made(picked, cols, ("heads", "kv_heads", "dim"))
+
+
+_ATTENTION = {
+    "sequences": "batch_size", "q_len": "isl", "cached": "step", "heads": "num_heads", "kv_heads": "num_key_value_heads",
+    "dim": "head_dim", "window": "window_size",
+}  # fmt: skip
+
+
+def collective_rows(rows: Iterable[Mapping[str, str]], kind: str) -> Rows:
+    """Collectives of one kind as nccl-tests runs them; the message size decides what is held back."""
+    picked = [row for row in rows if row["op_name"] == kind]
+    newest = max((_version(row["version"]) for row in picked), default=())
+    picked = [row for row in picked if _version(row["version"]) == newest]
+    element = np.array([ELEMENT_BYTES[row["nccl_dtype"]] for row in picked])
+    cols = {"size": _numbers(picked, "message_size") * element, "group": _numbers(picked, "num_gpus")}
+    return _made(picked, cols, ("size",))
+
+
+def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
+    """One-shot all-reduces of one engine's kernel; the message size decides what is held back."""
+    picked = [row for row in rows if row["backend"] == backend]
+    newest = max((_version(row["version"]) for row in picked), default=())
+    picked = [row for row in picked if _version(row["version"]) == newest]
+    cols = {"size": _numbers(picked, "message_size") * 2.0, "group": _numbers(picked, "num_gpus")}
+    return _made(picked, cols, ("size",))
+
+
+def stream_rows(rows: Iterable[Mapping[str, str]]) -> Rows:
+    """Memory-bound kernels of a transformer layer from the layer tables of vidur: residual add, gated activation and norm."""
+    size: list[float] = []
+    seconds: list[float] = []
+    shape: list[float] = []
+    for row in rows:
+        tokens, width, inner = (float(row[key]) for key in ("num_tokens", "n_embd", "n_expanded_embd"))
+        inner /= float(row["num_tensor_parallel_workers"])
+        passes = {"add": 3 * width, "mlp_act": (3 if row["use_gated_mlp"] == "True" else 2) * inner, "input_layernorm": 2 * width}
+        for name, elements in passes.items():
+            text = row.get(f"time_stats.{name}.median", "")
+            if text:
+                size.append(2.0 * tokens * elements)
+                seconds.append(float(text) * 1e-3)
+                shape.append(width + inner)
+    cols = {"size": np.array(size), "shape": np.array(shape)}
+    return Rows(cols, np.array(seconds), _held([cols["shape"]]), "vidur")
+
+
+def _made(picked: Sequence[Mapping[str, str]], cols: dict[str, NDArray[np.float64]], shape: Sequence[str]) -> Rows:
+    made = sorted({f"{row['framework']} {row['version']} {row['kernel_source']}" for row in picked})
+    return Rows(cols, _numbers(picked, "latency") * 1e-3, _held([cols[key] for key in shape]), ", ".join(made))
+
+
+def _numbers(rows: Sequence[Mapping[str, str]], key: str) -> NDArray[np.float64]:
+    return np.array([float(row[key] or 0) for row in rows])
+
+
+def _held(keys: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Two shapes in five, by a hash of the shape, so that all rows of a shape fall on one side."""
+    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
+    for key in keys:
+        mixed = (mixed * np.uint64(1_000_003) + key.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return (mixed >> np.uint64(20)) % np.uint64(5) < np.uint64(2)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

@@ -1,0 +1,158 @@
+"""Which measured file gives each kernel parameter: the accelerator's own, its family's, or another data type's?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpuplan.errors import Note, Problem, SpecError, UnknownError
+from gpuplan.specs.base import Strict
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.measured import CollectiveFit, Fabric, Measured
+from gpuplan.specs.quantity import Sourced
+from gpuplan.term import Source, Term
+
+MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
+    "bf16": ("fp16",), "fp16": ("bf16",), "tf32": ("bf16", "fp16"), "fp32": ("bf16", "fp16"), "fp64": ("fp32", "bf16", "fp16"),
+    "fp8": ("int8", "bf16"), "int8": ("fp8", "bf16", "fp16"), "fp4": ("fp8", "bf16"), "int4": ("int8", "fp8", "bf16", "fp16"),
+}  # fmt: skip
+"""Whose matmul parameters stand in for a data type that was not measured, nearest first."""
+DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A measured file in the order of its claim, and how much its residual ranges are widened."""
+
+    file: Measured
+    widen: float
+    borrowed: bool
+
+
+def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) -> tuple[Link, ...]:
+    """The files that may give parameters, nearest first: the given, the accelerator's own, the family's, and what each is like.
+
+    Raises:
+        UnknownError: none of them exists.
+        SpecError: a file is wrong, or files are like each other in a circle.
+    """
+    paths = catalog.paths("measured")
+    first = [given] if given is not None else []
+    first += [catalog.read(Measured, paths[name]) for name in (ident, family) if name in paths]
+    if not first:
+        hint = "run `gpuplan calibrate` on the machine, or give a measured file with `like:` a similar accelerator"
+        raise UnknownError(Problem("hw.not-measured", f"nothing is measured of {ident} or of its family `{family}`", hint, ident))
+    links: list[Link] = []
+    for start in first:
+        file, widen, seen = start, 1.0, {start.id}
+        borrowed = file is not given and file.id != ident
+        links.append(Link(file, widen, borrowed))
+        while file.like is not None:
+            if file.like not in paths:
+                raise SpecError(
+                    Problem("spec.unknown-like", f"{file.id} is like `{file.like}`, which does not exist", where=file.id)
+                )
+            widen *= file.widen.value if file.widen is not None else 1.0
+            file = catalog.read(Measured, paths[file.like])
+            if file.id in seen:
+                raise SpecError(Problem("spec.like-circle", f"{start.id} is like `{file.id}` in a circle", where=start.id))
+            seen.add(file.id)
+            links.append(Link(file, widen, True))
+    return tuple(links)
+
+
+def terms_of(link: Link, prefix: str, fit: Strict, note: str = "") -> Iterator[tuple[str, Term]]:
+    """Each number of a set of parameters as a term `hw.<prefix>.<key>`, by its dotted name without `hw.`."""
+    for key in type(fit).model_fields:
+        value = getattr(fit, key)
+        if isinstance(value, Sourced):
+            term = link.file.term(f"hw.{prefix}.{key}", value)
+            if link.borrowed or note:
+                told = "; ".join(part for part in (f"measured on {link.file.name}" if link.borrowed else "", note) if part)
+                term = replace(term, source=_noted(term.source, told))
+            yield f"{prefix}.{key}", term
+
+
+def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], list[Note]]:
+    """The matmul parameters of each data type, and notes on those that another data type or chip lends."""
+    found: dict[str, Term] = {}
+    notes: list[Note] = []
+    for dtype in dtypes:
+        for like in (dtype, *MATMUL_LIKE[dtype]):
+            tables = [(link, link.file.engines[engine].matmul) for link in chain if engine in link.file.engines] if engine else []
+            tables += [(link, link.file.matmul) for link in chain]
+            hit = next(((link, table) for link, table in tables if like in table), None)
+            if hit is not None:
+                told = "" if like == dtype else f"of {like} matmuls, since {dtype} was not measured"
+                found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1][like], told))  # type: ignore[index]
+                if told:
+                    text = f"no {dtype} matmuls were measured: the efficiencies of {like} are used"
+                    notes.append(Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine"))
+                break
+    return found, notes
+
+
+def attention_terms(chain: Sequence[Link], dtypes: Sequence[str]) -> dict[str, Term]:
+    """The attention parameters: `prefill.<dtype>`, `decode.<stored>` and `backward_share`."""
+    found: dict[str, Term] = {}
+    links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
+    for dtype in dtypes:
+        for like in (dtype, *MATMUL_LIKE[dtype]):
+            hit = next(((link, fits) for link, fits in links if fits and like in fits.prefill), None)
+            if hit is not None:
+                found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1].prefill[like]))  # type: ignore[index]
+                break
+    for stored, like in (("bf16", "bf16"), ("fp8", "fp8"), ("fp8", "bf16")):
+        hit = next(((link, fits) for link, fits in links if fits and like in fits.decode), None)
+        if hit is not None and f"attention.decode.{stored}.start" not in found:
+            found |= dict(terms_of(hit[0], f"attention.decode.{stored}", hit[1].decode[like]))  # type: ignore[index]
+    for link, fits in links:
+        if fits is not None and fits.backward_share is not None:
+            found["attention.backward_share"] = link.file.term("hw.attention.backward_share", fits.backward_share)
+            break
+    return found
+
+
+def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
+    """Streams and copies to the host."""
+    found: dict[str, Term] = {}
+    for section in ("stream", "host"):
+        hit = next(((link, fit) for link in chain if (fit := getattr(link.file, section)) is not None), None)
+        if hit is not None:
+            found |= dict(terms_of(hit[0], section, hit[1]))
+    return found
+
+
+def fabric_terms(link: Link, level: str, fabric: Fabric) -> dict[str, Term]:
+    """The collective parameters of one level: `fabric.<level>.<kind>.<key>`."""
+    found: dict[str, Term] = {}
+    for kind in type(fabric).model_fields:
+        fit = getattr(fabric, kind)
+        if isinstance(fit, CollectiveFit):
+            found |= dict(terms_of(link, f"fabric.{level}.{kind}", fit))
+    return found
+
+
+def residual_terms(chain: Sequence[Link], fabrics: Sequence[Link]) -> dict[str, Term]:
+    """The residual of each kind of work: 1, with the range of measured / predicted, widened where it was borrowed."""
+    found: dict[str, Term] = {}
+    for kind in ("matmul", "attention", "stream", "collective"):
+        links = [link for link in (fabrics if kind == "collective" else chain) if kind in link.file.residual]
+        if not links:
+            continue
+        low, high, link = 1.0, 1.0, links[0]
+        for each in links if kind == "collective" else links[:1]:
+            residual = each.file.residual[kind]
+            low = min(low, residual.low.value**each.widen)
+            high = max(high, residual.high.value**each.widen)
+        source = link.file.source_of(link.file.residual[kind].low)
+        told = "measured / predicted, 10th to 90th percentile"
+        if link.borrowed:
+            told += f", of {link.file.name}, to the power of {link.widen:g}"
+        name = f"{kind}_residual"
+        found[name] = Term(f"hw.{name}", 1.0, "1", replace(source, note=told), spread=(low, high))
+    return found
+
+
+def _noted(source: Source, told: str) -> Source:
+    return replace(source, note="; ".join(part for part in (told, source.note) if part))

@@ -1,0 +1,155 @@
+"""How many seconds does a collective or a transfer take on the fabric levels of this hardware?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuplan.errors import Problem, UnknownError
+from gpuplan.formulas import collectives as fabric
+from gpuplan.machine.hardware import Hardware
+from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
+from gpuplan.work import Collective, Transfer
+
+if TYPE_CHECKING:
+    from gpuplan.specs.fabric import Level
+
+ONE = Term("one", 1.0, "1", DEFINITION)
+PLACED = Source("definition", "the placement of the group on the fabric")
+_WIRE: dict[str, Formula[...]] = {
+    "all_reduce": fabric.all_reduce_wire, "all_gather": fabric.gather_wire, "reduce_scatter": fabric.gather_wire,
+    "broadcast": fabric.broadcast_wire,
+}  # fmt: skip
+
+
+def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
+    """The time of one collective in seconds, its group placed on the fabric levels by size and stride; a group of one is free.
+
+    `custom_all_reduce` takes the one-shot kernel of serving engines where it was measured, is faster, and the group stays
+    on the innermost level.
+
+    Raises:
+        UnknownError: the machine has no fabric, or no parameters are known for the kind.
+    """
+    name = item.name
+    if not hw.levels:
+        hint = "name a system or an instance in --on"
+        raise UnknownError(Problem("hw.no-fabric", f"{hw.name} has no fabric level for `{name}`", hint, name))
+    kind = "all_gather" if item.kind == "broadcast" else item.kind
+    below: Term | None = None
+    transfers: list[Term] = []
+    latencies: list[Term] = []
+    for at, level in enumerate(hw.levels):
+        here = f"{name}.{level.name}"
+        inner = below or Term(f"{here}.below", 1.0, "1", PLACED)
+        if at == len(hw.levels) - 1:
+            reach = item.group
+        else:
+            size = Term(f"hw.fabric.{level.name}.size", float(level.size or hw.count), "1", level.bandwidth_per_direction.source)
+            reach = fabric.ranks_inside.term(f"{here}.reach", group=item.group, stride=item.stride, size=size)
+        ranks = reach if below is None else fabric.ranks_outside.term(f"{here}.ranks", group=reach, inside=below)
+        if item.kind == "all_to_all":
+            wire = fabric.all_to_all_wire.term(f"{here}.wire_bytes", size=item.size, group=item.group, ranks=ranks, covered=inner)
+        else:
+            wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
+        prefix = f"fabric.{level.name}.{kind}"
+        transfers.append(_transfer(here, hw, prefix, level, wire=wire, ranks=ranks, item=item))
+        latencies.append(_latency(here, hw, prefix, ranks))
+        below = reach
+    transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
+    latency = total(f"{name}.latency_s", {f"{level.name}": term for level, term in zip(hw.levels, latencies, strict=True)})
+    residual = hw.parameter("collective_residual")
+    custom = f"fabric.{hw.levels[0].name}.custom_all_reduce"
+    if not (custom_all_reduce and item.kind == "all_reduce" and f"{custom}.start" in hw.parameters):
+        return fabric.collective_seconds.term(f"{name}.seconds", transfer=transfer, latency=latency, residual=residual)
+    here, level = f"{name}.custom", hw.levels[0]
+    wire = fabric.all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=item.group, covered=ONE)
+    inside = latencies[0].args[0][1]
+    return fabric.best_all_reduce_seconds.term(
+        f"{name}.seconds",
+        transfer=transfer, latency=latency, group=item.group, inside=inside,
+        custom_transfer=_transfer(here, hw, custom, level, wire=wire, ranks=item.group, item=item),
+        custom_latency=_latency(here, hw, custom, item.group), residual=residual,
+    )  # fmt: skip
+
+
+def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
+    """The time of one point-to-point transfer in seconds: on the innermost or the outermost level, or to the host.
+
+    Raises:
+        UnknownError: the machine has no such link, or no parameters are known for it.
+    """
+    name = item.name
+    residual = hw.parameter("collective_residual")
+    if item.path == "host":
+        if hw.host_link is None:
+            hint = "name a system or an instance in --on"
+            raise UnknownError(Problem("hw.no-link", f"the host link of {hw.name} is not known", hint, name))
+        link, efficiency, start = hw.host_link, hw.parameter("host.efficiency"), hw.parameter("host.launch")
+    else:
+        if not hw.levels:
+            hint = "name a system or an instance in --on"
+            raise UnknownError(Problem("hw.no-fabric", f"{hw.name} has no fabric level for `{name}`", hint, name))
+        level = hw.levels[0] if item.path == "scale_up" else hw.levels[-1]
+        link = level.peer_bandwidth or level.bandwidth_per_direction
+        prefix = f"fabric.{level.name}.transfer"
+        efficiency, start = hw.parameter(f"{prefix}.pair"), hw.parameter(f"{prefix}.start")
+    wire = fabric.wire_seconds.term(f"{name}.wire_s", wire=item.size, bandwidth=link, share=efficiency)
+    return fabric.collective_seconds.term(f"{name}.seconds", transfer=wire, latency=start, residual=residual)
+
+
+def _transfer(here: str, hw: Hardware, prefix: str, level: Level, *, wire: Term, ranks: Term, item: Collective) -> Term:
+    bandwidth = level.bandwidth_per_direction
+    if level.oversubscription != 1.0:
+        factor = Term(f"hw.fabric.{level.name}.oversubscription", level.oversubscription, "1", bandwidth.source)
+        bandwidth = fabric.oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
+    share = _share(here, hw, prefix, level, ranks=ranks, item=item)
+    on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
+    return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))
+
+
+def _share(here: str, hw: Hardware, prefix: str, level: Level, *, ranks: Term, item: Collective) -> Term:
+    full = hw.parameter(f"{prefix}.full")
+    if level.topology in ("mesh", "hybrid-mesh") and level.peer_bandwidth is not None:
+        return fabric.linked_share.term(
+            f"{here}.share", ranks=ranks, peer_bandwidth=level.peer_bandwidth, bandwidth=level.bandwidth_per_direction, full=full
+        )
+    if level.topology == "torus" and level.dims:
+        return _torus_share(here, level, item, full)
+    return fabric.reached_share.term(
+        f"{here}.share", ranks=ranks, size=hw.parameter(f"{prefix}.ranks"), pair=hw.parameter(f"{prefix}.pair"), full=full
+    )
+
+
+def _torus_share(here: str, level: Level, item: Collective, full: Term) -> Term:
+    source = level.bandwidth_per_direction.source
+    below = 1
+    links: list[Term] = []
+    most = 0
+    for axis, (length, wrap) in enumerate(zip(level.dims, level.wrap or (False,) * len(level.dims), strict=True)):
+        if length > 1:
+            count = 2 if wrap and length > 2 else 1
+            most += count
+            at = f"{here}.axis{axis}"
+            links.append(
+                fabric.axis_links.term(
+                    f"{at}.links",
+                    group=item.group,
+                    stride=item.stride,
+                    below=Term(f"{at}.below", float(below), "1", source),
+                    length=Term(f"{at}.length", float(length), "1", source),
+                    links=Term(f"{at}.all", float(count), "1", source),
+                )
+            )
+        below *= length
+    return fabric.torus_share.term(
+        f"{here}.share",
+        links=total(f"{here}.links", links),
+        all_links=Term(f"{here}.all_links", float(most), "1", source),
+        full=full,
+    )
+
+
+def _latency(here: str, hw: Hardware, prefix: str, ranks: Term) -> Term:
+    return fabric.level_start_seconds.term(
+        f"{here}.latency_s", ranks=ranks, start=hw.parameter(f"{prefix}.start"), per_doubling=hw.parameter(f"{prefix}.per_doubling")
+    )
