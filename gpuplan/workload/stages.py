@@ -78,6 +78,19 @@ def stages(
     return tuple(made)
 
 
+def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:
+    """Layers of each kind of block on the fullest stage, for serving, where every stage must hold its share of the depth."""
+    layers = {
+        key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
+        for key, (index, block) in block_keys(arch).items()
+    }
+    if not is_array(pp.value) and pp.value == 1:
+        return layers
+    depth = total("model.layers", layers)
+    full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
+    return _placed(arch, counts, leaves, layers, depth, full, "full")
+
+
 def _placed(
     arch: Architecture, counts: ParamCount, leaves: Leaves, layers: dict[str, Term], depth: Term, held: Term, place: str
 ) -> dict[str, Term]:

@@ -1,0 +1,338 @@
+"""A serving plan to memory, prefill and decode time, throughput, and cost a million tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.subject import Subject
+from gpuplan.formulas import cost
+from gpuplan.formulas import inference as form
+from gpuplan.formulas.basic import part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.memory import logits_bytes, tensor_bytes
+from gpuplan.formulas.serving import mbu
+from gpuplan.formulas.training import allocator_bytes
+from gpuplan.plan.precision import KV_BYTES, STORED, byte
+from gpuplan.plan.serve import ServePlan
+from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.work import Collective, Dtype, WorkItem
+from gpuplan.workload.context import ONE, Leaves, Pass, Types
+from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
+
+_LOGIT = Source("assumed", "logits are sampled in fp32")
+
+
+def serving_profile(engine: Engine) -> ServingProfile:
+    """How an engine serves.
+
+    Raises:
+        UsageError: the engine only trains.
+    """
+    if engine.serving is None:
+        hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
+        raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
+    return engine.serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMemory:
+    """Memory of the fullest rank: what is needed, its parts, the budget, and the sequences that the cache could hold."""
+
+    needed: Term
+    parts: tuple[Term, ...]
+    budget: Term
+    pool: Term
+    sequence: Term
+    max_sequences: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A prefill or a decode step: its time and the parts that sum to it, and the bytes of weights that it reads."""
+
+    seconds: Term
+    parts: tuple[Term, ...]
+    weights_read: Term
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingModel:
+    """A serving plan on its way to figures: the leaves that memory and time share."""
+
+    subject: Subject
+    plan: ServePlan
+    activation: Dtype
+    leaves: Leaves
+    serve: ServeTerms
+    profile: ServingProfile
+
+    @classmethod
+    def of(cls, subject: Subject, plan: ServePlan) -> ServingModel:
+        """The shared leaves of a plan.
+
+        Raises:
+            UsageError: the engine does not serve.
+        """
+        profile = serving_profile(subject.engine)
+        p = plan.parallel
+        serve = ServeTerms(
+            tp=subject.plan("tp", p.tp),
+            pp=subject.plan("pp", p.pp),
+            ep=subject.plan("ep", p.ep),
+            batch=subject.plan("batch", plan.batch),
+            context=subject.plan("context", plan.context),
+            page=subject.habit("page_tokens", profile.page_tokens),
+            hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
+            activation_passes=subject.habit("activation_passes", profile.activation_passes),
+            kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
+        )
+        activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
+        return cls(subject=subject, plan=plan, activation=activation, leaves=subject.leaves(), serve=serve, profile=profile)
+
+    def memory(self) -> ServingMemory:
+        """What the fullest rank holds, against the share of memory that the engine takes."""
+        subject, serve, profile, leaves = self.subject, self.serve, self.profile, self.leaves
+        stored = STORED[self.plan.weights]
+        kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+        weights = weight_bytes(
+            subject.arch, subject.counts, leaves, serve,
+            stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept,
+        )  # fmt: skip
+        element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
+        sequence = cache_bytes(
+            subject.arch, subject.counts, leaves, serve, element=element, capped=profile.windowed_kv == "capped"
+        )  # fmt: skip
+        parts = {
+            "weights": weights,
+            "kv_cache": repeated_bytes.term("memory.kv_cache", count=serve.batch, size=sequence),
+            "activations": self.activations(),
+            "graphs": subject.habit("graphs", profile.graphs),
+            "context": subject.habit("context", subject.engine.context),
+        }
+        if subject.hw.count > 1:
+            parts["communication"] = subject.habit("communication", subject.engine.communication)
+        parts["fragmentation"] = allocator_bytes.term(
+            "memory.fragmentation",
+            allocated=parts["activations"],
+            fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
+        )
+        needed = total("memory.needed", parts)
+        budget = part_of_bytes.term(
+            "memory.budget",
+            size=subject.hw.memory_capacity,
+            ratio=subject.habit("memory_utilization", profile.memory_utilization),
+        )
+        fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
+        pool = remaining_bytes.term("memory.kv_pool", budget=budget, used=fixed)
+        most = (
+            form.whole_sequences.term("max_sequences", pool=pool, each=sequence)
+            if sequence.formula is not None
+            else Term("max_sequences", 0.0, "1", DEFINITION)
+        )
+        return ServingMemory(
+            needed=needed, parts=tuple(parts.values()), budget=budget, pool=pool, sequence=sequence, max_sequences=most
+        )
+
+    def activations(self) -> Term:
+        """Workspace of one prefill pass: the widest layer's tensors and the logits of all sequences."""
+        subject, leaves = self.subject, self.leaves
+        tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
+        widest = max(_widest(subject), default=subject.arch.hidden)
+        width = leaves.split("workspace.width", leaves("widest_layer", widest), self.serve.tp)
+        both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
+        tensors = tensor_bytes.term(
+            "workspace.tensors", tokens=tokens, width=both, element_bytes=byte("recipe.activation_bytes", 2.0)
+        )
+        layer = part_of_bytes.term("workspace.layer", size=tensors, ratio=subject.habit("workspace", self.profile.workspace))
+        vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), self.serve.tp)
+        logits = logits_bytes.term(
+            "workspace.logits",
+            tokens=self.serve.batch,
+            vocab=vocab,
+            element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
+            copies=ONE,
+        )
+        return total("memory.activations", {"layer": layer, "logits": logits})
+
+    def types(self) -> Types:
+        """What matmuls multiply: the stored type where the tensor cores can, otherwise weights are widened on the way."""
+        stored = STORED[self.plan.weights]
+        native = stored.multiply is not None and stored.multiply in self.subject.hw.peaks
+        matmul: Dtype = stored.multiply if native and stored.multiply is not None else self.activation
+        width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "fp32": 4.0}.get(matmul, 2.0)
+        activation = byte("recipe.activation_bytes", 4.0 if self.activation == "fp32" else 2.0)
+        return Types(
+            matmul=matmul,
+            attention=self.activation,
+            activation=activation,
+            operand=byte("recipe.operand_bytes", width),
+            weight=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source),
+            kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
+        )
+
+    def prefill(self, name: str, sequences: Term) -> Phase:
+        """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
+        subject, serve = self.subject, self.serve
+        prompt = subject.plan("prompt", self.plan.prompt)
+        chunk = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
+        passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=prompt, chunk=chunk)
+        tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
+        shape = Pass(
+            tokens=tokens, sequences=sequences, q_len=prompt, kv_len=prompt,
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
+            hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
+        )  # fmt: skip
+        rows = share.term(f"{name}.head_rows", amount=sequences, ways=passes)
+        work = serving_pass(
+            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+        )
+        return self.phase(name, work, passes=passes)
+
+    def decode(self, name: str = "decode") -> Phase:
+        """One decode step of the batch in the middle of its outputs."""
+        subject, serve = self.subject, self.serve
+        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        rows = form.decode_rows.term(f"{name}.rows", batch=serve.batch, pp=serve.pp)
+        shape = Pass(
+            tokens=rows, sequences=rows, q_len=ONE,
+            kv_len=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output),
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve), decode=True,
+            hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
+        )  # fmt: skip
+        work = serving_pass(
+            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+        )
+        return self.phase(name, work, passes=None)
+
+    def phase(self, name: str, work: PassWork, passes: Term | None) -> Phase:
+        """The time of a pass by kind of work; `passes` repeats everything but attention, which sees each token once."""
+        hw = self.subject.hw
+        kinds: dict[str, dict[str, Term]] = {}
+        for key, layer in work.layers.items():
+            for kind, items in _kinds(layer).items():
+                one = priced(f"{name}.{key}.{kind}", items, hw, custom_all_reduce=self.profile.custom_all_reduce)
+                if one.formula is not None:
+                    kinds.setdefault(kind, {})[key] = repeated_seconds.term(
+                        f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
+                    )
+        parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
+        parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
+        if not alone(self.serve.pp):
+            parts["pipeline_send"] = self.sends(name)
+        parts["host"] = self.subject.habit("step_host", self.profile.step_host)
+        if passes is not None:
+            parts = {
+                kind: term if kind == "attention" else repeated_seconds.term(f"{name}.{kind}", count=passes, seconds=term)
+                for kind, term in parts.items()
+            }
+        return Phase(
+            seconds=total(f"{name}.seconds", parts), parts=tuple(parts.values()), weights_read=work.weights_read
+        )  # fmt: skip
+
+    def sends(self, name: str) -> Term:
+        """Hidden states handed from stage to stage."""
+        hidden, serve = self.leaves("hidden", self.subject.arch.hidden), self.serve
+        rows = form.decode_rows.term(f"{name}.send_rows", batch=serve.batch, pp=serve.pp)
+        size = tensor_bytes.term(
+            f"{name}.send_bytes", tokens=rows, width=hidden, element_bytes=byte("recipe.activation_bytes", 2.0)
+        )
+        send = Collective(
+            name=f"{name}.send", kind="broadcast", size=size, group=Term("plan.send_peers", 2.0, "1", DEFINITION), stride=serve.tp
+        )
+        return repeated_seconds.term(f"{name}.sends", count=serve.pp, seconds=priced(f"{name}.one_send", [send], self.subject.hw))
+
+
+def _kinds(layer: LayerWork) -> dict[str, list[WorkItem]]:
+    return {
+        "matmuls": [*layer.matmuls],
+        "attention": [*layer.attentions],
+        "elementwise": [*layer.streams],
+        "tensor_parallel": [*layer.tensor_collectives],
+        "expert_parallel": [*layer.expert_collectives],
+    }
+
+
+def _widest(subject: Subject) -> list[int]:
+    """The widths inside each kind of layer that are alive together: gate, up and their product."""
+    widths = []
+    for stack in subject.arch.stacks:
+        for block in stack.blocks.values():
+            mlp = block.mlp
+            if mlp is not None:
+                widths.append(mlp.width * (3 if mlp.gated else 2) * (mlp.top_k if mlp.kind == "moe" else 1))
+    return widths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingFigures:
+    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
+
+    figures: dict[str, Term]
+    memory: ServingMemory
+    prefill: Phase | None = None
+    decode: Phase | None = None
+
+
+def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
+    """The figures that memory alone gives."""
+    return {
+        "peak_memory_bytes": memory.needed,
+        "memory_budget_bytes": memory.budget,
+        "memory_capacity_bytes": capacity,
+        "headroom_bytes": remaining_bytes.term("memory.headroom", budget=memory.budget, used=memory.needed),
+        "kv_cache_bytes_per_sequence": memory.sequence,
+        "max_sequences": memory.max_sequences,
+    }
+
+
+def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
+    """Every figure of a serving plan, for one plan or a grid of them.
+
+    Raises:
+        UnknownError: the hardware lacks a parameter that the plan needs.
+        UsageError: the engine does not serve.
+    """
+    model = ServingModel.of(subject, plan)
+    memory = model.memory()
+    alone_prefill = model.prefill("prefill", ONE)
+    whole = model.prefill("batch_prefill", model.serve.batch)
+    decode = model.decode()
+    output = subject.plan("output", plan.output)
+    replicas = subject.plan("dp", plan.parallel.dp)
+    time = form.generation_seconds.term("batch.seconds", prefill=whole.seconds, output=output, step=decode.seconds)
+    tokens_per_s = form.batch_tokens_per_s.term(
+        "tokens_per_s", batch=model.serve.batch, output=output, seconds=time, replicas=replicas
+    )
+    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": memory.parts[1]})
+    figures = {
+        "ttft_s": alone_prefill.seconds,
+        "tpot_s": decode.seconds,
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_s_per_accelerator": rate.term(
+            "tokens_per_s_per_accelerator",
+            count=share.term("batch.tokens_per_accelerator", amount=_tokens(model, output, replicas), ways=chips),
+            seconds=time,
+        ),
+        "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=decode.seconds),
+        "batch_prefill_s": whole.seconds,
+        "mbu": mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
+        **memory_figures(memory, subject.hw.memory_capacity),
+    }
+    if subject.price is not None:
+        fleet = form.fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
+            "cost.million_output_tokens", price=fleet, tokens_per_s=tokens_per_s
+        )
+    if subject.hw.power is not None:
+        power = form.fleet_watts.term("fleet.power", chips=chips, watts=subject.hw.power)
+        figures["energy_joules_per_token"] = cost.joules_per_token.term("energy.token", watts=power, tokens_per_s=tokens_per_s)
+    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode)
+
+
+def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:
+    each = model.leaves.times("batch.tokens", model.serve.batch, output)
+    return model.leaves.times("batch.all_tokens", each, replicas)
