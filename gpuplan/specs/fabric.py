@@ -255,7 +255,7 @@ def _instance_network(instance: Instance, per_unit: int) -> Level | None:
     if given is None:
         return None
     total = instance.term("hw.fabric.scale-out.instance_bandwidth", given)
-    parts = Term("hw.instance.accelerators", float(per_unit), "1", total.source)
+    parts = replace(instance.term("hw.instance.accelerators", instance.shape.accelerators), value=float(per_unit))
     share = even_share.term("hw.fabric.scale-out.bandwidth_per_direction", bandwidth=total, parts=parts)
     return Level("scale-out", None, "switched", share)
 
