@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 EVERYTHING = "*"
 """What `--explain` without a term stands for: all figures."""
 
+_TASKS = ("fit", "train", "serve")
+_FLAGS = {"--json", "--csv", "--md", "--sequence-parallel", "--no-sequence-parallel", "--help", "-h"}
 _MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--specs": 1, "--set": 1}
 
 
@@ -19,6 +21,10 @@ def normal(words: Sequence[str], commands: Collection[str]) -> list[str]:
 
     >>> normal(["--json", "fit", "m", "--explain", "--on", "h100"], ["fit"])
     ['fit', '--json', 'm', '--explain=*', '--on', 'h100']
+    >>> normal(["fit", "--explain", "m", "--on", "h100"], ["fit"])
+    ['fit', '--explain=*', 'm', '--on', 'h100']
+    >>> normal(["fit", "m", "--explain", "mfu"], ["fit"])
+    ['fit', 'm', '--explain', 'mfu']
     """
     return _explained(_moved(list(words), commands))
 
@@ -38,13 +44,25 @@ def _moved(words: list[str], commands: Collection[str]) -> list[str]:
 
 
 def _explained(words: list[str]) -> list[str]:
+    """The words with `--explain` told apart from the word after it, which may be its term, an option, or the MODEL."""
     made: list[str] = []
     for at, word in enumerate(words):
         if word == "--":
             return made + words[at:]
         after = words[at + 1] if at + 1 < len(words) else "-"
-        if word == "--explain" and after.startswith("-"):
-            made.append(f"--explain={EVERYTHING}")
-        else:
-            made.append(word)
+        alone = after.startswith("-") or (word == "--explain" and words[0] in _TASKS and not _model(words, at))
+        made.append(f"--explain={EVERYTHING}" if word == "--explain" and alone else word)
     return made
+
+
+def _model(words: list[str], explain: int) -> bool:
+    """Whether the words name a MODEL without the one after `--explain`."""
+    at = 1
+    while at < len(words):
+        if at == explain:
+            at += 2
+        elif not words[at].startswith("-"):
+            return True
+        else:
+            at += 1 if "=" in words[at] or words[at] in _FLAGS else 2
+    return False

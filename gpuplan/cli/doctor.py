@@ -78,8 +78,8 @@ def examine() -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def _specs(facts: list[tuple[str, str]], problems: list[str]) -> None:
-    from gpuplan.cli.checking import check_places
     from gpuplan.specs.catalog import KINDS, Catalog, shipped_folder
+    from gpuplan.specs.check import check
 
     facts.append(("specs shipped", str(shipped_folder())))
     facts.append(("GPUPLAN_SPECS", os.environ.get("GPUPLAN_SPECS") or "not set"))
@@ -91,9 +91,10 @@ def _specs(facts: list[tuple[str, str]], problems: list[str]) -> None:
     facts.append(("newest look", _newest(catalog)))
     config = _config()
     facts.append(("your folder", f"{config} ({'there' if config.is_dir() else 'not there yet'}, {_writable(config)})"))
-    looked, wrong = check_places(list(catalog.folders))
-    facts.append(("checked", f"{looked} files"))
-    problems += [str(problem).replace("\n", ";") for problem in wrong]
+    findings = check(list(catalog.folders))
+    wrong = [found for found in findings if found.severity == "error"]
+    facts.append(("spec check", f"{len(wrong)} errors, {len(findings) - len(wrong)} warnings (`gpuplan specs check` shows them)"))
+    problems += [f"{found.where}: {found.message}" for found in wrong]
 
 
 def _newest(catalog: Catalog) -> str:

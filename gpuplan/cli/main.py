@@ -46,6 +46,9 @@ def _answer(words: Sequence[str]) -> int:
         complain(error.problems)
         return int(error.exit_code)
     except _UsageBase as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.ctx.get_help())
+            return int(Exit.OK)
         complain([usage_problem(error, list(words))])
         return int(Exit.USAGE)
     except (KeyboardInterrupt, Abort):
@@ -73,25 +76,21 @@ def complain(problems: Sequence[Problem]) -> None:
 
 def usage_problem(error: Any, words: list[str]) -> Problem:
     """What is wrong with the words that the parser refused, and what was probably meant."""
-    ctx = getattr(error, "ctx", None)
-    path = ctx.command_path if ctx is not None else "gpuplan"
-    page = f"`{path} --help` shows what it takes"
-    message = _sentence(error.format_message())
-    known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
-    option = getattr(error, "option_name", None)
-    if option is not None and option not in known:
-        return Problem("usage.no-such-option", f"no option `{option}`", did_you_mean(option, known) or page)
-    names = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
-    wrong = next((word for word in words if not word.startswith("-") and word not in names and word not in path.split()), None)
-    if names and wrong is not None:
-        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or page)
+    kind, ctx = type(error).__name__, getattr(error, "ctx", None)
+    named = f"gpuplan {words[0]}" if words and words[0] in COMMANDS else "gpuplan"
+    page = f"`{ctx.command_path if ctx is not None else named} --help` shows what it takes"
+    if kind == "NoSuchOption":
+        known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
+        return Problem("usage.no-such-option", f"no option `{error.option_name}`", did_you_mean(error.option_name, known) or page)
     param = getattr(error, "param", None)
-    if type(error).__name__ == "MissingParameter" and param is not None:
+    if kind == "MissingParameter" and param is not None:
         name = param.metavar if param.param_type_name == "argument" else param.opts[0]
-        taken = next((word for word in words if word == "--explain"), None)
-        hint = "`--explain` took the word after it as its term: put `--explain` last" if taken else page
-        return Problem("usage.missing", f"{name} is missing", hint)
-    return Problem("usage.wrong", message, page)
+        return Problem("usage.missing", f"{name} is missing", page)
+    if ctx is not None and hasattr(ctx.command, "list_commands"):
+        names = ctx.command.list_commands(ctx)
+        wrong = next((word for word in words if not word.startswith("-") and word not in (*names, *ctx.command_path.split())), "")
+        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or page)
+    return Problem("usage.wrong", _sentence(error.format_message()), page)
 
 
 def _sentence(text: str) -> str:

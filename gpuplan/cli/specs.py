@@ -125,12 +125,17 @@ def check(
       gpuplan specs check
       gpuplan specs check my-specs/ my-gpu.yaml
     """
-    from gpuplan.cli.checking import check_places
+    from gpuplan.specs.check import check as findings_of
 
-    count, problems = check_places(list(places or ()))
+    problems = []
+    for found in findings_of(list(places or ())):
+        if found.severity == "error":
+            problems.append(Problem(found.code, found.message, found.hint, found.where))
+        else:
+            print(f"warning: {found.where}: {found.message}{f' ({found.hint})' if found.hint else ''}", file=sys.stderr)
     if problems:
         raise SpecError(*problems)
-    print(f"{count} files are right")
+    print("all is right")
 
 
 @app.command(cls=Command)
@@ -255,7 +260,7 @@ def _systems(catalog: Catalog, path: Path) -> list[Row]:
         "accelerators": spec.count,
         "name": spec.name,
     }
-    return [([spec.id, str(spec.count), spec.accelerator, spec.kind, spec.name], record)]
+    return [([spec.id, str(spec.count), spec.accelerator, spec.form, spec.name], record)]
 
 
 def _instances(catalog: Catalog, path: Path) -> list[Row]:
@@ -289,7 +294,7 @@ def _prices(catalog: Catalog, path: Path) -> list[Row]:
             "date": entry.date, "status": entry.status,
             "usd_per_s": entry.price.value if entry.price else None,
         }  # fmt: skip
-        rows.append(([name, amount, f"per {entry.per}", entry.kind, entry.region, entry.date or "undated", entry.status], record))
+        rows.append(([name, amount, entry.per, entry.date or "undated", entry.kind, entry.status, entry.region], record))
     return rows
 
 
@@ -306,9 +311,9 @@ def _plain(kind: str) -> Callable[[Catalog, Path], list[Row]]:
 
 _KINDS: dict[str, tuple[tuple[str, ...], str, Callable[[Any, Path], list[Row]]]] = {
     "accelerators": (("id", "memory", "bandwidth", "bf16 or fp16", "fp8", "power", "since", "name"), "lrrrrrll", _accelerators),
-    "systems": (("system", "count", "accelerator", "kind", "name"), "lrlll", _systems),
+    "systems": (("system", "count", "accelerator", "form", "name"), "lrlll", _systems),
     "instances": (("instance", "count", "accelerator", "vcpus", "memory", "status"), "lrlrrl", _instances),
-    "prices": (("instance", "price", "per", "kind", "region", "date", "status"), "lrlllll", _prices),
+    "prices": (("instance", "price", "per", "date", "kind", "status", "region"), "lrlllll", _prices),
     "engines": (("engine", "name"), "ll", _plain("engines")),
     "measured": (("measured", "name"), "ll", _plain("measured")),
 }

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+# pydantic, which makes the schema, wants this one before Python 3.12, and brings it.
+from typing_extensions import TypedDict
 
 from gpuplan import __version__
 from gpuplan.estimate.result import Estimate

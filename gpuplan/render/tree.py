@@ -42,12 +42,13 @@ class _Page:
     cut: bool = False
 
     def root(self, name: str, term: Term, ends: tuple[float, float] | None) -> None:
-        title = [self.look.bold(name), f"{shown(name, _number(term), term.unit)}{self._star(term)}"]
+        title = [name, f"{shown(name, _number(term), term.unit)}{self._star(term)}".replace(" ", _TIE)]
         if ends is not None and ends[0] != ends[1]:
-            title.append(f"({' – '.join(span(name, *ends, term.unit))})")
+            title.append(f"({' – '.join(span(name, *ends, term.unit))})".replace(" ", _TIE))
         if term.name != name:
-            title.append(self.look.dim(term.name))
-        self.lines.append("  ".join(title))
+            title.append(term.name)
+        first, *rest = (line.replace(_TIE, " ") for line in wrap("  ".join(title), self.look.width, "", "    "))
+        self.lines += [f"{self.look.bold(name)}{first[len(name) :]}", *rest]
         self._below(term, 1)
 
     def _below(self, term: Term, level: int) -> None:

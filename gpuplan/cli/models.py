@@ -1,0 +1,141 @@
+"""`gpuplan models`: which models are known, what are they made of, and what does a config.json describe?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command, Group
+from gpuplan.errors import Problem, UnknownError, did_you_mean
+
+app = Typer(
+    cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+    help="""Which models are known, what are they made of, and what does a config.json describe?
+
+Examples:
+  gpuplan models list qwen
+  gpuplan models show Qwen/Qwen3-32B
+  gpuplan models import ./config.json > my-model.yaml""",
+)  # fmt: skip
+
+
+@app.command("list", cls=Command)
+def list_models(
+    *,
+    text: Annotated[
+        list[str] | None, Argument(metavar="[TEXT …]", help="Texts that must occur in the id, the name or an alias")
+    ] = None,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    md: o.Md = False,
+) -> None:
+    """Which models are known, and how large are they?
+
+    Examples:
+      gpuplan models list
+      gpuplan models list llama 70b
+      gpuplan models list --csv
+    """
+    from gpuplan.cli.answer import form_of
+    from gpuplan.models.catalog import cards, names
+    from gpuplan.render.model import ALIGNED, HEADS, model_record, model_row
+
+    form = form_of({"json": json, "csv": csv, "md": md})
+    folders = _folders(specs)
+    words = [word.lower() for word in text or ()]
+    made = [card for card in cards(folders) if all(w in f"{card.id} {card.name} {' '.join(card.aliases)}".lower() for w in words)]
+    if not made:
+        hint = did_you_mean(words[0], names(folders)) if words else "install gpuplan again"
+        what = f"no model with `{' '.join(words)}`" if words else "there is no model card"
+        raise UnknownError(Problem("model.none", what, hint or "`gpuplan models list` shows all"))
+    made.sort(key=lambda card: card.id)
+    if form == "json":
+        print(jsonlib.dumps([model_record(card) for card in made], indent=2, ensure_ascii=False))
+    elif form == "csv":
+        from gpuplan.render.csv import records_csv
+
+        sys.stdout.write(records_csv(model_record(card) for card in made))
+    elif form == "md":
+        from gpuplan.render.markdown import grid
+
+        print(grid(HEADS, [model_row(card) for card in made], ALIGNED))
+    else:
+        from gpuplan.render.spec import listing
+        from gpuplan.render.text import look_of
+
+        shown, hidden = listing(HEADS, [model_row(card) for card in made], ALIGNED, look_of(sys.stdout))
+        sys.stdout.write(shown)
+        if hidden:
+            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
+
+
+@app.command(cls=Command)
+def show(
+    *,
+    model: o.Model,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+) -> None:
+    """What is a model made of: parameters by part, layers, sources?
+
+    Examples:
+      gpuplan models show llama-3.1-8b
+      gpuplan models show ./config.json
+    """
+    from gpuplan.models.catalog import find
+
+    card = find(model, _folders(specs))
+    if json:
+        print(jsonlib.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        return
+    from gpuplan.render.model import model_page
+    from gpuplan.render.text import look_of
+
+    sys.stdout.write(model_page(card, look_of(sys.stdout)))
+
+
+@app.command("import", cls=Command)
+def import_model(
+    *,
+    path: Annotated[Path, Argument(metavar="PATH", help="A Hugging Face config.json, or the folder that holds one")],
+    json: o.Json = False,
+) -> None:
+    """Which model does a config.json describe? Prints a card that can be kept as YAML, in `DIR/models/` for --specs DIR.
+
+    Exits with 5 when the architecture or a field that counts is not known.
+
+    Examples:
+      gpuplan models import ./config.json
+      gpuplan models import ./my-model/ > specs/models/my-model.yaml
+    """
+    from gpuplan.models.import_config import import_config
+
+    card = import_config(path)
+    if json:
+        print(jsonlib.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    else:
+        from gpuplan.render.model import card_yaml
+
+        sys.stdout.write(card_yaml(card))
+    size = card.count()
+    print(
+        f"note: {float(size.params_total.value):,.0f} parameters in all, {float(size.params_active.value):,.0f} for a token",
+        file=sys.stderr,
+    )
+    for note in card.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _folders(specs: Sequence[str] | None) -> list[Path]:
+    """The folders with the user's own cards, the first of which wins."""
+    from gpuplan.specs.catalog import Catalog
+
+    catalog = Catalog.open([Path(folder) for folder in specs or ()])
+    return [folder / "models" for folder in reversed(catalog.folders) if (folder / "models").is_dir()]

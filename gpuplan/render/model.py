@@ -1,0 +1,144 @@
+"""What is a model made of: its names, its sizes part by part, its layers, and where that is known from?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.models.card import ModelCard
+from gpuplan.render.text import Look, amount, columns, percent, shown, wrap
+from gpuplan.term import Term
+
+HEADS = ("id", "params", "active", "layers", "hidden", "context", "name")
+ALIGNED = "lrrrrrl"
+
+
+def model_row(card: ModelCard) -> list[str]:
+    """One line of the list of models."""
+    size, arch = card.count(), card.architecture
+    total, active = (_count(term) for term in (size.params_total, size.params_active))
+    context = f"{arch.max_context:,}" if arch.max_context else ""
+    return [card.id, total, active if active != total else "", str(arch.depth), f"{arch.hidden:,}", context, card.name]
+
+
+def model_record(card: ModelCard) -> dict[str, object]:
+    """The same as numbers for JSON and CSV."""
+    size, arch = card.count(), card.architecture
+    return {
+        "id": card.id, "name": card.name, "params_total": float(size.params_total.value),
+        "params_active": float(size.params_active.value), "layers": arch.depth, "hidden": arch.hidden, "vocab": arch.vocab,
+        "max_context": arch.max_context, "aliases": " ".join(card.aliases),
+    }  # fmt: skip
+
+
+def model_page(card: ModelCard, look: Look) -> str:
+    """Everything that a card says, with its parameters by part and its sources."""
+    size, arch = card.count(), card.architecture
+    lines = [f"{look.bold(card.id)}  {card.name}"]
+    lines += wrap(", ".join(card.aliases), look.width, "  also called ", "    ") if card.aliases else []
+    total, active = size.params_total, size.params_active
+    sizes = f"{_count(total)} parameters ({float(total.value):,.0f})"
+    sizes += f", {_count(active)} active for a token" if active.value != total.value else ""
+    stored = f", stored as {card.weights.method}" if card.weights is not None else f", stored as {card.dtype}" if card.dtype else ""
+    lines += wrap(sizes + stored, look.width, "  ")
+    facts = [f"hidden {arch.hidden:,}", f"vocabulary {arch.vocab:,}", f"{arch.depth} layers"]
+    facts += ["embedding tied to the head"] if arch.tied else []
+    facts += [f"context {arch.max_context:,}"] if arch.max_context else []
+    lines += [*wrap(", ".join(facts), look.width, "  "), ""]
+    for stack in arch.stacks:
+        for name, count in stack.counts().items():
+            lines += wrap(", ".join(_block(stack.blocks[name])), look.width, f"  {stack.kind}, {count} x {name}: ", "    ")
+    parts = [("embedding", size.embedding), *((f"{one.stack} {one.block}", one.total) for one in size.blocks)]
+    parts += [(name, term) for name, term in (("final norm", size.final), ("head", size.head)) if term is not None]
+    parts += [(name.replace("_", " "), term) for name, term in size.extra.items()]
+    rows = [[name, _count(term), percent(float(term.value), float(total.value))] for name, term in parts]
+    lines += ["", look.bold("Parameters"), *columns([*rows, ["total", _count(total), ""]], "lrr"), ""]
+    for note in card.notes:
+        lines += wrap(note, look.width, "  - ", "    ")
+    for source in card.sources.values():
+        facts = [source.kind, source.title, f"checked {source.checked}", source.note]
+        lines += wrap(", ".join(fact for fact in facts if fact), look.width, "  ", "    ")
+        lines += [f"    {source.url}"] if source.url else []
+    return "\n".join(lines) + "\n"
+
+
+def card_yaml(card: ModelCard) -> str:
+    """The card as the YAML that gpuplan reads, without keys that only repeat a default."""
+    return "\n".join(_yaml(_data(card), 0)) + "\n"
+
+
+def _data(part: BaseModel) -> dict[str, Any]:
+    """The fields of a card's part that are not left at their defaults; what tells kinds apart always stays."""
+    made = {}
+    for key, about in type(part).model_fields.items():
+        value = getattr(part, key)
+        if key in ("kind", "format") or about.is_required() or value != about.get_default(call_default_factory=True):
+            made[key] = _plain(value)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _data(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _yaml(data: Mapping[str, Any], level: int) -> Iterator[str]:
+    pad = "  " * level
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value and any(isinstance(one, (Mapping, list)) for one in value.values()):
+            yield f"{pad}{key}:"
+            yield from _yaml(value, level + 1)
+        elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+            yield f"{pad}{key}:"
+            for one in value:
+                first, *rest = _yaml(one, level + 2)
+                yield f"{pad}  - {first.strip()}"
+                yield from rest
+        else:
+            yield f"{pad}{key}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line; JSON's quoting is YAML's too, and words stay without quotes where they cannot be misread."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(one) for one in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _block(block: Block) -> Iterator[str]:
+    for mixer in (block.mixer, block.mixer2, block.cross):
+        if mixer is not None:
+            yield ("cross " if mixer is block.cross else "") + _mixer(mixer)
+    match block.mlp:
+        case Mlp(width=width, gated=gated):
+            yield f"{'gated ' if gated else ''}MLP {width:,} wide"
+        case Moe() as moe:
+            shared = f" and {moe.shared_experts} shared" if moe.shared_experts else ""
+            yield f"{moe.top_k} of {moe.experts} experts{shared}, {moe.width:,} wide"
+        case None:
+            pass
+
+
+def _mixer(mixer: Attention | Mla | StateSpace) -> str:
+    match mixer:
+        case Attention():
+            window = f", window {mixer.window:,}" if mixer.window else f", chunks of {mixer.chunk:,}" if mixer.chunk else ""
+            return f"attention with {mixer.heads} heads of {mixer.head_dim} over {mixer.kv_heads} KV heads{window}"
+        case Mla():
+            return f"latent attention (MLA) with {mixer.heads} heads, rank {mixer.kv_rank} + {mixer.rope_dim}"
+        case StateSpace():
+            return f"{mixer.kind.replace('_', ' ')} {mixer.inner:,} wide, state {mixer.state}"
+
+
+def _count(term: Term) -> str:
+    number, word = amount(term.name, float(term.value), term.unit)
+    return f"{number} {word[:1].upper() if word else ''}".strip() if word else shown(term.name, float(term.value), term.unit)

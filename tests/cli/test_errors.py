@@ -1,0 +1,168 @@
+"""A user's mistake ends in one clear message, its exit code, and no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuplan.cli import answer, main
+from gpuplan.errors import Exit
+from tests.cli.conftest import Call, process
+
+TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
+    ("misspelt flag", ("fit", "llama-3.1-8b", "--onn", "h100"), 2, "no option `--onn`", "did you mean `--on`"),
+    ("misspelt long flag", ("train", "m", "--micro-bach", "2"), 2, "no option `--micro-bach`", "`--micro-batch`"),
+    ("misspelt command", ("trian",), 2, "no command `trian`", "did you mean `train`?"),
+    ("misspelt subcommand", ("specs", "lst"), 2, "no command `lst`", "`list`"),
+    ("no model", ("fit",), 2, "MODEL is missing", "`gpuplan fit --help`"),
+    ("no target", ("fit", "llama-3.1-8b"), 2, "--on is missing", "--on h100"),
+    ("value without option", ("fit", "m", "--on"), 2, "requires an argument", "--help"),
+    ("extra word", ("fit", "m", "n", "--on", "h100"), 2, "unexpected extra argument", "--help"),
+    ("negative batch", ("fit", "m", "--on", "h100", "--batch", "-1"), 2, "--batch -1: a whole number of at least 1", ""),
+    ("half a token", ("serve", "m", "--on", "h100", "--prompt", "1.5"), 2, "--prompt 1.5", ""),
+    ("no number", ("train", "m", "--on", "h100", "--tokens", "many"), 2, "--tokens: `many` is not a count", ""),
+    ("wrong word", ("fit", "m", "--on", "h100", "--weights", "fp9"), 2, "--weights fp9", "did you mean `fp8`"),
+    ("free money", ("fit", "m", "--on", "h100", "--price", "0"), 2, "a price is above zero", "leave --price out"),
+    ("set without value", ("fit", "m", "--on", "h100", "--set", "hw.x"), 2, "`--set hw.x` is not TERM=VALUE", "--set"),
+    ("set with odd unit", ("fit", "m", "--on", "h100", "--set", "hw.x=3 parsec"), 2, "`parsec`", ""),
+    ("two forms", ("fit", "m", "--on", "h100", "--json", "--csv"), 2, "--json and --csv exclude each other", ""),
+    ("unknown accelerator", ("specs", "show", "h100-smx"), 5, "nothing is called `h100-smx`", "h100-sxm"),
+    ("unknown in comparison", ("compare", "h100-smx", "t4"), 5, "no accelerator is called `h100-smx`", "h100-sxm"),
+    ("one target to compare", ("compare", "fit", "m", "--on", "h100"), 2, "a comparison wants two or more", "--on"),
+    ("unknown formula", ("explain", "roofline_secnds"), 5, "no formula is called `roofline_secnds`", "roofline_seconds"),
+    ("no command to explain", ("explain", "mfu", "fitt"), 2, "`fitt` is not a command", "gpuplan explain mfu train"),
+    ("nothing listed", ("specs", "list", "h1000"), 5, "no accelerators with `h1000`", ""),
+    ("no such schema", ("specs", "schema", "acelerator"), 2, "no schema of `acelerator`", "accelerator"),
+    ("no such file", ("specs", "check", "no/such.yaml"), 2, "no/such.yaml: there is no such file", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "code", "message", "hint"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_mistakes(call: Call, words: tuple[str, ...], code: int, message: str, hint: str) -> None:
+    said = call(*words)
+    assert said.code == code, said.err
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert message in said.err
+    assert hint in said.err
+    assert "Traceback" not in said.err
+    assert said.err.count("error: ") == 1
+
+
+def test_all_mistakes_of_a_question_are_told_together(call: Call) -> None:
+    said = call("fit", "m", "--batch", "0", "--tp", "x", "--weights", "fp9", "--set", "a")
+    assert said.code == Exit.USAGE
+    assert said.err.count("error: ") == 5
+
+
+def accelerator(folder: Path, text: str) -> Path:
+    path = folder / "accelerators" / "mine" / "mine.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+GOOD = """format: 1
+id: mine
+name: My accelerator
+vendor: nvidia
+architecture: Mine
+family: hopper
+released: "2026-01"
+unit: gpu
+confidence: low
+sources:
+  sheet: {title: My sheet, url: "https://example.org/sheet", checked: 2026-11-20}
+memory: {capacity: 80 GiB, type: HBM3, bandwidth: 3 TB/s}
+compute_dense: {bf16: 900 TFLOP/s}
+"""
+FILES = {
+    "capacity without a unit": (GOOD.replace("80 GiB", "80"), "80", "GB"),
+    "duplicated key": (GOOD + "vendor: amd\n", "vendor", ""),
+    "truncated": (GOOD[: GOOD.index("3 TB/s}")], "mine.yaml", ""),
+    "unknown key": (GOOD + "colour: red\n", "colour", ""),
+}
+
+
+def test_a_good_file_of_the_users_own_is_right(call: Call, tmp_path: Path) -> None:
+    path = accelerator(tmp_path, GOOD)
+    said = call("specs", "check", str(path))
+    assert (said.code, said.out) == (0, "all is right\n")
+    said = call("specs", "show", "mine", "--specs", str(tmp_path))
+    assert said.code == 0
+    assert "80 GiB" in said.out
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bad_files(call: Call, tmp_path: Path, name: str) -> None:
+    text, about, hint = FILES[name]
+    path = accelerator(tmp_path, text)
+    for words in (("specs", "check", str(path)), ("specs", "show", "mine", "--specs", str(tmp_path))):
+        said = call(*words)
+        assert said.code == Exit.USAGE, words
+        assert said.out == ""
+        assert "mine.yaml:" in said.err
+        assert about in said.err
+        assert hint in said.err
+        assert "Traceback" not in said.err
+
+
+def test_an_empty_specs_folder(call: Call, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (("specs", "list", "--specs", str(empty)), ("specs", "check", str(empty))):
+        said = call(*words)
+        assert said.code == Exit.USAGE
+        assert "no YAML file" in said.err
+
+
+def test_a_bug_is_one_message_and_a_traceback_only_on_demand(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(task: str, given: object) -> None:
+        raise ZeroDivisionError("a test")
+
+    monkeypatch.setattr(answer, "answer", broken)
+    said = call("fit", "m", "--on", "h100")
+    assert said.code == main.BUG
+    assert "has a bug: ZeroDivisionError: a test" in said.err
+    assert "GPUPLAN_DEBUG=1" in said.err
+    monkeypatch.setenv("GPUPLAN_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        call("fit", "m", "--on", "h100")
+
+
+def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(task: str, given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(answer, "answer", stopped)
+    said = call("fit", "m", "--on", "h100")
+    assert said.code == 130
+    assert "Traceback" not in said.err
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    import subprocess
+    import sys
+
+    command = f"{sys.executable} -m gpuplan.cli.main specs list prices | head -1"
+    made = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False, timeout=120)
+    assert made.returncode == 0
+    assert made.stdout.startswith("instance")
+    assert "Error" not in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+def test_misspelt_flag_in_a_process() -> None:
+    made = process("fit", "llama-3.1-8b", "--no-such-flag")
+    assert made.returncode == 2
+    assert made.stdout == ""
+    assert "Traceback" not in made.stderr
+
+
+def test_json_of_specs_is_json(call: Call) -> None:
+    listed = json.loads(call("specs", "list", "h100", "--json").out)
+    assert {"h100-sxm-80gb", "h100-pcie-80gb"} <= {one["id"] for one in listed}
+    shown = json.loads(call("specs", "show", "h100-sxm-80gb", "--json").out)
+    assert shown["id"] == "h100-sxm-80gb"

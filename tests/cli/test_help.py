@@ -1,0 +1,74 @@
+"""Every command has a help page with an example, the page fits 80 columns, and nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan.cli.commands import COMMANDS
+from tests.cli.conftest import Call, process, python
+
+NESTED = [("specs", one) for one in ("list", "show", "check", "schema")] + [("models", one) for one in ("list", "show", "import")]
+EVERY = [(name,) for name in COMMANDS] + NESTED
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_has_help_with_an_example(call: Call, path: tuple[str, ...]) -> None:
+    said = call(*path, "--help")
+    assert said.code == 0
+    assert said.err == ""
+    assert said.out.startswith(f"Usage: gpuplan {' '.join(path)}")
+    assert "Examples:\n  gpuplan " in said.out
+    examples = [line.strip() for line in said.out.splitlines() if line.startswith("  gpuplan ")]
+    assert all(line.startswith(f"gpuplan {path[0]} ") or line == f"gpuplan {path[0]}" for line in examples)
+    assert all(len(line) <= 80 or line.startswith("  gpuplan ") for line in said.out.splitlines())
+
+
+def test_the_first_page_lists_every_command_without_importing_one(call: Call) -> None:
+    said = call("--help")
+    assert said.code == 0
+    for name, about in COMMANDS.items():
+        assert f"  {name}" in said.out
+        assert about in said.out
+    assert "Exit codes: 0 answered" in said.out
+    assert call().out == said.out
+    assert call("-h").out == said.out
+
+
+def test_every_option_of_every_command_says_what_it_does(call: Call) -> None:
+    for path in EVERY:
+        said = call(*path, "--help", columns=100)
+        options = [line for line in said.out.splitlines() if line.startswith("  --")]
+        assert all(len(line.split("  ")) > 2 or "/" in line for line in options), path
+
+
+def test_version(call: Call) -> None:
+    from gpuplan import __version__
+
+    assert call("--version").out == f"gpuplan {__version__}\n"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    out = python(
+        "import sys\nfrom gpuplan.cli.main import run\nrun(['--help'])\n"
+        "print([name for name in ('numpy', 'torch', 'yaml', 'rich', 'pydantic', 'scipy') if name in sys.modules])\n"
+        "run(['fit', '--help'])\n"
+        "print([name for name in ('numpy', 'torch', 'yaml', 'rich', 'scipy') if name in sys.modules])"
+    )
+    assert out.count("\n[]\n") == 2
+
+
+def test_help_is_mentioned_in_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    if len(readme) < 1000:
+        pytest.skip("the README is not written yet")
+    for name in COMMANDS:
+        assert f"gpuplan {name}" in readme
+
+
+def test_program_and_module_are_the_same() -> None:
+    made = process("--help")
+    assert made.returncode == 0
+    assert made.stderr == ""
+    assert "\x1b" not in made.stdout
