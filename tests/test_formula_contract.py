@@ -11,6 +11,7 @@ import pkgutil
 import random
 import re
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,15 @@ import pytest
 
 import gpuplan.formulas
 from gpuplan.formula_text import formula_signature, formula_text
-from gpuplan.term import FORMULAS, Formula
+from gpuplan.num import Num, maximum
+from gpuplan.term import DEFINITION, FORMULAS, Formula
 
 for module in pkgutil.walk_packages(gpuplan.formulas.__path__, "gpuplan.formulas."):
     importlib.import_module(module.name)
 ALL = [made for made in FORMULAS.values() if made.fn.__module__.startswith("gpuplan.formulas.")]
 
 # FLOP and counts are plain numbers; what is left has dimensions of its own, so that a byte never passes for a second.
-DIMENSIONS = pint.UnitRegistry(None)
+DIMENSIONS: Any = pint.UnitRegistry(None)
 for definition in ("s = [time]", "B = [data]", "USD = [money]", "J = [energy]", "W = J / s", "Hz = 1 / s"):
     DIMENSIONS.define(definition)
 LITERALS = {"1": "dimensionless", "FLOP": "dimensionless", "FLOP/s": "1 / s", "FLOP/B": "1 / B"}
@@ -126,16 +128,37 @@ def _draws(made: Formula[...], count: int) -> list[dict[str, float]]:
     raise AssertionError(f"no valid inputs found for {made.name}")
 
 
-@every_formula
-def test_dimensions(made: Formula[...]) -> None:
+def _right_dimensions(made: Formula[...]) -> bool:
+    """Whether quantities with the declared units give the declared unit, and the same number."""
     (values,) = _draws(made, 1)
     quantities: dict[str, Any] = {
         key: DIMENSIONS.Quantity(value, LITERALS.get(made.units[key], made.units[key])) for key, value in values.items()
     }
-    result = DIMENSIONS.Quantity(made(**quantities))
-    assert result.check(DIMENSIONS.parse_units(LITERALS.get(made.unit, made.unit)).dimensionality)
+    try:
+        result = DIMENSIONS.Quantity(made(**quantities))
+    except pint.DimensionalityError:
+        return False
+    unit = DIMENSIONS.parse_units(LITERALS.get(made.unit, made.unit))
     base = result.to_base_units().magnitude
-    assert base == pytest.approx(made(**values), rel=1e-12)
+    return bool(result.check(unit.dimensionality)) and bool(base == pytest.approx(made(**values), rel=1e-12))
+
+
+@every_formula
+def test_dimensions(made: Formula[...]) -> None:
+    assert _right_dimensions(made)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda size, bandwidth: size * bandwidth,
+        lambda size, bandwidth: size + bandwidth,
+        lambda size, bandwidth: maximum(size, 2 * bandwidth),
+        lambda size, bandwidth: size / bandwidth + 1,
+    ],
+)
+def test_wrong_dimensions_are_seen(wrong: Callable[..., Num]) -> None:
+    assert not _right_dimensions(Formula(wrong, "wrong", DEFINITION, "s", {"size": "B", "bandwidth": "B/s"}))
 
 
 @every_formula

@@ -375,6 +375,20 @@ def bucket_bytes(*, total_bytes: Bytes, bucket_limit_bytes: Bytes, in_flight: Co
     return minimum(total_bytes, bucket_limit_bytes * in_flight)
 
 
+@formula(
+    Source(
+        "paper", "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", "https://arxiv.org/abs/1804.04235", "section 3"
+    )
+)
+def factored_moment_params(*, rows: Count, columns: Count) -> Count:
+    """Numbers that Adafactor keeps in place of the second moment of a [rows, columns] matrix: its row and column sums.
+
+    >>> factored_moment_params(rows=4096, columns=14336)
+    18432
+    """
+    return rows + columns
+
+
 @formula(Source("docs", "Transformer Math 101", "https://blog.eleuther.ai/transformer-math/", "Total Inference Memory"))
 def inference_rule_bytes(*, weights_bytes: Bytes, overhead_factor: Ratio) -> Bytes:
     """A rule of thumb for inference memory without the KV cache: the weights times a factor (1.2 in the source).

@@ -29,7 +29,7 @@ from gpuplan.formulas.memory import (
     windowed_tokens,
 )
 from gpuplan.formulas.mesh import replication, slice_for, tokens_per_chip
-from gpuplan.formulas.params import attention_projection_params, layers_params, mlp_params
+from gpuplan.formulas.params import attention_projection_params, experts_params, layers_params, mlp_params
 from gpuplan.formulas.pipeline import (
     bubble_overhead,
     interleaved_activation_factor,
@@ -150,7 +150,9 @@ def _saved_by_double_quantisation(i: Inputs) -> Any:
 
 
 def _mixed_precision_file(i: Inputs) -> Any:
-    routed = _layer_sum(i, "experts")
+    m = i.model
+    expert = mlp_params(hidden=m["d_model"], width=m["moe_ff"], matrices=3)
+    routed = layers_params(layers=m["layers"], layer=experts_params(experts=m["experts"], expert=expert))
     return state_bytes(params=routed, bytes_per_param=i.expert_bits / 8, shards=1) + state_bytes(
         params=_total(i) - routed, bytes_per_param=i.other_bytes, shards=1
     )
