@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cli_calls import Call, process, python
 
 from gpuplan.cli.commands import COMMANDS
-from tests.cli.conftest import Call, process, python
 
 NESTED = [("specs", one) for one in ("list", "show", "check", "schema")] + [("models", one) for one in ("list", "show", "import")]
 EVERY = [(name,) for name in COMMANDS] + NESTED
