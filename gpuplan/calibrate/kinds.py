@@ -90,7 +90,7 @@ class Chip:
 
     def matmul_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, left: float, right: float) -> NDArray[np.float64]:
         """Seconds of the same matmuls by two flat efficiencies."""
-        flat = {key: 0.0 for key in MATMUL_KNOBS} | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
+        flat = dict.fromkeys(MATMUL_KNOBS, 0.0) | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
         return self.matmul(rows, {**flat, **values}, dtype, left, right)
 
     def attention(
@@ -105,20 +105,21 @@ class Chip:
         )  # fmt: skip
         cols = rows.columns
         item = Attention(
-            name="row", **{key: _given(key, cols[key]) for key in ("sequences", "q_len", "kv_len", "heads", "kv_heads")},
-            k_dim=_given("k_dim", cols["dim"]), v_dim=_given("v_dim", cols["dim"]), kv_element_bytes=_given("kv", stored, "B"),
-            dtype=dtype, causal=True, window=_given("window", cols["window"]),
+            name="row", sequences=_given("sequences", cols["sequences"]), q_len=_given("q_len", cols["q_len"]),
+            kv_len=_given("kv_len", cols["kv_len"]), heads=_given("heads", cols["heads"]),
+            kv_heads=_given("kv_heads", cols["kv_heads"]), k_dim=_given("k_dim", cols["dim"]), v_dim=_given("v_dim", cols["dim"]),
+            kv_element_bytes=_given("kv", stored, "B"), dtype=dtype, causal=True, window=_given("window", cols["window"]),
         )  # fmt: skip
         return _array(attention_seconds(item, hw))
 
     def prefill_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, stored: float) -> NDArray[np.float64]:
         """Seconds of prefill attention by two flat efficiencies."""
-        flat = {key: 0.0 for key in PREFILL_KNOBS} | {"settle": 1.0, "rows": 1.0}
+        flat = dict.fromkeys(PREFILL_KNOBS, 0.0) | {"settle": 1.0, "rows": 1.0}
         return self.attention(rows, {**flat, **values}, dtype, stored, decode=False)
 
     def decode_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, stored: float) -> NDArray[np.float64]:
         """Seconds of decode attention by two flat efficiencies."""
-        flat = {key: 0.0 for key in DECODE_KNOBS} | {"rows": 1.0, "page": 1.0}
+        flat = dict.fromkeys(DECODE_KNOBS, 0.0) | {"rows": 1.0, "page": 1.0}
         return self.attention(rows, {**flat, **values}, dtype, stored, decode=True)
 
     def stream(self, rows: Rows, values: Mapping[str, float]) -> NDArray[np.float64]:

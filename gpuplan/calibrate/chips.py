@@ -1,0 +1,196 @@
+"""How are the tables of one measured system fitted, kind by kind, to the measured file of its accelerator?
+
+`fit_system(folder, …)` reads the CSV tables (see `rows`) and gives every set of parameters with its errors; `write` prints
+them as YAML. Choices that a reader should know:
+
+- The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
+  quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
+- Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit one.
+- Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes (collectives).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuplan.calibrate import kinds
+from gpuplan.calibrate.fit import Knob, Outcome, fit
+from gpuplan.calibrate.kinds import Chip, from_memory
+from gpuplan.calibrate.rows import Rows, attention_rows, collective_rows, custom_rows, matmul_rows, stream_rows, table
+
+if TYPE_CHECKING:
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.work import CollectiveKind, Dtype
+
+FRAMEWORKS = {"tensorrt-llm": "TRTLLM", "vllm": "VLLM", "sglang": "SGLang"}
+LINEARS = tuple(FRAMEWORKS.values())
+STORED = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
+NCCL: Mapping[CollectiveKind, str] = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
+}  # fmt: skip
+FEWEST = 12
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """How the table names a kind of matmul, what we call it, and the bytes of its left and right elements."""
+
+    table: str
+    dtype: Dtype
+    left: float
+    right: float
+    quantised: bool
+    frameworks: tuple[str, ...]
+
+
+GEMMS = (
+    Gemm("bfloat16", "bf16", 2.0, 2.0, False, LINEARS),
+    Gemm("fp8", "fp8", 1.0, 1.0, True, ("TRTLLM",)),
+    Gemm("nvfp4", "fp4", 0.5625, 0.5625, True, ("TRTLLM",)),
+    Gemm("sq", "int8", 1.0, 1.0, True, ("TRTLLM",)),
+)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Which attention kernels of a system's tables stand for it, as the tables name them."""
+
+    prefill: Mapping[str, Sequence[str]]
+    decode: Mapping[str, Sequence[str]]
+    custom_all_reduce: str = "vllm_graph"
+    stream: str = ""
+
+
+_FA3 = ("vllm_flash_attn_fa3", "fa3")
+KERNELS: Mapping[str, Kernels] = {
+    "h100_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}, stream="vidur-h100"),
+    "h200_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}),
+    "a100_sxm": Kernels({"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)}, stream="vidur-a100"),
+    "l40s": Kernels(
+        {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)}, {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)}
+    ),
+    "b200_sxm": Kernels(
+        {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("trtllm_mha",)},
+        {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
+    ),
+}
+
+
+@dataclass
+class Fitted:
+    """All sets of parameters of one system by their dotted place in the measured file."""
+
+    sets: dict[str, Outcome] = field(default_factory=dict)
+
+    def spread(self, prefix: str) -> tuple[float, float] | None:
+        """10th and 90th percentile of measured / predicted over the rows held back of all base sets under a prefix."""
+        ratios = [made.ratios for key, made in self.sets.items() if key.startswith(prefix) and "custom" not in key]
+        if not ratios:
+            return None
+        low, high = np.quantile(np.concatenate(ratios), [0.1, 0.9])
+        return float(low), float(high)
+
+
+def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None = None) -> Fitted:
+    """Every set of parameters that the tables of a system in a folder give.
+
+    Raises:
+        UsageError: a table is missing or empty.
+    """
+    chip = Chip.of(spec, link)
+    kernels = KERNELS[system]
+    made = Fitted()
+    rows = table(folder, system, "gemm")
+    for gemm in GEMMS:
+        if gemm.dtype in chip.peaks:
+            _add(made, f"matmul.{gemm.dtype}", _matmul(chip, rows, gemm, gemm.frameworks))
+            for engine, framework in FRAMEWORKS.items():
+                _add(made, f"engines.{engine}.matmul.{gemm.dtype}", _matmul(chip, rows, gemm, (framework,)))
+    rows = table(folder, system, "context_attention")
+    for dtype, names in kernels.prefill.items():
+        _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, names, decode=False))
+    rows = table(folder, system, "generation_attention")
+    for stored, names in kernels.decode.items():
+        _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, names, decode=True))
+    if kernels.stream:
+        streams = stream_rows(table(folder, kernels.stream, "mlp"))
+        streams = streams.where(streams.columns["size"] > 2 * chip.l2)
+        _add(made, "stream", fit(streams, kinds.STREAM_KNOBS, {}, chip.stream))
+    if link is not None:
+        made.sets |= fit_links(folder, system, chip).sets
+        custom = custom_rows(table(folder, system, "custom_allreduce"), kernels.custom_all_reduce)
+        custom = custom.where(custom.columns["size"] <= 2.0**26)
+        _add(made, "collective.custom_all_reduce", _collective(chip, custom, "all_reduce"))
+    return made
+
+
+def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
+    """The parameters of the collectives on a system's own links.
+
+    Raises:
+        UsageError: the table is missing or empty.
+    """
+    made = Fitted()
+    rows = table(folder, system, "nccl")
+    for kind, name in NCCL.items():
+        _add(made, f"collective.{kind}", _collective(chip, collective_rows(rows, name), kind))
+    return made
+
+
+def _add(made: Fitted, key: str, outcome: Outcome | None) -> None:
+    if outcome is not None:
+        made.sets[key] = outcome
+
+
+def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, frameworks: Sequence[str]) -> Outcome | None:
+    picked = matmul_rows(rows, gemm.table, frameworks)
+    cols = picked.columns
+    size = cols["m"] * cols["k"] * gemm.left + cols["n"] * cols["k"] * gemm.right + 2 * cols["m"] * cols["n"]
+    picked = from_memory(picked, size, float(chip.bandwidth.value))
+    if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
+        return None
+    knobs: dict[str, Knob] = {**kinds.MATMUL_KNOBS, **(kinds.QUANTISE if gemm.quantised else {})}
+    given = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
+    return fit(picked, knobs, kinds.MATMUL_FIXED, partial(chip.matmul, **given), partial(chip.matmul_flat, **given))  # type: ignore[arg-type]
+
+
+def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, names: Sequence[str], *, decode: bool) -> Outcome | None:
+    stored, element = STORED[dtype]
+    picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)
+    cols = picked.columns
+    if decode:
+        seen = np.minimum(cols["kv_len"], cols["window"])
+        size = 2 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
+        picked = from_memory(picked, size, float(chip.bandwidth.value))
+        cols = picked.columns
+        size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
+        picked = picked.where((size > chip.l2) | (size < 2e6))
+    else:
+        picked = picked.where(cols["q_len"] >= 64)
+    if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
+        return None
+    kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
+    if decode:
+        model = partial(chip.attention, dtype=kind, stored=element, decode=True)
+        return fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, dtype=kind, stored=element))
+    model = partial(chip.attention, dtype=kind, stored=element, decode=False)
+    return fit(picked, kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED, model, partial(chip.prefill_flat, dtype=kind, stored=element))
+
+
+def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:
+    if len(rows) < FEWEST:
+        return None
+    most = float(rows.columns["group"].max())
+    fixed = {"ranks": Knob(most, 1, 1)}
+
+    def predict(given: Rows, values: Mapping[str, float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        knobs = {key: value for key, value in values.items() if key != "ranks"}
+        return chip.collective(given, knobs, kind, most)
+
+    return fit(rows, kinds.COLLECTIVE_KNOBS, fixed, predict)
