@@ -1,0 +1,111 @@
+"""Is every shipped engine profile whole: sourced, dated, with ranges that hold their values, and within physical bounds?"""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gpuplan.specs.base import load_spec
+from gpuplan.specs.engine import Engine, ServingProfile, TrainingProfile
+
+FOLDER = Path(__file__).parents[2] / "hardware_specs" / "engines"
+FILES = sorted(FOLDER.glob("*.yaml"))
+TRAIN = {"megatron-lm", "fsdp", "deepspeed", "torch-eager"}
+SERVE = {"vllm", "tensorrt-llm", "sglang", "llama-cpp", "torch-eager"}
+
+
+def engine(name: str) -> Engine:
+    return load_spec(Engine, FOLDER / f"{name}.yaml")
+
+
+def training(name: str) -> TrainingProfile:
+    profile = engine(name).training
+    assert profile is not None
+    return profile
+
+
+def serving(name: str) -> ServingProfile:
+    profile = engine(name).serving
+    assert profile is not None
+    return profile
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def profile(request: pytest.FixtureRequest) -> Engine:
+    return load_spec(Engine, request.param)
+
+
+def test_the_engines_that_questions_name_are_there() -> None:
+    assert {path.stem for path in FILES} >= TRAIN | SERVE
+    assert {path.stem for path in FILES if engine(path.stem).training} >= TRAIN
+    assert {path.stem for path in FILES if engine(path.stem).serving} >= SERVE
+
+
+def test_names_and_aliases_are_unique() -> None:
+    names = [name for path in FILES for name in (engine(path.stem).id, *engine(path.stem).aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_the_first_line_names_the_schema(profile: Engine) -> None:
+    first = (FOLDER / f"{profile.id}.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    assert first == "# yaml-language-server: $schema=../schema/engine.schema.json"
+
+
+def test_every_value_names_its_source(profile: Engine) -> None:
+    assert [path for path, value in profile.values() if not value.source] == []
+
+
+def test_what_is_assumed_says_why_or_is_zero(profile: Engine) -> None:
+    # A bare assumption may stand only for "it does not do that" or repeat the reason of the same key elsewhere.
+    plain = {"tp_overlap", "ep_overlap", "activation_passes"}
+    for path, value in profile.values():
+        if profile.sources[value.source].kind == "assumed" and path.rpartition(".")[2] not in plain:
+            assert value.note, f"{profile.id}: {path}"
+
+
+def test_ranges_hold_their_values(profile: Engine) -> None:
+    for path, value in profile.values():
+        accept = getattr(value, "accept", None)
+        if accept is not None:
+            assert accept[0] <= value.value <= accept[1], f"{profile.id}: {path}"  # type: ignore[union-attr]
+
+
+def test_sources_are_dated_and_pages_are_linked(profile: Engine) -> None:
+    for key, source in profile.sources.items():
+        assert date.fromisoformat(source.checked) >= date(2026, 1, 1), key
+        assert source.kind == "assumed" or source.url.startswith("https://"), key
+
+
+def test_bytes_of_a_parameter_are_those_of_the_papers() -> None:
+    # Megatron-Core prints 18 bytes a parameter, ZeRO 16, Transformers 18: weight, gradient, fp32 master and two moments.
+    for name, published in (("megatron-lm", 18), ("deepspeed", 16), ("torch-eager", 18), ("fsdp", 16)):
+        one = training(name)
+        assert (2 if one.weight_copy else 0) + one.gradient.value + 12 == published, name
+
+
+def test_fusion_orders_the_engines() -> None:
+    order = [training(name).hidden_passes.value for name in ("megatron-lm", "fsdp", "torch-eager")]
+    assert all(low < high for low, high in pairwise(order))
+    assert (
+        serving("vllm").hidden_passes.value < serving("llama-cpp").hidden_passes.value < serving("torch-eager").hidden_passes.value
+    )
+
+
+def test_shares_are_shares(profile: Engine) -> None:
+    assert 0 <= profile.fragmentation.value < 0.5
+    if profile.training is not None:
+        assert all(0 <= share.value <= 1 for share in (profile.training.dp_overlap, profile.training.tp_overlap))
+    if profile.serving is not None:
+        assert 0.5 <= profile.serving.memory_utilization.value <= 1
+
+
+def test_memory_of_vllm_adds_up_to_its_published_breakdown() -> None:
+    # Pull request 10511: 71.29 GiB usable - 14.96 weights - 1.79 non-torch - 1.26 activations = 53.29 GiB of cache;
+    # with tp 2 another 1.79 outside torch.
+    gib = 2**30
+    one = engine("vllm")
+    assert (71.29 - 14.96 - 1.26) * gib - one.context.value == pytest.approx(53.29 * gib, rel=1e-3)
+    assert one.context.value + one.communication.value == pytest.approx(3.58 * gib, rel=1e-3)
