@@ -75,6 +75,8 @@ class ModelCard(Part):
     sources: Annotated[dict[str, CardSource], Field(min_length=1)]
     """Where the card's facts come from; the first is the source of the architecture."""
     published: Published | None = None
+    recount: Published | None = None
+    """The same counted by another implementation, which builds the model and adds up its tensors."""
     dtype: Dtype | None = None
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None

@@ -1,0 +1,178 @@
+"""Every card: its own published size, unique names, and facts that traps would get wrong."""
+
+import pytest
+
+from gpuplan.errors import SpecError, UnknownError
+from gpuplan.models.architecture import Attention, Mla
+from gpuplan.models.card import load_card
+from gpuplan.models.catalog import CARDS, cards, find, names
+
+ALL = {card.id: card for card in cards()}
+
+NEEDED = {
+    "llama-1-7b", "llama-2-7b", "llama-2-70b", "llama-3-8b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-3.2-1b",
+    "llama-3.3-70b", "llama-4-scout-17b-16e", "llama-4-maverick-17b-128e", "mistral-7b-v0.1", "mixtral-8x7b", "mixtral-8x22b",
+    "qwen1.5-7b", "qwen2-7b", "qwen2.5-72b", "qwen3-32b", "qwen3-235b-a22b", "qwen3-next-80b-a3b", "qwen3.5-27b", "gemma-2b",
+    "gemma-2-27b", "gemma-3-27b", "gemma-4-31b", "phi-2", "phi-3-mini", "phi-4", "gpt2", "gpt-3-175b", "gpt-j-6b", "gpt-
+    neox-20b", "opt-175b", "bloom-176b", "bloomberggpt-50b", "falcon-40b", "mpt-7b", "deepseek-v2", "deepseek-v3",
+    "deepseek-r1", "gpt-oss-120b", "jamba-v0.1-52b", "mamba-2.8b", "mamba2-2.7b", "t5-11b", "bert-base", "bert-large",
+    "kimi-k2", "glm-4.5", "minimax-text-01", "minimax-m2",
+}  # fmt: skip
+
+
+def test_the_models_that_everyone_asks_for_are_there():
+    assert set(ALL) >= NEEDED
+
+
+@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+def test_count_is_that_of_the_recount_and_of_the_published_size(card):
+    made = card.count()
+    assert card.recount is not None
+    assert made.params_total.value == card.recount.params_total
+    assert made.params_active.value == card.recount.params_active
+    if card.published is None:
+        return
+    stored = made.params_total.value + sum(card.checkpoint_extra.values())
+    if card.published.exactness == "exact":
+        assert card.published.params_total in (made.params_total.value, stored) or card.published.note
+    elif not card.published.note:
+        near = min(abs(total / card.published.params_total - 1) for total in (made.params_total.value, stored, _text(card)))
+        assert near <= 0.001
+
+
+def _text(card):
+    return card.count().params_total.value - card.architecture.extra_params.get("vision_tower", 0)
+
+
+@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+def test_term_names_are_unique_and_sources_can_be_checked(card):
+    made = card.count()
+    terms = list(made.params_active.walk())
+    assert len({term.name for term in terms}) == len(terms)
+    assert all(source.url.startswith("https://") for source in card.sources.values())
+    assert sum(one.total.value for one in made.blocks) <= made.params_total.value
+
+
+def test_names_are_unique_over_all_cards():
+    owner = {}
+    for card in ALL.values():
+        for name in (card.id, *card.aliases):
+            assert owner.setdefault(name.lower(), card.id) == card.id, name
+        assert len({name.lower() for name in card.aliases}) == len(card.aliases)
+    assert set(names()) == set(owner)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b"),
+        ("Llama3.1-8B", "llama-3.1-8b"),
+        ("llama-3.1-8b-instruct", "llama-3.1-8b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("Qwen/Qwen3-32B", "qwen3-32b"),
+        ("qwen/qwen3-32b", "qwen3-32b"),
+        ("alpaca-7b", "llama-1-7b"),
+        ("EleutherAI/gpt-neox-20b", "gpt-neox-20b"),
+    ],
+)
+def test_usual_names(name, card):
+    assert find(name).id == card
+
+
+def test_near_names_are_offered():
+    with pytest.raises(UnknownError) as error:
+        find("llama-3.1-8")
+    assert "`llama-3.1-8b`" in str(error.value)
+    assert error.value.exit_code == 5
+
+
+def test_a_users_card_wins(tmp_path):
+    text = (CARDS / "gpt2.yaml").read_text(encoding="utf-8")
+    (tmp_path / "gpt2.yaml").write_text(text.replace("name: gpt2", "name: mine"), encoding="utf-8")
+    assert find("gpt2", [tmp_path]).name == "mine"
+    assert find("openai-community/gpt2", [tmp_path]).name == "mine"
+    assert find("gpt2").name == "gpt2"
+
+
+def _kv_bytes_per_token(card):
+    """Two bytes a value over all layers of the stack that generates."""
+    found = 0
+    stack = card.architecture.decoder
+    for name, layers in stack.counts().items():
+        for mixer in (stack.blocks[name].mixer, stack.blocks[name].mixer2):
+            if isinstance(mixer, Attention):
+                found += layers * 2 * mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+            elif isinstance(mixer, Mla):
+                found += layers * 2 * (mixer.kv_rank + mixer.rope_dim)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llama-3.1-8b", 131072),
+        ("llama-3.1-70b", 327680),
+        ("mistral-nemo-12b", 163840),  # head_dim 128, hidden / heads is 160
+        ("deepseek-v3", 61 * 576 * 2),
+        ("falcon-7b", 8192),  # one key and value head
+        ("qwen3.5-27b", 16 * 2 * 4 * 256 * 2),  # one layer in four has a cache that grows
+        ("gpt-3-175b", 4718592),
+        ("mamba-2.8b", 0),
+        ("jamba-v0.1-52b", 16384),
+        ("llama-3.3-nemotron-super-49b", 49 * 2 * 8 * 128 * 2),
+    ],
+)
+def test_kv_cache_per_token(name, expected):
+    assert _kv_bytes_per_token(find(name)) == expected
+
+
+def test_gemma_3_keeps_a_window_in_five_of_six_layers():
+    stack = find("gemma-3-27b").architecture.decoder
+    assert stack.counts() == {"sliding": 52, "full": 10}
+    assert stack.blocks["sliding"].mixer.window == 1024
+    assert stack.blocks["full"].mixer.window is None
+    assert stack.blocks["full"].mixer.head_dim == 128  # 5376 / 32 is 168
+
+
+def test_llama_4_sees_chunks_in_three_of_four_layers():
+    stack = find("llama-4-maverick").architecture.decoder
+    assert stack.counts() == {"chunked_dense": 24, "chunked_moe": 12, "full_moe": 12}
+
+
+def test_official_quantised_checkpoints():
+    assert find("deepseek-v3").weights.bits == 8
+    assert find("gpt-oss-120b").weights.method == "mxfp4"
+    assert find("llama-3.1-8b").weights is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("hidden: 768", "hidden: seven", "model.bad-value"),
+        ("hidden: 768", "hidden: -768", "model.bad-value"),
+        ("hidden: 768", "hiden: 768", "model.unknown-key"),
+        ("tied: true", "tied: yes", "yaml.trap"),
+        ("block: layer,", "block: layers,", "model.unknown-block"),
+        ("kv_heads: 12", "kv_heads: 5", "model.heads"),
+        ("id: gpt2", "id: gpt-2", "model.id-not-file-name"),
+        ("vocab: 50257", "vocab: 50257\n  vocab: 50257", "yaml.duplicate-key"),
+    ],
+)
+def test_bad_cards_are_refused_with_a_line(tmp_path, old, new, code):
+    text = (CARDS / "gpt2.yaml").read_text(encoding="utf-8")
+    assert old in text
+    path = tmp_path / "gpt2.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        load_card(path)
+    assert code in [problem.code for problem in error.value.problems]
+    assert all(":" in problem.where for problem in error.value.problems)
+
+
+def test_an_alias_of_two_cards_is_refused(tmp_path):
+    text = (CARDS / "gpt2.yaml").read_text(encoding="utf-8")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(text.replace("id: gpt2\n", f"id: {name}\n"), encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        find("gpt2-small", [tmp_path])
+    assert error.value.problems[0].code == "model.alias-twice"
