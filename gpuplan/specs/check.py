@@ -11,6 +11,7 @@ from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, key, schema_of, shipped_folder
+from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import LineMap
 
@@ -122,6 +123,17 @@ def _names(loaded: list[_Lined], catalog: Catalog) -> Iterator[Finding]:
                 continue
             near = did_you_mean(key(name), [*catalog.paths(kind), *catalog.names(kind)])
             yield one.bad("spec.unknown-reference", path, f"`{name}` is not the id of one of the {kind}", near)
+        if isinstance(one.spec, PriceList):
+            yield from _offers(one, one.spec, catalog)
+
+
+def _offers(one: _Lined, prices: PriceList, catalog: Catalog) -> Iterator[Finding]:
+    known = catalog.names("instances")
+    for at, offer in enumerate(prices.offers):
+        name = key(f"{prices.id}:{offer.instance}")
+        if name not in known:
+            message = f"no instance of {prices.id} is called `{offer.instance}`"
+            yield one.bad("spec.unknown-reference", ("offers", at, "instance"), message, did_you_mean(name, known))
 
 
 def _references(spec: SpecFile) -> Iterator[tuple[tuple[str | int, ...], str, str]]:

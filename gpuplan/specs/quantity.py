@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from gpuplan.units import UnitError, parse
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 _NUMBER = re.compile(r"\s*[+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?\s*")
 _KEYS = ("value", "source", "note", "accept")

@@ -70,6 +70,20 @@ def test_two_files_with_one_alias(tmp_path: Path) -> None:
     assert "`mine`" in found[0].message
 
 
+def test_a_price_of_an_unknown_instance(tmp_path: Path) -> None:
+    path = tmp_path / "prices" / "aws.yaml"
+    path.parent.mkdir()
+    path.write_text(
+        "format: 1\nid: aws\nname: AWS\nsources:\n  list: {title: A list, url: https://example.org/list, checked: 2026-11-20}\n"
+        "default_region: us-east-1\noffers:\n"
+        "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h}\n"
+        "  - {instance: p5.49xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h}\n"
+    )
+    found = check([path])
+    assert [(one.code, one.where) for one in found] == [("spec.unknown-reference", f"{path}:9")]
+    assert "aws:p5.48xlarge" in found[0].hint
+
+
 def test_places_that_hold_no_spec_file(tmp_path: Path) -> None:
     loose = tmp_path / "gpu.yaml"
     loose.write_text(GOOD)
