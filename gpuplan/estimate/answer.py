@@ -1,0 +1,108 @@
+"""Figures to an answer: the verdict in one line, the breakdowns, and the user's own values put in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuplan.errors import Note, Problem, UsageError, did_you_mean
+from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
+from gpuplan.estimate.serving import ServingFigures
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import TrainingFigures
+from gpuplan.term import Term
+from gpuplan.units import human
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What an answer says beside its figures."""
+
+    question: Mapping[str, str]
+    chosen: tuple[Choice, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task: Task = "train") -> Estimate:
+    """The answer to a training question."""
+    whole, parts = made.memory.binding()
+    breakdowns = [Breakdown("memory of the most loaded rank", whole, parts)]
+    time, steps = made.time.binding()
+    breakdowns.insert(0, Breakdown("time of a step", time, steps))
+    verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
+    return _answer(task, said, verdict, made.figures, breakdowns)
+
+
+def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") -> Estimate:
+    """The answer to a serving question, or to a question about memory alone."""
+    breakdowns = [Breakdown("memory of the fullest rank", made.memory.needed, made.memory.parts)]
+    if made.prefill is not None and made.decode is not None:
+        breakdowns.insert(0, Breakdown("prefill of one request", made.prefill.seconds, made.prefill.parts))
+        breakdowns.insert(1, Breakdown("decode step", made.decode.seconds, made.decode.parts))
+    verdict = _verdict(made.memory.needed, made.memory.parts, made.memory.budget, "memory budget")
+    return _answer(task, said, verdict, made.figures, breakdowns)
+
+
+def pinned(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], pins: Mapping[str, float]) -> tuple[
+    dict[str, Term], tuple[Breakdown, ...]
+]:  # fmt: skip
+    """Figures and breakdowns with the user's values of some terms and everything above them recomputed.
+
+    Raises:
+        UsageError: a term that is not below any figure.
+    """
+    if not pins:
+        return dict(figures), tuple(breakdowns)
+    roots = [*figures.values(), *(one.total for one in breakdowns)]
+    known = {term.name for root in roots for term in root.walk()}
+    missing = [
+        Problem("set.unknown-term", f"no term is called `{name}`", did_you_mean(name, known) or "see `--explain` for the names")
+        for name in pins
+        if name not in known
+    ]
+    if missing:
+        raise UsageError(*missing)
+    done: dict[int, Term] = {}
+    return (
+        {key: root.given(pins, done) for key, root in figures.items()},
+        tuple(
+            Breakdown(one.title, one.total.given(pins, done), tuple(part.given(pins, done) for part in one.parts))
+            for one in breakdowns
+        ),
+    )
+
+
+def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
+    """The same answer with the user's own values of some terms, verdict included.
+
+    Raises:
+        UsageError: a term that is not below any figure.
+    """
+    if not pins:
+        return estimate
+    figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
+    memory = breakdowns[-1]
+    budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
+    what = "memory budget" if "memory_budget_bytes" in figures else "memory"
+    verdict = _verdict(memory.total, memory.parts, budget, what)
+    return Estimate(
+        estimate.task, estimate.question, verdict, figures, breakdowns, estimate.chosen, estimate.changes, estimate.notes
+    )
+
+
+def _answer(
+    task: Task, said: Said, verdict: Verdict, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]
+) -> Estimate:  # fmt: skip
+    return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.changes, said.notes)
+
+
+def _verdict(needed: Term, parts: Sequence[Term], budget: Term, what: str) -> Verdict:
+    """Fits or not, and the largest part, which binds."""
+    need, have = float(needed.value), float(budget.value)
+    binding = max(parts, key=lambda term: float(term.value))
+    share = f"{human(need, 'B')} of {human(have, 'B')} {what} ({need / have:.0%})"
+    if need <= have:
+        return Verdict(True, f"fits: {share} on each accelerator", binding.name)
+    over = f"{human(need - have, 'B')} too much; {binding.name.split('.', 1)[-1].replace('_', ' ')} binds"
+    return Verdict(False, f"does not fit: {share} on each accelerator, {over}", binding.name)

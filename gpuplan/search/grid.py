@@ -1,0 +1,149 @@
+"""Many training plans at once: which are legal, which fit, and which is fastest? The formulas are those of a single plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import training_figures
+from gpuplan.plan.ask import Optimizer, Precision, Recompute
+from gpuplan.plan.parallelism import Parallelism, Shape, mask
+from gpuplan.plan.train import TrainPlan, train_rules
+
+CHUNK = 8192
+"""Candidates a call: the intermediates of one chunk stay in the cache, larger chunks are no faster."""
+COLUMNS = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The plans to look at: values of each degree, and the choices that pick formulas."""
+
+    degrees: Mapping[str, Sequence[int]]
+    seq_len: int
+    global_batch: int
+    zero_stages: Sequence[int]
+    recomputes: Sequence[Recompute]
+    precision: Precision
+    optimizer: Optimizer
+    sequence_parallel: bool
+    ranks: int
+    dp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Legal plans under one choice of ZeRO stage and recomputation: arrays of one length."""
+
+    zero_stage: int
+    recompute: Recompute
+    columns: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        """How many plans."""
+        return len(self.columns["tp"])
+
+    def part(self, chosen: Any) -> Candidates:
+        """Those at the indexes or where the mask holds."""
+        return Candidates(self.zero_stage, self.recompute, {name: column[chosen] for name, column in self.columns.items()})
+
+    def plan(self, space: Space) -> TrainPlan:
+        """The plans as one plan of arrays."""
+        degrees = {name: self.columns[name] for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
+        return TrainPlan(
+            parallel=Parallelism(**degrees, zero_stage=self.zero_stage, sequence_parallel=space.sequence_parallel),
+            seq_len=float(space.seq_len),
+            global_batch=float(space.global_batch),
+            micro_batch=self.columns["micro_batch"],
+            recompute=self.recompute,
+            precision=space.precision,
+            optimizer=space.optimizer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Candidates with what the estimator says of each, in base units."""
+
+    candidates: Candidates
+    step_time_s: Column
+    peak_memory_bytes: Column
+    fits: NDArray[np.bool_]
+
+
+def candidates(space: Space, shape: Shape) -> Iterator[Candidates]:
+    """Every legal plan of a space, grouped by the choices that pick formulas."""
+    values = [np.array(space.degrees[name], dtype=np.float64) for name in COLUMNS]
+    mesh = dict(zip(COLUMNS, (axis.ravel() for axis in np.meshgrid(*values, indexing="ij")), strict=True))
+    inner = mesh["tp"] * mesh["pp"] * mesh["cp"]
+    mesh["dp"] = np.full_like(inner, space.dp) if space.dp is not None else np.maximum(np.floor(space.ranks / inner), 1.0)
+    for zero, recompute in product(space.zero_stages, space.recomputes):
+        every = Candidates(zero, recompute, mesh)
+        legal = np.broadcast_to(mask(train_rules(every.plan(space), shape)), inner.shape)
+        if legal.any():
+            yield every.part(legal)
+
+
+def scored(subject: Subject, space: Space, found: Candidates) -> Iterator[Scored]:
+    """What the estimator says of candidates, chunk by chunk."""
+    for start in range(0, len(found), CHUNK):
+        chunk = found.part(slice(start, start + CHUNK))
+        figures = training_figures(subject, chunk.plan(space)).figures
+        length = len(chunk)
+        step, peak, capacity = (
+            np.broadcast_to(np.asarray(figures[name].value, dtype=np.float64), (length,))
+            for name in ("step_time_s", "peak_memory_bytes", "memory_capacity_bytes")
+        )
+        yield Scored(chunk, step, peak, peak <= capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The plan that was chosen, whether it fits, and how many were looked at."""
+
+    plan: TrainPlan
+    fits: bool
+    looked_at: int
+    fitting: int
+
+
+def best(subject: Subject, space: Space, shape: Shape) -> Best | None:
+    """The fastest plan that fits; without one, the plan that needs the least memory; None when no plan is legal."""
+    chosen: tuple[bool, float, Candidates] | None = None
+    looked_at = fitting = 0
+    for found in candidates(space, shape):
+        for one in scored(subject, space, found):
+            looked_at += len(one.candidates)
+            fitting += int(one.fits.sum())
+            fits = bool(one.fits.any())
+            score = np.where(one.fits, one.step_time_s, np.inf) if fits else one.peak_memory_bytes
+            index = int(np.argmin(score))
+            if chosen is None or (fits, -score[index]) > (chosen[0], -chosen[1]):
+                chosen = (fits, float(score[index]), one.candidates.part([index]))
+    if chosen is None:
+        return None
+    fits, _, only = chosen
+    return Best(single(only, space), fits, looked_at, fitting)
+
+
+def single(only: Candidates, space: Space) -> TrainPlan:
+    """A plan of plain numbers from candidates of length one."""
+    numbers = {name: float(column[0]) for name, column in only.columns.items()}
+    micro_batch = numbers.pop("micro_batch")
+    return TrainPlan(
+        parallel=Parallelism(**numbers, zero_stage=only.zero_stage, sequence_parallel=space.sequence_parallel),
+        seq_len=float(space.seq_len),
+        global_batch=float(space.global_batch),
+        micro_batch=micro_batch,
+        recompute=only.recompute,
+        precision=space.precision,
+        optimizer=space.optimizer,
+    )

@@ -1,0 +1,232 @@
+"""A serving or fit question to a complete plan: what the user left out is chosen by trying the few that make sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpuplan.errors import Note, PlanError, Problem
+from gpuplan.estimate.answer import Said, serving_answer, with_pins
+from gpuplan.estimate.result import Choice, Estimate
+from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures, serving_profile
+from gpuplan.estimate.subject import Subject
+from gpuplan.models.card import ModelCard
+from gpuplan.plan.ask import FitAsk, KvFormat, ServeAsk, WeightFormat
+from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
+from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.search.shape import positive, shape_of
+from gpuplan.search.subject import Found, look_up
+from gpuplan.term import Source
+
+ENGINE = "vllm"
+PROMPT, OUTPUT = 1024, 256
+"""Taken where the user names no lengths: a medium chat request."""
+CONTEXT = 8192
+"""Taken for `fit` where the user names no context: enough for most chats, and far below what many models allow."""
+_TP_PP = ("tp", "pp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A question with its lengths and formats settled; only the division of the accelerators and the batch are open."""
+
+    prompt: int
+    output: int
+    context: int
+    batch: int | None
+    weights: WeightFormat
+    kv_cache: KvFormat
+    tp: int | None
+    pp: int | None
+
+
+def answer_serving(ask: ServeAsk) -> Estimate:
+    """The answer to a serving question; the fastest division of the accelerators that fits is taken.
+
+    Raises:
+        UnknownError: a name, a rate or a parameter that is not known (exit 5).
+        UsageError: a bad value or an ambiguous name.
+        PlanError: the user's plan breaks rules; all of them are listed.
+    """
+    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
+    found = look_up(ask, ENGINE)
+    chosen: list[Choice] = []
+    prompt, output = ask.prompt or PROMPT, ask.output or OUTPUT
+    if ask.prompt is None:
+        chosen.append(Choice("prompt", str(prompt), "a medium chat request"))
+    if ask.output is None:
+        chosen.append(Choice("output", str(output), "a medium chat request"))
+    want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
+    chosen += said
+    plans = legal_plans(want, found.subject)
+    tried = [(plan, _memory(found.subject, plan)) for plan in plans]
+    fitting = [plan for plan, made in tried if _fits(made)]
+    if not fitting:
+        plan = min(tried, key=lambda one: float(one[1].memory.needed.value))[0]
+        why = f"least memory of {len(tried)} divisions, none of which fits"
+        return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", serving_figures(found.subject, plan))
+    full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
+    plan, made = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
+    why = f"most tokens a second of {len(fitting)} divisions that fit"
+    subject = replace(found.subject, origins=_origins(_chosen(ask, plan, why, chosen)))
+    made = serving_figures(subject, plan)
+    return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
+
+
+def answer_fit(ask: FitAsk) -> Estimate:
+    """The answer to "does it fit": memory alone, with the fewest accelerators a replica that hold it.
+
+    Raises:
+        UnknownError: a name, a rate or a parameter that is not known (exit 5).
+        UsageError: a bad value or an ambiguous name.
+        PlanError: the user's plan breaks rules; all of them are listed.
+    """
+    positive(ask, ("batch", "context", "tp", "pp"))
+    found = look_up(ask, ENGINE)
+    chosen: list[Choice] = []
+    context = ask.context
+    if context is None:
+        context = min(found.card.architecture.max_context or CONTEXT, CONTEXT)
+        chosen.append(
+            Choice("context", str(context), f"the model allows {found.card.architecture.max_context or 'an unknown length'}")
+        )
+    want, said = _want(ask, found, prompt=context - 1, output=1, context=context)
+    chosen += said
+    if ask.batch is None:
+        want = replace(want, batch=1)
+        chosen.append(Choice("batch", "1", "one sequence; max_sequences says how many fit"))
+    tried = [(plan, _memory(found.subject, plan)) for plan in legal_plans(want, found.subject)]
+    fitting = [one for one in tried if _fits(one[1])]
+    plan, _ = fitting[0] if fitting else min(tried, key=lambda one: float(one[1].memory.needed.value))
+    why = "the fewest accelerators a replica that fit" if fitting else f"least memory of {len(tried)} divisions, none of which fits"
+    choices = _chosen(ask, plan, why, chosen)
+    made = _memory(replace(found.subject, origins=_origins(choices)), plan)
+    return _answered(ask, found, plan, choices, "fit", made)
+
+
+def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
+    memory = ServingModel.of(subject, plan).memory()
+    return ServingFigures(figures=memory_figures(memory, subject.hw.memory_capacity), memory=memory)
+
+
+def _fits(made: ServingFigures) -> bool:
+    return bool(float(made.memory.needed.value) <= float(made.memory.budget.value))
+
+
+def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
+    weights, said = ask.weights, []
+    if weights is None:
+        weights, why = stored_format(found.card, found.subject)
+        said.append(Choice("weights", weights, why))
+    kv_cache = ask.kv_cache
+    if kv_cache is None:
+        kv_cache = "bf16" if "bf16" in found.subject.hw.peaks else "fp16"
+        said.append(Choice("kv_cache", kv_cache, "the type of the activations"))
+    return (
+        Want(
+            prompt=prompt, output=output, context=context, batch=ask.batch, weights=weights, kv_cache=kv_cache, tp=ask.tp, pp=ask.pp
+        ),
+        said,
+    )
+
+
+def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]:
+    """The format that a checkpoint is published in, as far as serving knows it, and why it was taken."""
+    plain: WeightFormat = "bf16" if "bf16" in subject.hw.peaks else "fp16"
+    if card.weights is None:
+        return plain, "16-bit, as trained"
+    method, bits = card.weights.method, card.weights.bits
+    named: dict[str, WeightFormat] = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
+    if method in named:
+        return named[method], "as the checkpoint is stored"
+    if bits == 4:
+        return "int4", f"as the checkpoint is stored ({method}, 4 bits)"
+    if bits == 8:
+        return ("fp8" if card.weights.number == "float" else "int8"), f"as the checkpoint is stored ({method}, 8 bits)"
+    return plain, f"16-bit: the checkpoint's {method} format has no model of its own yet"
+
+
+def legal_plans(want: Want, subject: Subject) -> list[ServePlan]:
+    """Divisions of the accelerators into replicas of tp x pp, smallest replicas first.
+
+    Raises:
+        PlanError: none is legal; every broken rule of the user's values is listed.
+    """
+    ranks = subject.hw.count
+    shape = shape_of(subject.arch, ranks)
+    plans = [plan for plan in _plans(want, subject, ranks) if mask(serve_rules(plan, shape, subject.arch.max_context))]
+    if not plans:
+        tp, pp = float(want.tp or 1), float(want.pp or 1)
+        dp = max(ranks // (tp * pp), 1.0)
+        require(serve_rules(_plan(want, subject, tp=tp, pp=pp, dp=dp), shape, subject.arch.max_context))
+        raise PlanError(
+            Problem("plan.none-legal", f"{ranks} accelerators cannot be divided into legal replicas", "name another count or tp")
+        )
+    return plans
+
+
+def _plans(want: Want, subject: Subject, ranks: int) -> Iterator[ServePlan]:
+    domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
+    pairs = [
+        (tp, pp)
+        for pp in ([want.pp] if want.pp else divisors(ranks))
+        for tp in ([want.tp] if want.tp else [one for one in divisors(ranks) if one <= domain])
+        if ranks % (tp * pp) == 0 and (want.batch is None or ranks // (tp * pp) <= want.batch)
+    ]
+    if not pairs:
+        pairs = [(tp, pp) for tp, pp in [(want.tp or 1, want.pp or 1)] if ranks % (tp * pp) == 0]
+    for tp, pp in sorted(pairs, key=lambda one: (one[0] * one[1], one[1])):
+        yield _plan(want, subject, tp=float(tp), pp=float(pp), dp=float(ranks // (tp * pp)))
+
+
+def _plan(want: Want, subject: Subject, *, tp: float, pp: float, dp: float) -> ServePlan:
+    """One division; without a batch, as many sequences as the cache holds and the engine runs."""
+    plan = ServePlan(
+        parallel=Parallelism(tp=tp, pp=pp, dp=dp, zero_stage=0, sequence_parallel=False),
+        batch=1.0 if want.batch is None else float(-(-want.batch // int(dp))),
+        prompt=float(want.prompt), output=float(want.output), context=float(want.context),
+        weights=want.weights, kv_cache=want.kv_cache,
+    )  # fmt: skip
+    if want.batch is not None:
+        return plan
+    most = float(ServingModel.of(subject, plan).memory().max_sequences.value)
+    limit = serving_profile(subject.engine).max_sequences.value
+    return replace(plan, batch=max(min(most, limit), 1.0))
+
+
+def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:
+    p = plan.parallel
+    made = [Choice(name, f"{getattr(p, name):g}", why) for name in _TP_PP if getattr(ask, name) is None]
+    made = [one for one in made if one.name == "tp" or one.value != "1"]
+    if p.dp != 1:
+        made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
+    if ask.batch is None and not any(one.name == "batch" for one in before):
+        made.append(Choice("batch", f"{plan.batch:g}", "sequences a replica: what the cache holds, or the engine's limit"))
+    return [*before, *made]
+
+
+def _origins(choices: list[Choice]) -> dict[str, Source]:
+    return {choice.name: Source("chosen", choice.reason) for choice in choices}
+
+
+def _answered(
+    ask: ServeAsk | FitAsk, found: Found, plan: ServePlan, chosen: list[Choice], task: str, made: ServingFigures
+) -> Estimate:
+    p = plan.parallel
+    asked = {
+        "model": found.card.id,
+        "on": ask.on,
+        "accelerators": f"{found.target.count} x {found.target.accelerator.id}",
+        "engine": found.subject.engine.id,
+        "weights": plan.weights,
+        "kv_cache": plan.kv_cache,
+    }
+    if task == "serve":
+        asked |= {"prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}"}
+    asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch:g}"}
+    asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
+    notes = list(found.notes)
+    if task == "serve":
+        notes.append(Note("serve.unloaded", "ttft_s is for one request on an idle replica; waiting under load is not counted"))
+    said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
+    return with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)

@@ -1,0 +1,186 @@
+"""A training question to a complete plan: what the user left out is chosen from a grid, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuplan.errors import Note, PlanError, Problem
+from gpuplan.estimate.answer import Said, training_answer, with_pins
+from gpuplan.estimate.result import Choice, Estimate
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import training_figures
+from gpuplan.estimate.training_memory import training_profile
+from gpuplan.machine.hardware import Hardware
+from gpuplan.plan.ask import Precision, Recompute, TrainAsk
+from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
+from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.search.grid import Best, Space, best
+from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.search.subject import Found, look_up
+from gpuplan.term import Source
+
+ENGINE = "megatron-lm"
+TOKENS_A_STEP = 4 * 2**20
+"""The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
+SEQUENCE = 8192
+"""The pretraining sequence of Llama 3 (arXiv 2407.21783, 3.1)."""
+_DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+
+
+def answer_training(ask: TrainAsk) -> Estimate:
+    """The answer to a training question.
+
+    Raises:
+        UnknownError: a name, a rate or a parameter that is not known (exit 5).
+        UsageError: a bad value or an ambiguous name.
+        PlanError: the user's plan breaks rules; all of them are listed.
+    """
+    found = look_up(ask, ENGINE)
+    space, chosen = space_of(ask, found)
+    shape = shape_of(found.subject.arch, space.ranks)
+    result = chosen_plan(ask, found.subject, space, shape)
+    plan = result.plan
+    degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
+    degrees |= {"micro_batch": plan.micro_batch}
+    given = {name for name in (*_DEGREES, "dp") if getattr(ask, name) is not None}
+    why = f"fastest of {result.fitting} plans that fit ({result.looked_at} looked at)"
+    if not result.fits:
+        why = f"least memory of {result.looked_at} plans, none of which fits"
+    chosen += [
+        Choice(name, f"{value:g}", why) for name, value in degrees.items() if name not in given and worth_saying(name, value)
+    ]
+    if ask.recompute is None:
+        chosen.append(Choice("recompute", plan.recompute, why))
+    if ask.zero_stage is None:
+        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}, or what fits"))
+    origins = {choice.name: Source("chosen", choice.reason) for choice in chosen}
+    subject = replace(found.subject, origins=origins)
+    made = training_figures(subject, plan, ask.tokens)
+    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan)))
+    return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+def worth_saying(name: str, value: float) -> bool:
+    """Whether a choice shows: degrees of one that hardly anyone uses do not."""
+    return value != 1 or name in ("tp", "pp", "dp", "micro_batch")
+
+
+def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> Best:
+    """The best plan of a space, after the user's own values were checked against the rules.
+
+    Raises:
+        PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
+    """
+    found = best(subject, space, shape)
+    if found is not None:
+        return found
+    require(train_rules(_user_plan(ask, space), shape))
+    hint = "leave one of the degrees or the batch out, and it is chosen"
+    raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {space.ranks} accelerators with these values", hint))
+
+
+def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
+    """The user's values with ones where nothing was given, to say which rules they break."""
+    degrees = {name: float(getattr(ask, name) or 1) for name in ("tp", "pp", "cp", "ep", "vpp")}
+    inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    dp = float(ask.dp) if ask.dp is not None else max(space.ranks / inner if inner else 1.0, 1.0)
+    if space.ranks % inner == 0 and ask.dp is None:
+        dp = space.ranks / inner
+    return TrainPlan(
+        parallel=Parallelism(**degrees, dp=dp, zero_stage=space.zero_stages[0], sequence_parallel=space.sequence_parallel),
+        seq_len=float(space.seq_len),
+        global_batch=float(space.global_batch),
+        micro_batch=float(ask.micro_batch or 1),
+    )
+
+
+def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
+    """The plans to look at, and what was taken where the user said nothing.
+
+    Raises:
+        PlanError: a negative or zero batch, sequence or degree.
+    """
+    positive(ask, ("tokens", "seq_len", "global_batch", *_DEGREES, "dp"))
+    subject, chosen = found.subject, []
+    arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
+    profile = training_profile(subject.engine)
+    seq_len = ask.seq_len
+    if seq_len is None:
+        seq_len = min(arch.max_context or SEQUENCE, SEQUENCE)
+        chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
+    global_batch = ask.global_batch
+    if global_batch is None:
+        global_batch = default_batch(ask, seq_len, ranks)
+        chosen.append(Choice("global_batch", str(global_batch), "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"))
+    precision = ask.precision
+    if precision is None:
+        precision = default_precision(hw)
+        chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
+    zero: tuple[int, ...] = (ask.zero_stage,) if ask.zero_stage is not None else tuple(sorted({profile.zero_stage, 3, 1}))
+    if ask.zero_stage is None and profile.zero_stage < 3:
+        zero = tuple(sorted({profile.zero_stage, max(profile.zero_stage, 2)}))
+    recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
+    sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
+    domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
+    micro = [one for one in (1, 2, 4, 8, 16, 32) if one <= global_batch]
+    grid: Mapping[str, list[int]] = {
+        "tp": [one for one in divisors(ranks) if one <= domain],
+        "pp": [one for one in divisors(ranks) if one <= arch.depth],
+        "cp": [1] if seq_len <= 32768 else [one for one in divisors(ranks) if one <= 64],
+        "ep": [one for one in divisors(experts_of(arch)) if one <= ranks] if experts_of(arch) else [1],
+        "vpp": [1, 2, 3, 4, 5, 6, 8, 10],
+        "micro_batch": micro,
+    }
+    degrees = {name: [value] if (value := getattr(ask, name)) is not None else grid[name] for name in _DEGREES}
+    space = Space(
+        degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
+        precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
+    )  # fmt: skip
+    return space, chosen
+
+
+def default_batch(ask: TrainAsk, seq_len: int, ranks: int) -> int:
+    """Sequences of a step: about four million tokens, and a multiple of the replicas that the user or the ranks imply."""
+    wanted = max(TOKENS_A_STEP // seq_len, 1)
+    step = (ask.dp or ranks) * (ask.micro_batch or 1)
+    return max(round(wanted / step), 1) * step if ask.dp or ask.micro_batch else max(-(-wanted // ranks), 1) * ranks
+
+
+def default_precision(hw: Hardware) -> Precision:
+    """bf16 where the accelerator multiplies it, otherwise fp16, otherwise fp32."""
+    return "bf16" if "bf16" in hw.peaks else "fp16" if "fp16" in hw.peaks else "fp32"
+
+
+def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
+    """What was asked, in the order that a reader wants."""
+    p = plan.parallel
+    asked = {
+        "model": found.card.id,
+        "on": ask.on,
+        "accelerators": f"{found.target.count} x {found.target.accelerator.id}",
+        "engine": found.subject.engine.id,
+        "precision": plan.precision,
+        "optimizer": plan.optimizer,
+        "seq_len": f"{plan.seq_len:g}",
+        "global_batch": f"{plan.global_batch:g}",
+        "micro_batch": f"{plan.micro_batch:g}",
+    }
+    asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
+    asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
+    return asked | ({"tokens": f"{ask.tokens:g}"} if ask.tokens is not None else {})
+
+
+def _notes(plan: TrainPlan) -> list[Note]:
+    notes = [
+        Note(
+            "mfu.convention",
+            "mfu counts attention in full, as PaLM and Megatron do; mfu_causal counts the half that the mask leaves",
+        ),
+        Note("run.no-failures", "run time and cost are for a run without interruptions"),
+    ]
+    if plan.recompute == "selective":
+        notes.append(
+            Note("recompute.selective", "selective recomputes the attention core; fused attention leaves nothing to save there")
+        )
+    return notes
