@@ -76,7 +76,9 @@ class SpecFile(Strict):
         for path, value in self.values():
             if value.source and value.source not in self.sources:
                 hint = did_you_mean(value.source, self.sources) or f"known are {', '.join(self.sources)}"
-                raise fault("spec.unknown-source", f"`{path}` names the source `{value.source}`, which is not in `sources`", hint)
+                raise fault(
+                    "spec.unknown-source", f"`{path}` names the source `{value.source}`, which is not in `sources`", hint, path
+                )
         return self
 
     def values(self) -> Iterator[tuple[str, Sourced | SourcedText]]:
@@ -157,6 +159,8 @@ def _problem(cls: type[BaseModel], error: dict[str, Any], lines: LineMap) -> Pro
     loc = tuple(part for part in error["loc"] if isinstance(part, int) or not part.endswith("[key]"))
     where, key, ctx = lines.where(loc), ".".join(map(str, loc)), error.get("ctx", {})
     if kind.startswith("spec."):
+        if ctx.get("at"):
+            where = lines.where((*loc, *(int(part) if part.isdigit() else part for part in ctx["at"].split("."))))
         message = error["msg"] if not key or f"`{key}`" in error["msg"] else f"{key}: {error['msg']}"
         return Problem(kind, message, ctx.get("hint", ""), where)
     parent = _model_at(cls, loc[:-1])

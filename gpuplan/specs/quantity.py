@@ -56,9 +56,12 @@ class SourcedText:
         return {"value": self.text, **extra} if extra else self.text
 
 
-def fault(code: str, message: str, hint: str = "") -> PydanticCustomError:
-    """An error for a validator to raise; the loader turns it into a `Problem` with that code, message and hint."""
-    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})
+def fault(code: str, message: str, hint: str = "", at: str = "") -> PydanticCustomError:
+    """An error for a validator to raise; the loader turns it into a `Problem` with that code, message and hint.
+
+    `at` is the dotted path, below what is validated, of the key that is wrong.
+    """
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint, "at": at})
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ BAD = [
     ("capacity: 80 GiB", "capacity: 080", "yaml.trap", 15, "in quotes"),
     ("capacity: 80 GiB", "capacity: [80 GiB]", "spec.bad-quantity", 15, "write it as `80 GiB`"),
     ("capacity: 80 GiB", "capacity: {value: 80 GiB, sorce: sheet}", "spec.unknown-key", 15, "known are value, source"),
-    ("capacity: 80 GiB", "capacity: {value: 80 GiB, source: shet}", "spec.unknown-source", 1, "`sheet`"),
+    ("capacity: 80 GiB", "capacity: {value: 80 GiB, source: shet}", "spec.unknown-source", 15, "`sheet`"),
     ("capacity: 80 GiB", "capacity: {value: 80 GiB, accept: [90 GiB, 80 GiB]}", "spec.bad-accept", 15, "lower value first"),
     ("bandwidth: 3 TB/s", "bandwith: 3 TB/s", "spec.unknown-key", 17, "did you mean `bandwidth`?"),
     ("bf16: 900 TFLOP/s", "bf16: 989e12", "spec.missing-unit", 19, "TFLOP/s"),
