@@ -40,6 +40,7 @@ class Config:
         self.read: set[str] = set()
         self.problems: list[Problem] = outer.problems if outer else []
         self.notes: list[Note] = outer.notes if outer else []
+        self.absent: set[str] = set()
         self.inner: list[Config] = []
         if outer:
             outer.inner.append(self)
@@ -148,7 +149,10 @@ class Config:
         self.problems.append(Problem(code, message, hint, self.file))
 
     def missing(self, *names: str) -> None:
-        """Remember that a needed field is missing."""
+        """Remember once that a needed field is missing."""
+        if names[0] in self.absent:
+            return
+        self.absent |= set(names)
         others = f" (or {', '.join(f'`{n}`' for n in names[1:])})" if len(names) > 1 else ""
         self.problem(
             "model.missing-field",

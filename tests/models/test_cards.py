@@ -10,13 +10,13 @@ from gpuplan.models.catalog import CARDS, cards, find, names
 ALL = {card.id: card for card in cards()}
 
 NEEDED = {
-    "llama-1-7b", "llama-2-7b", "llama-2-70b", "llama-3-8b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-3.2-1b",
-    "llama-3.3-70b", "llama-4-scout-17b-16e", "llama-4-maverick-17b-128e", "mistral-7b-v0.1", "mixtral-8x7b", "mixtral-8x22b",
-    "qwen1.5-7b", "qwen2-7b", "qwen2.5-72b", "qwen3-32b", "qwen3-235b-a22b", "qwen3-next-80b-a3b", "qwen3.5-27b", "gemma-2b",
-    "gemma-2-27b", "gemma-3-27b", "gemma-4-31b", "phi-2", "phi-3-mini", "phi-4", "gpt2", "gpt-3-175b", "gpt-j-6b", "gpt-
-    neox-20b", "opt-175b", "bloom-176b", "bloomberggpt-50b", "falcon-40b", "mpt-7b", "deepseek-v2", "deepseek-v3",
-    "deepseek-r1", "gpt-oss-120b", "jamba-v0.1-52b", "mamba-2.8b", "mamba2-2.7b", "t5-11b", "bert-base", "bert-large",
-    "kimi-k2", "glm-4.5", "minimax-text-01", "minimax-m2",
+    "llama-1-7b", "llama-2-7b", "llama-2-70b", "llama-3-8b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b",
+    "llama-3.2-1b", "llama-3.3-70b", "llama-4-scout-17b-16e", "llama-4-maverick-17b-128e", "mistral-7b-v0.1", "mixtral-8x7b",
+    "mixtral-8x22b", "qwen1.5-7b", "qwen2-7b", "qwen2.5-72b", "qwen3-32b", "qwen3-235b-a22b", "qwen3-next-80b-a3b",
+    "qwen3.5-27b", "gemma-2b", "gemma-2-27b", "gemma-3-27b", "gemma-4-31b", "phi-2", "phi-3-mini", "phi-4", "gpt2",
+    "gpt-3-175b", "gpt-j-6b", "gpt-neox-20b", "opt-175b", "bloom-176b", "bloomberggpt-50b", "falcon-40b", "mpt-7b",
+    "deepseek-v2", "deepseek-v3", "deepseek-r1", "gpt-oss-120b", "jamba-v0.1-52b", "mamba-2.8b", "mamba2-2.7b", "t5-11b",
+    "bert-base", "bert-large", "kimi-k2", "glm-4.5", "minimax-text-01", "minimax-m2",
 }  # fmt: skip
 
 

@@ -1,0 +1,258 @@
+"""Published configurations: real ones import with the right count, everything else ends in one clear error."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuplan.errors import GpuplanError, UnknownError, UsageError
+from gpuplan.models.catalog import find
+from gpuplan.models.import_config import FAMILIES, MULTIMODAL, import_config
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "model-configs"
+SOURCES = yaml.safe_load((DATA / "sources.yaml").read_text(encoding="utf-8")) if (DATA / "sources.yaml").exists() else {}
+FILES = sorted(name for name in SOURCES if (DATA / name).exists())
+needs_data = pytest.mark.skipif(not FILES, reason="the collection of published configurations is not beside the checkout")
+
+CORRECTED = {"deepseek_v3", "deepseek_v32", "kimi_k25", "glm_moe_dsa", "minimax_m2", "nemotron_h"}
+"""Their routers' correction biases are tensors of the checkpoint, but buffers of the library that made the reference counts."""
+
+OTHERWISE = {
+    # An untied head, as the file says and the checkpoints hold; the library that counted ties it.
+    "google__t5-v1_1-xxl.json": 32128 * 4096,
+    "black-forest-labs__FLUX.1-dev.text_encoder_2.json": 32128 * 4096,
+    "black-forest-labs__FLUX.1-schnell.text_encoder_2.json": 32128 * 4096,
+    "lodestones__Chroma.text_encoder.json": 32128 * 4096,
+    # A preset without `q_lora_rank`: the model has none, the library's default is 1536.
+    "mlc-preset__deepseek_v2_lite.json": 15706484224 - 15748993024,
+}
+"""Where the count differs from the reference on purpose, and by how much."""
+
+
+def _counted(card, kind):
+    made = card.count()
+    corrections = 0.0
+    if kind in CORRECTED:
+        for one in made.blocks:
+            router = one.layer.get("router")
+            bias = dict(router.args).get("bias") if router is not None else None
+            corrections += one.layers.value * bias.value if bias is not None else 0.0
+    return made.params_total.value - corrections
+
+
+@needs_data
+def test_plain_configurations_of_known_families_have_the_reference_count():
+    right, wrong = Counter(), {}
+    for name in FILES:
+        entry = SOURCES[name]
+        kind = entry.get("model_type")
+        plain = entry.get("kind") is None and kind in {*FAMILIES, *MULTIMODAL} and "reference_count" in entry
+        if not plain:
+            continue
+        try:
+            card = import_config(DATA / name)
+        except GpuplanError as error:
+            wrong[name] = str(error)
+            continue
+        if any("left out" in note for note in card.notes):
+            continue  # the text model alone, and the card says so
+        difference = _counted(card, kind) - entry["reference_count"]
+        if difference == OTHERWISE.get(name, 0):
+            right[kind] += 1
+        else:
+            wrong[name] = f"{difference:+,.0f}"
+    assert sum(right.values()) > 150, right
+    assert len(wrong) <= 0.05 * sum(right.values()), wrong
+
+
+@needs_data
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_a_model_or_one_clear_error(name):
+    card, problems = None, ()
+    try:
+        card = import_config(DATA / name)
+    except (UnknownError, UsageError) as error:
+        problems = error.problems
+    assert card is not None or problems
+    assert card is None or card.count().params_active.value > 0
+    assert all(problem.code.startswith("model.") and problem.where and problem.message for problem in problems)
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+def _write(folder, data, name="config.json"):
+    path = folder / name
+    path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return path
+
+
+def _problems(path, kind):
+    with pytest.raises(kind) as error:
+        find(str(path))
+    assert all(problem.where for problem in error.value.problems)
+    return error.value.problems
+
+
+def test_a_file_and_its_folder(tmp_path):
+    folder = tmp_path / "My Model"
+    folder.mkdir()
+    path = _write(folder, LLAMA)
+    for place in (path, folder):
+        card = find(str(place))
+        assert card.id == "my-model"
+        assert card.dtype == "bf16"
+        assert card.count().params_total.value == 8030261248
+        assert card.notes == ()
+
+
+@pytest.mark.parametrize("field", ["num_attention_heads", "hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size"])
+def test_a_missing_field_is_named(tmp_path, field):
+    problems = _problems(_write(tmp_path, {key: value for key, value in LLAMA.items() if key != field}), UnknownError)
+    assert problems[0].code == "model.missing-field"
+    assert f"`{field}`" in problems[0].message
+    assert len(problems) == 1
+
+
+def test_all_missing_fields_come_together(tmp_path):
+    problems = _problems(_write(tmp_path, {"model_type": "llama"}), UnknownError)
+    assert len(problems) == 5
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_attention_heads", "32"),
+        ("num_attention_heads", -32),
+        ("num_attention_heads", 0),
+        ("num_attention_heads", 32.5),
+        ("num_attention_heads", True),
+        ("num_attention_heads", [32]),
+        ("num_key_value_heads", 5),
+        ("num_attention_heads", 33),
+        ("num_hidden_layers", 10**9),
+        ("tie_word_embeddings", "no"),
+        ("architectures", "LlamaForCausalLM"),
+        ("model_type", 7),
+    ],
+)
+def test_a_bad_value_is_a_usage_error(tmp_path, field, value):
+    problems = _problems(_write(tmp_path, LLAMA | {field: value}), UsageError)
+    assert {problem.code for problem in problems} == {"model.bad-field"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"model_type": "llama", "hidden_size": 40', "model.not-json"),
+        ('{"model_type": "llama", "model_type": "llama"}', "model.not-json"),
+        ("[1, 2]", "model.not-an-object"),
+        ("", "model.not-json"),
+        ("[" * 100_000, "model.not-json"),
+        ('{"peft_type": "LORA", "r": 8}', "model.not-a-model"),
+        ('{"added_tokens_decoder": {}, "tokenizer_class": "LlamaTokenizer"}', "model.not-a-model"),
+        ('{"_class_name": "UNet2DConditionModel"}', "model.not-a-model"),
+    ],
+)
+def test_other_files_are_usage_errors(tmp_path, text, code):
+    assert _problems(_write(tmp_path, text), UsageError)[0].code == code
+
+
+def test_unreadable_places(tmp_path):
+    assert _problems(tmp_path / "none.json", UsageError)[0].code == "model.unreadable"
+    assert _problems(tmp_path, UsageError)[0].code == "model.no-config"
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    assert _problems(tmp_path, UsageError)[0].code == "model.not-utf8"
+
+
+def test_unknown_architectures(tmp_path):
+    problems = _problems(_write(tmp_path, LLAMA | {"model_type": "lama"}), UnknownError)
+    assert problems[0].code == "model.unknown-architecture"
+    assert "`llama`" in problems[0].hint
+    problems = _problems(
+        _write(tmp_path, {key: value for key, value in LLAMA.items() if key != "model_type"} | {"architectures": ["X"]}),
+        UnknownError,
+    )
+    assert problems[0].code == "model.missing-field"
+    problems = _problems(
+        _write(tmp_path, LLAMA | {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 1}), UnknownError
+    )
+    assert problems[0].code == "model.draft-head"
+    problems = _problems(_write(tmp_path, LLAMA | {"num_local_experts": 8}), UnknownError)
+    assert problems[0].code == "model.unknown-structure"
+
+
+def test_what_the_file_leaves_out_is_said(tmp_path):
+    card = find(
+        str(_write(tmp_path, {key: LLAMA[key] for key in LLAMA if key not in ("num_key_value_heads", "tie_word_embeddings")}))
+    )
+    assert len(card.notes) == 2
+    assert card.architecture.stacks[0].blocks["layer"].mixer.kv_heads == 32
+
+
+def test_structural_fields_that_are_not_read_are_said(tmp_path):
+    card = find(str(_write(tmp_path, LLAMA | {"num_memory_heads": 4, "rope_theta": 1e6, "num_memory_layers": 0})))
+    assert card.notes == ("fields that gpuplan did not read: `num_memory_heads`",)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ("gptq", 4, "int", 128)),
+        ({"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}, ("awq", 4, "int", 64)),
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, ("fp8", 8, "float", None)),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, ("mxfp4", 4, "float", 32)),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, ("bitsandbytes", 4, "int", None)),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, ("nvfp4", 4, "float", 16)),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
+            },
+            ("compressed-tensors", 4, "int", 32),
+        ),
+    ],
+)
+def test_quantised_weights(tmp_path, block, expected):
+    weights = find(str(_write(tmp_path, LLAMA | {"quantization_config": block}))).weights
+    assert (weights.method, weights.bits, weights.number, weights.group_size) == expected
+
+
+def test_a_quantisation_file_beside(tmp_path):
+    _write(tmp_path, LLAMA)
+    block = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+    _write(tmp_path, {"producer": {"name": "modelopt"}, "quantization": block}, "hf_quant_config.json")
+    weights = find(str(tmp_path)).weights
+    assert (weights.method, weights.bits, weights.kv_cache, weights.excluded) == ("fp8", 8, "fp8", ("lm_head",))
+
+
+def test_an_unknown_quantisation_is_said(tmp_path):
+    card = find(str(_write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "magic"}})))
+    assert card.weights is None
+    assert "`magic`" in card.notes[0]
+
+
+def test_mistral_window(tmp_path):
+    base = LLAMA | {"model_type": "mistral", "max_position_embeddings": 32768}
+    assert find(str(_write(tmp_path, base | {"sliding_window": 4096}))).architecture.decoder.blocks["sliding"].mixer.window == 4096
+    assert "layer" in find(str(_write(tmp_path, base | {"sliding_window": None}))).architecture.decoder.blocks
+
+
+def test_multimodal_without_its_vision_part_says_so(tmp_path):
+    card = find(str(_write(tmp_path, {"model_type": "qwen3_vl", "text_config": LLAMA | {"model_type": "qwen3_vl_text"}})))
+    assert any("vision_config" in note for note in card.notes)
+    assert "vision_tower" not in card.architecture.extra_params
