@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 from typer import Context, Exit, Option, Typer, echo
-from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from gpuplan.cli.help import group_help
+from gpuplan.cli.help import Group, group_help
 
 COMMANDS = {
     "fit": "Does a model fit, and with how much room",
@@ -35,7 +34,7 @@ Examples:
 FOOTER = "Exit codes: 0 answered, 2 wrong usage or file, 3 does not fit, 4 an assertion of yours failed, 5 needed data is unknown."
 
 
-class Lazy(TyperGroup):
+class Lazy(Group):
     """The top group: it knows its commands by name and imports one only to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:

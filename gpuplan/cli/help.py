@@ -88,8 +88,31 @@ def _usage(command: Any, path: str) -> str:
     return " ".join([path, *pieces, "[options]"])
 
 
+class _AsTyped:
+    """What takes the place of typer's conversion: a value stays the text, list of texts or switch that was typed."""
+
+    def coerce(self, value: Any, **_: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+
+def as_typed(params: list[Any]) -> list[Any]:
+    """The same parameters, told to leave their values alone.
+
+    Newer typer builds a pydantic validator for every option, which takes longer than all that `fit` computes. Options of
+    gpuplan are texts and switches, and `gpuplan.cli.values` reads them, so there is nothing to convert.
+    """
+    for param in params:
+        if hasattr(param, "_runtime_param"):
+            param._runtime_param = _AsTyped()
+    return params
+
+
 class Command(TyperCommand):
-    """A command whose help is printed by this module."""
+    """A command whose help is printed by this module, and whose values stay as typed."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters and the help option."""
+        return as_typed(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
@@ -98,6 +121,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands whose help is printed by this module."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters and the help option."""
+        return as_typed(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,16 @@ _UsageBase: Any = BadParameter.__base__
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line and end the process with its exit code.
+
+    A question is answered in a fifth of a second, of which collecting garbage, looking for pydantic plugins in every
+    installed package and taking the interpreter apart would be a third (measured with `specs show h100`, 2026-11-21).
+    """
+    gc.disable()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    code = run(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run(words: Sequence[str]) -> int:

@@ -104,7 +104,7 @@ def show(
 @app.command("import", cls=Command)
 def import_model(
     *,
-    path: Annotated[Path, Argument(metavar="PATH", help="A Hugging Face config.json, or the folder that holds one")],
+    path: Annotated[str, Argument(metavar="PATH", help="A Hugging Face config.json, or the folder that holds one")],
     json: o.Json = False,
 ) -> None:
     """Which model does a config.json describe? Prints a card that can be kept as YAML, in `DIR/models/` for --specs DIR.
@@ -117,7 +117,7 @@ def import_model(
     """
     from gpuplan.models.import_config import import_config
 
-    card = import_config(path)
+    card = import_config(Path(path))
     if json:
         print(jsonlib.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:

@@ -116,7 +116,7 @@ def show(
 def check(
     *,
     places: Annotated[
-        list[Path] | None, Argument(metavar="[PATH …]", help="Files or specs folders; the shipped data when left out")
+        list[str] | None, Argument(metavar="[PATH …]", help="Files or specs folders; the shipped data when left out")
     ] = None,
 ) -> None:
     """Are spec files right? Every problem with its file, its line and what to write instead; exits with 2 when there is one.
@@ -128,7 +128,7 @@ def check(
     from gpuplan.specs.check import check as findings_of
 
     problems = []
-    for found in findings_of(list(places or ())):
+    for found in findings_of([Path(place) for place in places or ()]):
         if found.severity == "error":
             problems.append(Problem(found.code, found.message, found.hint, found.where))
         else:
@@ -144,7 +144,7 @@ def schema(
     kind: Annotated[
         str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine or estimate")
     ] = None,
-    write: Annotated[Path | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
+    write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
 ) -> None:
     """Which JSON Schema describes a kind of spec file, or the JSON of an estimate?
 
@@ -158,9 +158,10 @@ def schema(
     made = {**texts(), "estimate.schema.json": jsonlib.dumps(estimate_schema(), indent=1, ensure_ascii=False) + "\n"}
     kinds = [name.removesuffix(".schema.json") for name in made]
     if write is not None:
-        write.mkdir(parents=True, exist_ok=True)
+        folder = Path(write)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in made.items():
-            (write / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")
         print(f"{len(made)} schema files are in {write}")
     elif kind is None:
         print("\n".join(kinds))

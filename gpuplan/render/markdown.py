@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.table import assumed_leaves, flags_text, price_leaves, price_text, verdict_text
-from gpuplan.render.text import ASSUMED, known, label, percent, shown, span
+from gpuplan.render.text import ASSUMED, known, label, noted, percent, shown, span
 
 
 def markdown(estimate: Estimate) -> str:
@@ -59,7 +59,7 @@ def _figures(estimate: Estimate) -> str:
 
 
 def _notes(estimate: Estimate) -> str:
-    lines = [f"- {note.text}{f' ({note.hint})' if note.hint else ''}" for note in estimate.notes]
+    lines = [f"- {noted(note)}" for note in estimate.notes]
     for price in price_leaves(estimate):
         lines.append(f"- price {price_text(price)}{f' <{price.source.url}>' if price.source.url else ''}")
     assumed = [f"`{term.name}` = {shown(term.name, float(term.value), term.unit)}" for term in assumed_leaves(estimate)]

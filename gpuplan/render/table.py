@@ -171,7 +171,7 @@ def _changes(estimate: Estimate, look: Look) -> list[str]:
 def _notes(estimate: Estimate, look: Look) -> list[str]:
     lines = []
     for note in estimate.notes:
-        lines += wrap(f"{note.text}{f' ({note.hint})' if note.hint else ''}", look.width, "  - ", "    ")
+        lines += wrap(noted(note), look.width, "  - ", "    ")
     for price in price_leaves(estimate):
         lines += wrap(f"price {price_text(price)}", look.width, "  - ", "    ")
         lines += [f"    {price.source.url}"] if price.source.url else []

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from gpuplan.errors import Note
 from gpuplan.term import Term
 from gpuplan.units import human
 
@@ -72,6 +73,7 @@ def label(key: str) -> str:
     if rate:
         words = rate
     else:
+        words = words.replace("_bytes_per_", "_per_").replace("_usd_per_", "_per_")
         for unit in _UNITS:
             if words.endswith(f"_{unit}"):
                 words = words.removesuffix(f"_{unit}")
@@ -115,8 +117,12 @@ def span(key: str, low: float, high: float, unit: str) -> tuple[str, str]:
 
     >>> span("step_time_s", 3.9, 4.5, "s"), span("step_time_s", 0.9, 1.2, "s")
     (('3.90', '4.50 s'), ('900 ms', '1.20 s'))
+    >>> span("max_sequences", 51.4, 55.4, "1")
+    ('51', '55')
     """
     (a, unit_a), (b, unit_b) = amount(key, low, unit), amount(key, high, unit)
+    if unit == "1" and not unit_a and not unit_b and high >= 10:
+        a, b = f"{low:,.0f}", f"{high:,.0f}"
     return (a if unit_a == unit_b else f"{a} {unit_a}".strip()), f"{b} {unit_b}".strip()
 
 
@@ -140,6 +146,11 @@ def bar(part: float, whole: float, cells: int) -> str:
     """
     eighths = round(max(0.0, min(1.0, part / whole if whole else 0.0)) * cells * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def noted(note: Note) -> str:
+    """A note with what can be done about it."""
+    return f"{note.text}; {note.hint}" if note.hint else note.text
 
 
 def known(term: Term) -> bool:
