@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,11 +26,8 @@ from typing import TYPE_CHECKING
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 if TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
     from gpuplan.estimate.subject import Subject
-    from gpuplan.plan.train import TrainPlan
+    from gpuplan.search.grid import Candidates
 
 REFERENCE = "import typer, pydantic, yaml"
 FIT = ("fit", "llama-3.1-8b", "--on", "h100")
@@ -38,8 +35,6 @@ HELP = ("--help",)
 FIT_TARGET, HELP_TARGET, GRID_TARGET = 1.8, 1.5, 200_000.0
 """At most so many times the reference; at least so many plans a second."""
 GRID_PLANS = 100_000
-CHUNK = 8_192
-"""Plans of one call: the arrays of a chunk stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +105,9 @@ def grid(plans: int) -> Figure:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     try:
-        evaluate = grid_call()
+        evaluate, chunks = grid_call(plans)
     except (ImportError, LookupError) as error:
         return Figure(name, None, GRID_TARGET, False, "", str(error))
-    chunks = list(candidates(plans))
     evaluate(chunks[0])
     start = time.perf_counter()
     done = sum(evaluate(chunk) for chunk in chunks)
@@ -121,80 +115,56 @@ def grid(plans: int) -> Figure:
     return Figure(name, done / took, GRID_TARGET, False, f"{done / took:,.0f} plans a second ({done:,} in {took:.2f} s)")
 
 
-def grid_call() -> Callable[[TrainPlan], int]:
-    """What evaluates a chunk of plans and says how many there were.
+def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]]:
+    """What evaluates a chunk of the search's candidates, and as many of those as are wanted.
 
-    Until the search has a function for a chunk, this is the estimator that the search calls, with memory, time and cost.
+    The search scores a chunk by memory and time alone; here the run's cost is asked for as well.
 
     Raises:
         ImportError, LookupError: a part of gpuplan or of its data is not there.
     """
+    import numpy
+
     from gpuplan.estimate.training import training_figures
+    from gpuplan.search.grid import CHUNK, Space, candidates
+    from gpuplan.search.shape import shape_of
 
     subject = question()
+    space = Space(
+        degrees={
+            "tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8, 16], "cp": [1, 2, 4, 8], "ep": [1], "vpp": [1, 2, 5],
+            "micro_batch": [1, 2, 4, 8],
+        },
+        seq_len=8192, global_batch=2048, zero_stages=(1,), recomputes=("none",), precision="bf16", optimizer="adamw",
+        sequence_parallel=True, ranks=subject.hw.count,
+    )  # fmt: skip
+    legal = next(candidates(space, shape_of(subject.arch, space.ranks)))
+    every = legal.part(numpy.arange(plans) % len(legal))
 
-    def evaluate(plan: TrainPlan) -> int:
-        figures = training_figures(subject, plan, 1e12).figures
-        for key in ("step_time_s", "peak_memory_bytes", *(key for key in figures if "cost" in key)):
-            if not len(figures[key].value) == len(plan.micro_batch):  # type: ignore[arg-type]
+    def evaluate(chunk: Candidates) -> int:
+        figures = training_figures(subject, chunk.plan(space), tokens=1e12).figures
+        for key in ("step_time_s", "peak_memory_bytes", "cost_usd"):
+            if numpy.shape(figures[key].value) != (len(chunk),):
                 raise LookupError(f"{key} does not hold one value for each plan")
-        return len(plan.micro_batch)  # type: ignore[arg-type]
+        return len(chunk)
 
-    return evaluate
+    return evaluate, [every.part(slice(start, start + CHUNK)) for start in range(0, plans, CHUNK)]
 
 
 def question() -> Subject:
-    """Llama 3.1 70B on 1,024 H100 with Megatron-LM, at an invented price."""
+    """Llama 3.1 70B on 1,024 H100 with Megatron-LM, at an invented price.
+
+    Raises:
+        LookupError: the data is not there.
+    """
     from gpuplan.errors import GpuplanError
-    from gpuplan.estimate.subject import Subject
-    from gpuplan.machine.hardware import Hardware
-    from gpuplan.models.catalog import find
-    from gpuplan.specs.catalog import Catalog
-    from gpuplan.specs.engine import Engine
-    from gpuplan.specs.target import parse_target
-    from gpuplan.term import Source, Term
+    from gpuplan.plan.ask import TrainAsk
+    from gpuplan.search.subject import look_up
 
     try:
-        catalog = Catalog.open(env={})
-        card = find("llama-3.1-70b")
-        return Subject(
-            model_name=card.id,
-            arch=card.architecture,
-            counts=card.count(),
-            card=card.source,
-            hw=Hardware.of(parse_target("128xdgx-h100", catalog), catalog=catalog),
-            engine=catalog.load(Engine, "megatron-lm"),
-            price=Term("hw.price", 1e-3, "USD/s", Source("assumed", "a price to multiply with")),
-        )
+        return look_up(TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0), "megatron-lm").subject
     except GpuplanError as error:
         raise LookupError(str(error).partition("\n")[0]) from error
-
-
-def candidates(plans: int) -> Iterator[TrainPlan]:
-    """So many plans for 1,024 accelerators in chunks: degrees and batches drawn with a fixed seed."""
-    import numpy
-
-    from gpuplan.plan.parallelism import Parallelism
-    from gpuplan.plan.train import TrainPlan
-
-    draw = numpy.random.default_rng(0)
-
-    def power(most: int, size: int) -> NDArray[numpy.float64]:
-        return numpy.exp2(draw.integers(0, most + 1, size).astype(numpy.float64))
-
-    for start in range(0, plans, CHUNK):
-        size = min(CHUNK, plans - start)
-        tp, pp, cp = power(3, size), power(3, size), power(1, size)
-        micro_batch, batches = power(3, size), power(4, size)
-        dp = 1024.0 / (tp * pp * cp)
-        parallel = Parallelism(tp=tp, pp=pp, cp=cp, dp=dp, ep=numpy.ones(size), vpp=numpy.ones(size))
-        yield TrainPlan(
-            parallel=parallel,
-            seq_len=4096.0 * power(2, size),
-            micro_batch=micro_batch,
-            global_batch=micro_batch * dp * batches,
-            recompute="selective",
-        )
 
 
 def main() -> int:
@@ -205,7 +175,7 @@ def main() -> int:
     mode.add_argument("--check", action="store_true", help="exit 1 when a figure misses its target")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the process timings (15)")
     given = parser.parse_args()
-    rounds, plans = (3, 2 * CHUNK) if given.smoke else (max(given.rounds, 1), GRID_PLANS)
+    rounds, plans = (3, GRID_PLANS // 5) if given.smoke else (max(given.rounds, 1), GRID_PLANS)
     figures = [*processes(rounds), grid(plans)]
     for figure in figures:
         print(figure.line())
