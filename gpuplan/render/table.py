@@ -14,6 +14,7 @@ from gpuplan.render.text import (
     columns,
     known,
     label,
+    noted,
     percent,
     shown,
     span,
