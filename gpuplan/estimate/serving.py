@@ -137,7 +137,7 @@ class ServingModel:
         )
 
     def activations(self) -> Term:
-        """Workspace of one prefill pass: the widest layer's tensors and the logits of all sequences."""
+        """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
         subject, leaves = self.subject, self.leaves
         tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
         widest = max(_widest(subject), default=subject.arch.hidden)
@@ -150,7 +150,7 @@ class ServingModel:
         vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), self.serve.tp)
         logits = logits_bytes.term(
             "workspace.logits",
-            tokens=self.serve.batch,
+            tokens=subject.habit("max_sequences", self.profile.max_sequences),
             vocab=vocab,
             element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
             copies=ONE,

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TypeVar
+
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+
+Question = TypeVar("Question", bound=Common)
 
 
 def fit(ask: FitAsk) -> Estimate:
-    """Does it fit, and what binds? Errors as `serve` and `train`."""
-    if ask.task == "train":
-        from dataclasses import fields
+    """Does it fit, what binds, and what would change the answer?
 
+    Raises:
+        GpuplanError: what is wrong with the question or unknown to the data.
+    """
+    if ask.task == "train":
         common = {one.name: getattr(ask, one.name) for one in fields(TrainAsk) if hasattr(ask, one.name)}
         return train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
     from gpuplan.search.serving import answer_fit
 
-    return answer_fit(ask)
+    return _advised(ask, answer_fit, "max_sequences")
 
 
 def train(ask: TrainAsk) -> Estimate:
@@ -26,7 +34,7 @@ def train(ask: TrainAsk) -> Estimate:
     """
     from gpuplan.search.training import answer_training
 
-    return answer_training(ask)
+    return _advised(ask, answer_training, "tokens_per_s")
 
 
 def serve(ask: ServeAsk) -> Estimate:
@@ -37,4 +45,13 @@ def serve(ask: ServeAsk) -> Estimate:
     """
     from gpuplan.search.serving import answer_serving
 
-    return answer_serving(ask)
+    return _advised(ask, answer_serving, "tokens_per_s")
+
+
+def _advised(ask: Question, answer: Callable[[Question], Estimate], figure: str) -> Estimate:
+    """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
+    from gpuplan.search.changes import better_changes, fitting_changes
+
+    made = answer(ask)
+    changes = better_changes(ask, made, answer, figure) if made.verdict.fits else fitting_changes(ask, answer)
+    return replace(made, changes=changes)

@@ -82,7 +82,7 @@ def answer_fit(ask: FitAsk) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     positive(ask, ("batch", "context", "tp", "pp"))
-    found = look_up(ask, ENGINE)
+    found = look_up(ask, ENGINE, with_price=False)
     chosen: list[Choice] = []
     context = ask.context
     if context is None:

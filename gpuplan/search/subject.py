@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuplan.errors import Note, Problem, UnknownError
+from gpuplan.errors import Note, UnknownError
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
@@ -27,20 +26,22 @@ class Found:
     notes: tuple[Note, ...]
 
 
-def look_up(ask: Common, engine: str, *, catalog: Catalog | None = None) -> Found:
+def look_up(ask: Common, engine: str, *, with_price: bool = True) -> Found:
     """The card, target and engine of a question; `engine` is the default where the user names none.
+
+    Prices are only looked for where `with_price` says that the answer shows a cost.
 
     Raises:
         UnknownError: a name that nothing has (exit 5).
         UsageError: an ambiguous name, a bad count or a missing folder.
         SpecError: a data file that is wrong.
     """
-    catalog = catalog or Catalog.open(ask.specs)
+    catalog = Catalog.open(ask.specs)
     card = find(ask.model, [folder / "models" for folder in catalog.folders[1:] if (folder / "models").is_dir()])
     target = parse_target(ask.on, catalog)
     profile = catalog.load(Engine, ask.engine or engine)
     hw = Hardware.of(target, catalog=catalog, engine=profile.id)
-    price, said = _price(ask, target, catalog)
+    price, said = _price(ask, target, catalog) if with_price else (None, ())
     subject = Subject(
         model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price
     )
@@ -50,22 +51,13 @@ def look_up(ask: Common, engine: str, *, catalog: Catalog | None = None) -> Foun
     return Found(card=card, target=target, subject=subject, notes=notes)
 
 
-def with_origins(found: Found, origins: Mapping[str, Source]) -> Subject:
-    """The subject of a question when plan values come from these sources."""
-    from dataclasses import replace
-
-    return replace(found.subject, origins=origins)
-
-
 def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, tuple[Note, ...]]:
     """USD a second of one accelerator: the user's, the instance's, or the cheapest on record for bare accelerators."""
-    from gpuplan.specs.offers import street_price, usd_per_s, usd_per_s_each
+    from gpuplan.specs.offers import street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
         units = Term("price.units", float(target.units), "1", Source("derived", f"what --on counts in {target.text}"))
-        from gpuplan.specs.offers import usd_per_s_of_all
-
         own = Term("price.given", ask.price, "USD/s", USER)
         whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
         return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
@@ -85,14 +77,3 @@ def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, 
     place = f"{offer.provider}:{offer.instance} in {offer.region}, {offer.date}"
     text = f"price: {target.text} has none of its own; the cheapest on-demand rate on record is taken ({place})"
     return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
-
-
-def need_price(price: Term | None, text: str) -> Term:
-    """The price, where the question cannot be answered without one.
-
-    Raises:
-        UnknownError: there is none.
-    """
-    if price is None:
-        raise UnknownError(Problem("price.unknown", f"no price for {text}", "give one with --price USD/h"))
-    return price

@@ -1,0 +1,153 @@
+"""Which small changes of a question would make it fit, or make it better? Each is tried with the same estimator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gpuplan.errors import GpuplanError
+from gpuplan.estimate.result import Change, Estimate
+from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.units import human
+
+MOST = 3
+"""Changes that an answer shows."""
+_COUNTED = re.compile(r"^\s*(\d+)\s*[xX]\s*(.+)$")
+_BIGGER = (
+    "l40s", "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x", "8xh100-sxm-80gb", "8xh200-sxm-141gb",
+)  # fmt: skip
+"""Accelerators that are widely rented, in order of price; tried where more of the same does not help."""
+
+Question = TypeVar("Question", bound=Common)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A changed question and the flags that change it."""
+
+    ask: Common
+    flags: dict[str, str]
+
+
+def fitting_changes(ask: Question, answer: Callable[[Question], Estimate]) -> tuple[Change, ...]:
+    """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators."""
+    found: list[Change] = []
+    more_found = 0
+    for trial in _trials(ask):
+        grows = "on" in trial.flags
+        if grows and more_found:
+            continue
+        made = _tried(trial.ask, answer)  # type: ignore[arg-type]
+        if made is None or not made.verdict.fits:
+            continue
+        spare = float(made.figures["headroom_bytes"].value)
+        found.append(Change(trial.flags, f"fits with {human(spare, 'B')} to spare"))
+        more_found += grows
+        if len(found) == MOST:
+            break
+    return tuple(found)
+
+
+def better_changes(ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str) -> tuple[Change, ...]:
+    """Changes of a question that fits which raise a figure most: narrower formats and more accelerators."""
+    now = float(before.figures[figure].value)
+    gains: list[tuple[float, Change]] = []
+    for trial in _improvements(ask, before):
+        made = _tried(trial.ask, answer)  # type: ignore[arg-type]
+        if made is None or not made.verdict.fits:
+            continue
+        gain = float(made.figures[figure].value) / now - 1 if now else 0.0
+        if gain > 0.02:
+            name = figure.replace("_per_s", "/s").replace("_", " ")
+            gains.append((gain, Change(trial.flags, f"{name} +{gain:.0%}")))
+    gains.sort(key=lambda one: -one[0])
+    return tuple(change for _, change in gains[:MOST])
+
+
+def _tried(ask: Question, answer: Callable[[Question], Estimate]) -> Estimate | None:
+    """The answer to a changed question, or None where it cannot be asked."""
+    try:
+        return answer(ask)
+    except GpuplanError:
+        return None
+
+
+def _trials(ask: Common) -> Iterator[Trial]:
+    yield from _narrower(ask)
+    yield from _shorter(ask)
+    yield from _more(ask, {})
+    if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
+        yield from _more(replace(ask, weights="int4"), {"weights": "int4"})
+    for name in _BIGGER:
+        yield Trial(_free(ask, name), {"on": name})
+
+
+def _narrower(ask: Common) -> Iterator[Trial]:
+    if isinstance(ask, (ServeAsk, FitAsk)):
+        if ask.kv_cache is None:
+            yield Trial(replace(ask, kv_cache="fp8"), {"kv-cache": "fp8"})
+        if ask.weights is None:
+            yield Trial(replace(ask, weights="fp8"), {"weights": "fp8"})
+            yield Trial(replace(ask, weights="int4"), {"weights": "int4"})
+    if isinstance(ask, (TrainAsk, FitAsk)) and ask.optimizer is None:
+        yield Trial(replace(ask, optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
+    if isinstance(ask, TrainAsk) and ask.precision is None:
+        yield Trial(replace(ask, precision="bf16-pure"), {"precision": "bf16-pure"})
+
+
+def _shorter(ask: Common) -> Iterator[Trial]:
+    if isinstance(ask, (ServeAsk, FitAsk)):
+        if ask.batch is not None and ask.batch > 1:
+            yield Trial(replace(ask, batch=ask.batch // 2), {"batch": str(ask.batch // 2)})
+        if ask.context is not None and ask.context > 1024 and (isinstance(ask, FitAsk) or not ask.prompt):
+            yield Trial(replace(ask, context=ask.context // 2), {"context": str(ask.context // 2)})
+    if isinstance(ask, TrainAsk):
+        for name, flag in (("micro_batch", "micro-batch"), ("seq_len", "seq-len")):
+            value = getattr(ask, name)
+            if value is not None and value > 1:
+                half = {name: value // 2}
+                yield Trial(replace(ask, **half), {flag: str(value // 2)})
+
+
+def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
+    """More of the same accelerators; degrees that the user set are left to be chosen anew."""
+    counted = _COUNTED.match(ask.on)
+    count, name = (int(counted[1]), counted[2]) if counted else (1, ask.on)
+    if name.lower().startswith(("tpu-v", "v2-", "v3-", "v4-", "v5", "v6")):
+        return
+    for factor in (2, 4, 8, 16, 32):
+        if count * factor <= 4096:
+            on = f"{count * factor}x{name}"
+            yield Trial(_free(ask, on), {**flags, "on": on})
+
+
+def _free(ask: Common, on: str) -> Common:
+    """The question on other accelerators: degrees and pinned terms belonged to the old ones."""
+    if isinstance(ask, TrainAsk):
+        return replace(ask, on=on, pins={}, price=None, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
+    if isinstance(ask, (ServeAsk, FitAsk)):
+        return replace(ask, on=on, pins={}, price=None, tp=None, pp=None)
+    raise TypeError(f"{type(ask).__name__} is no question")
+
+
+def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
+    chosen = {choice.name for choice in before.chosen}
+    if isinstance(ask, (ServeAsk, FitAsk)):
+        if "weights" in chosen and before.question.get("weights") in ("bf16", "fp16"):
+            yield Trial(replace(ask, weights="fp8"), {"weights": "fp8"})
+            yield Trial(replace(ask, weights="int4"), {"weights": "int4"})
+        if "kv_cache" in chosen:
+            yield Trial(replace(ask, kv_cache="fp8"), {"kv-cache": "fp8"})
+        if isinstance(ask, ServeAsk) and ask.batch is not None:
+            yield Trial(replace(ask, batch=ask.batch * 2), {"batch": str(ask.batch * 2)})
+    if isinstance(ask, TrainAsk):
+        if "precision" in chosen:
+            yield Trial(replace(ask, precision="fp8"), {"precision": "fp8"})
+        if ask.recompute not in (None, "none"):
+            yield Trial(replace(ask, recompute="none"), {"recompute": "none"})
+        if ask.micro_batch is not None:
+            yield Trial(replace(ask, micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})
+        if ask.tp is not None and ask.tp > 1:
+            yield Trial(replace(ask, tp=ask.tp // 2, dp=None), {"tp": str(ask.tp // 2)})
