@@ -104,11 +104,13 @@ def grid(plans: int) -> Figure:
     name = f"training grid of {plans:,} plans"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    from gpuplan.errors import GpuplanError
+
     try:
         evaluate, chunks = grid_call(plans)
-    except (ImportError, LookupError) as error:
-        return Figure(name, None, GRID_TARGET, False, "", str(error))
-    evaluate(chunks[0])
+        evaluate(chunks[0])
+    except (ImportError, LookupError, GpuplanError) as error:
+        return Figure(name, None, GRID_TARGET, False, "", str(error).partition("\n")[0])
     start = time.perf_counter()
     done = sum(evaluate(chunk) for chunk in chunks)
     took = time.perf_counter() - start
@@ -121,7 +123,7 @@ def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]
     The search scores a chunk by memory and time alone; here the run's cost is asked for as well.
 
     Raises:
-        ImportError, LookupError: a part of gpuplan or of its data is not there.
+        ImportError, GpuplanError: a part of gpuplan or of its data is not there.
     """
     import numpy
 
@@ -152,19 +154,11 @@ def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]
 
 
 def question() -> Subject:
-    """Llama 3.1 70B on 1,024 H100 with Megatron-LM, at an invented price.
-
-    Raises:
-        LookupError: the data is not there.
-    """
-    from gpuplan.errors import GpuplanError
+    """Llama 3.1 70B on 1,024 H100 with Megatron-LM, at an invented price."""
     from gpuplan.plan.ask import TrainAsk
     from gpuplan.search.subject import look_up
 
-    try:
-        return look_up(TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0), "megatron-lm").subject
-    except GpuplanError as error:
-        raise LookupError(str(error).partition("\n")[0]) from error
+    return look_up(TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0), "megatron-lm").subject
 
 
 def main() -> int:
