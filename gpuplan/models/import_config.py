@@ -178,10 +178,10 @@ def _model_type(c: Config) -> str:
     if kind:
         return kind
     c.check()
-    for name in c.items("architectures") or []:
-        if name in CLASSES:
-            c.note(f"`model_type` is not in the file: `{CLASSES[str(name)]}` because `architectures` says `{name}`")
-            return CLASSES[str(name)]
+    found = next((str(name) for name in c.items("architectures") or [] if str(name) in CLASSES), None)
+    if found:
+        c.note(f"`model_type` is not in the file: `{CLASSES[found]}` because `architectures` says `{found}`")
+        return CLASSES[found]
     hint = f'add for example `"model_type": "llama"`; known are {len(FAMILIES) + len(MULTIMODAL)} types'
     raise UnknownError(Problem("model.missing-field", "`model_type` is missing", hint, c.file))
 
@@ -224,7 +224,7 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
     if c.data.get("tie_word_embeddings") is not None and "tie_word_embeddings" not in (c.data.get("text_config") or {}):
         arch = arch.model_copy(update={"tied": c.flag("tie_word_embeddings", default=arch.tied)})
     if vision is None or not vision.data:
-        c.note("the file has no `vision_config`: only the text model is counted", "model.vision-left-out")
+        c.note("the file has no `vision_config`: the vision part is left out", "model.vision-left-out")
         return arch
     if kind not in TOWERS:
         c.note(f"the vision part of `{kind}` is not known and is left out", "model.vision-left-out")

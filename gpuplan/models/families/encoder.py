@@ -47,7 +47,8 @@ def _on_top(c: Config, kind: str, hidden: int) -> tuple[dict[str, int], dict[str
         c.note("the pre-training heads of BERT are counted without the bias of the output", "model.note")
         return {"pooler": dense, "head_transform": dense + 2 * hidden, "next_sentence": 2 * hidden + 2}, {}
     if kind.endswith("ForSequenceClassification"):
-        labels = len(c.raw("id2label") or ()) or c.count("num_labels", default=2)
+        names = c.raw("id2label")
+        labels = len(names) if isinstance(names, dict) and names else c.count("num_labels", default=2)
         return {"classifier": dense + (hidden + 1) * labels}, {}
     if not kind.endswith("Model"):
         c.unknown(f"`architectures` says `{kind}`, a head that gpuplan does not count", "known are …Model and …ForMaskedLM")
