@@ -16,9 +16,9 @@ from gpuplan.render.text import (
     label,
     noted,
     percent,
+    short_names,
     shown,
     span,
-    without_prefix,
     wrap,
 )
 from gpuplan.term import Term
@@ -143,7 +143,7 @@ def _breakdown(breakdown: Breakdown, look: Look, width: int) -> list[str]:
     values = [f"{number} {unit:<{size}}" for number, unit in amounts]
     names = [
         f"{name}{'' if known(term) else ASSUMED}"
-        for name, term in zip(without_prefix([part.name for part in breakdown.parts]), breakdown.parts, strict=True)
+        for name, term in zip(short_names([part.name for part in breakdown.parts]), breakdown.parts, strict=True)
     ]
     shares = [percent(float(term.value), whole) for term in breakdown.parts]
     rows = [*zip(names, values, shares, strict=False), ("total", values[-1], "")]
@@ -152,7 +152,7 @@ def _breakdown(breakdown: Breakdown, look: Look, width: int) -> list[str]:
     if room >= 8:
         bars = [*(bar(float(term.value), whole, room) for term in breakdown.parts), ""]
         lines = columns([(*row, mark) for row, mark in zip(rows, bars, strict=True)], "lrrl")
-    return [*(look.bold(line) for line in wrap(breakdown.title, width)), *lines]
+    return [*(look.bold(line) for line in wrap(breakdown.title[:1].upper() + breakdown.title[1:], width)), *lines]
 
 
 def _chosen(estimate: Estimate, look: Look) -> list[str]:

@@ -73,7 +73,8 @@ def label(key: str) -> str:
     if rate:
         words = rate
     else:
-        words = words.replace("_bytes_per_", "_per_").replace("_usd_per_", "_per_")
+        for unit in ("bytes", "usd", "joules", "flop"):
+            words = words.replace(f"_{unit}_per_", "_per_")
         for unit in _UNITS:
             if words.endswith(f"_{unit}"):
                 words = words.removesuffix(f"_{unit}")
@@ -159,15 +160,12 @@ def known(term: Term) -> bool:
 
 
 def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    """Text wrapped to the width at spaces only; a longer word (a URL) is kept whole."""
+    """Text wrapped to the width at spaces; only a word that is longer than a whole line is broken, and a URL never."""
     rest = " " * len(first) if rest is None else rest
+    width = max(width, len(first) + 10, len(rest) + 10)
+    broken = any(len(word) > width - len(rest) and not word.startswith("http") for word in text.split(" "))
     lines = textwrap.wrap(
-        text,
-        max(width, len(first) + 10),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, width, initial_indent=first, subsequent_indent=rest, break_long_words=broken, break_on_hyphens=False
     )
     return lines or [first.rstrip()]
 
@@ -197,6 +195,16 @@ def beside(left: Sequence[str], right: Sequence[str], gap: int = 4) -> list[str]
     height = max(len(left), len(right))
     padded = [*left, *[""] * (height - len(left))], [*right, *[""] * (height - len(right))]
     return [f"{a:<{size}}{b}".rstrip() for a, b in zip(*padded, strict=True)]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Dotted names by their last words where these differ, otherwise without the beginning that all share.
+
+    >>> short_names(["memory.weights", "engine.graphs"]), short_names(["step.a.time", "step.b.time"])
+    (['weights', 'graphs'], ['a.time', 'b.time'])
+    """
+    last = [name.rpartition(".")[2] for name in names]
+    return last if len(set(last)) == len(last) else without_prefix(names)
 
 
 def without_prefix(names: Sequence[str]) -> list[str]:

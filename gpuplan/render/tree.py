@@ -13,6 +13,7 @@ from gpuplan.term import USER, Source, Term
 _TIE = "\u00a0"
 """Holds a number and its unit together while lines are wrapped."""
 _SILENT = {"definition"}
+_FOLDS = {"sum", "max"}
 
 
 def explain(roots: Iterable[tuple[str, Term]], look: Look, depth: int | None = None, estimate: Estimate | None = None) -> str:
@@ -36,7 +37,8 @@ class _Page:
     look: Look
     depth: int | None
     lines: list[str] = field(default_factory=list)
-    seen: dict[int, str] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+    said: set[tuple[str, str]] = field(default_factory=set)
     cited: dict[Source, int] = field(default_factory=dict)
     assumed: bool = False
     cut: bool = False
@@ -57,8 +59,14 @@ class _Page:
         if term.formula is None:
             self.lines += wrap(self._origin(term), self.look.width, pad)
             return
-        self.seen[id(term)] = term.name
-        folded = term.formula.name in ("sum", "max")
+        self.seen.add(id(term))
+        while term.formula is not None and term.formula.name in _FOLDS and len(term.args) == 1:
+            term = term.args[0][1]  # a sum of one thing is that thing
+            self.seen.add(id(term))
+        if term.formula is None:
+            self.lines += wrap(self._origin(term), self.look.width, f"{pad}= {term.name}  ", f"{pad}    ")
+            return
+        folded = term.formula.name in _FOLDS
         parts = dict(term.args)
         if folded and len(parts) > 1:
             many = f"sum of {len(parts)}" if term.formula.name == "sum" else f"largest of {len(parts)}"
@@ -97,16 +105,16 @@ class _Page:
         self.lines += [line.replace(_TIE, " ") for line in lines]
 
     def _origin(self, leaf: Term) -> str:
-        """How a leaf is known, with the number of its source."""
+        """How a leaf is known, with the number of its source; what was said of a source before is not said again."""
         source = leaf.source
-        said = f"{source.kind} {self._reference(source)}".strip() if source.url else f"{source.kind}: {source.title}"
+        said = f"{source.kind} {self._reference(source)}" if source.url or source.checked else f"{source.kind}: {source.title}"
         if said == f"user: {USER.title}":
             said = USER.title
         facts = [said]
-        if source.checked:
-            facts.append(f"checked {source.checked}".replace(" ", _TIE))
-        if source.note:
-            facts.append(source.note)
+        for remark in source.note.split("; "):
+            if remark and (said, remark) not in self.said and remark != f"printed as {shown(leaf.name, _number(leaf), leaf.unit)}":
+                self.said.add((said, remark))
+                facts.append(remark)
         if leaf.spread is not None:
             ends = span(leaf.name, *leaf.spread, leaf.unit)
             facts.append(f"range {' – '.join(ends)}".replace(" ", _TIE))
@@ -114,7 +122,7 @@ class _Page:
 
     def _reference(self, source: Source) -> str:
         if source.kind in _SILENT and not source.url:
-            return ""
+            return ""  # its own title would only say that it is a definition
         place = Source(source.kind, source.title, source.url, source.section, source.checked)
         return f"[{self.cited.setdefault(place, len(self.cited) + 1)}]"
 
