@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
-from gpuplan.estimate.serving import ServingFigures
-from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training import TrainingFigures
 from gpuplan.term import Term
 from gpuplan.units import human
+
+if TYPE_CHECKING:
+    from gpuplan.estimate.serving import ServingFigures
+    from gpuplan.estimate.subject import Subject
+    from gpuplan.estimate.training import TrainingFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

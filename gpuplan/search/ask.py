@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.search.library import Library
 
 Question = TypeVar("Question", bound=Common)
 
@@ -48,10 +49,15 @@ def serve(ask: ServeAsk) -> Estimate:
     return _advised(ask, answer_serving, "tokens_per_s")
 
 
-def _advised(ask: Question, answer: Callable[[Question], Estimate], figure: str) -> Estimate:
+def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], figure: str) -> Estimate:
     """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
     from gpuplan.search.changes import better_changes, fitting_changes
 
-    made = answer(ask)
-    changes = better_changes(ask, made, answer, figure) if made.verdict.fits else fitting_changes(ask, answer)
+    library = Library.of(ask)
+
+    def again(changed: Question) -> Estimate:
+        return answer(changed, library)
+
+    made = again(ask)
+    changes = better_changes(ask, made, again, figure) if made.verdict.fits else fitting_changes(ask, again)
     return replace(made, changes=changes)

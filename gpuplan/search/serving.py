@@ -14,8 +14,8 @@ from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import FitAsk, KvFormat, ServeAsk, WeightFormat
 from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
 from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
-from gpuplan.search.subject import Found, look_up
 from gpuplan.term import Source
 
 ENGINE = "vllm"
@@ -40,7 +40,7 @@ class Want:
     pp: int | None
 
 
-def answer_serving(ask: ServeAsk) -> Estimate:
+def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     """The answer to a serving question; the fastest division of the accelerators that fits is taken.
 
     Raises:
@@ -49,7 +49,7 @@ def answer_serving(ask: ServeAsk) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
-    found = look_up(ask, ENGINE)
+    found = library.look_up(ask, ENGINE)
     chosen: list[Choice] = []
     prompt, output = ask.prompt or PROMPT, ask.output or OUTPUT
     if ask.prompt is None:
@@ -73,7 +73,7 @@ def answer_serving(ask: ServeAsk) -> Estimate:
     return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
 
 
-def answer_fit(ask: FitAsk) -> Estimate:
+def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     """The answer to "does it fit": memory alone, with the fewest accelerators a replica that hold it.
 
     Raises:
@@ -82,7 +82,7 @@ def answer_fit(ask: FitAsk) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     positive(ask, ("batch", "context", "tp", "pp"))
-    found = look_up(ask, ENGINE, with_price=False)
+    found = library.look_up(ask, ENGINE, with_price=False)
     chosen: list[Choice] = []
     context = ask.context
     if context is None:

@@ -16,8 +16,8 @@ from gpuplan.plan.ask import Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.search.grid import Best, Space, best
+from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
-from gpuplan.search.subject import Found, look_up
 from gpuplan.term import Source
 
 ENGINE = "megatron-lm"
@@ -28,7 +28,7 @@ SEQUENCE = 8192
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 
 
-def answer_training(ask: TrainAsk) -> Estimate:
+def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     """The answer to a training question.
 
     Raises:
@@ -36,7 +36,7 @@ def answer_training(ask: TrainAsk) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    found = look_up(ask, ENGINE)
+    found = library.look_up(ask, ENGINE)
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks)
     result = chosen_plan(ask, found.subject, space, shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuplan.errors import Note, UnknownError
 from gpuplan.estimate.subject import Subject
@@ -26,29 +26,58 @@ class Found:
     notes: tuple[Note, ...]
 
 
-def look_up(ask: Common, engine: str, *, with_price: bool = True) -> Found:
-    """The card, target and engine of a question; `engine` is the default where the user names none.
+@dataclass
+class Library:
+    """The data files of one question and of the variations that its answer tries: each is read once."""
 
-    Prices are only looked for where `with_price` says that the answer shows a cost.
+    catalog: Catalog
+    _cards: dict[str, ModelCard] = field(default_factory=dict, repr=False)
+    _machines: dict[tuple[str, str], tuple[Target, Hardware]] = field(default_factory=dict, repr=False)
 
-    Raises:
-        UnknownError: a name that nothing has (exit 5).
-        UsageError: an ambiguous name, a bad count or a missing folder.
-        SpecError: a data file that is wrong.
-    """
-    catalog = Catalog.open(ask.specs)
-    card = find(ask.model, [folder / "models" for folder in catalog.folders[1:] if (folder / "models").is_dir()])
-    target = parse_target(ask.on, catalog)
-    profile = catalog.load(Engine, ask.engine or engine)
-    hw = Hardware.of(target, catalog=catalog, engine=profile.id)
-    price, said = _price(ask, target, catalog) if with_price else (None, ())
-    subject = Subject(
-        model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price
-    )
-    notes = (*card.warnings(), *target.notes, *hw.notes, *said)
-    if ask.engine is None:
-        notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
-    return Found(card=card, target=target, subject=subject, notes=notes)
+    @classmethod
+    def of(cls, ask: Common) -> Library:
+        """The shipped files and the user's.
+
+        Raises:
+            UsageError: a folder that the user named does not exist or holds nothing.
+        """
+        return cls(Catalog.open(ask.specs))
+
+    def card(self, name: str) -> ModelCard:
+        """The card of a model; errors as `gpuplan.models.catalog.find`."""
+        if name not in self._cards:
+            own = [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
+            self._cards[name] = find(name, own)
+        return self._cards[name]
+
+    def machine(self, on: str, engine: str) -> tuple[Target, Hardware]:
+        """What `--on` names; errors as `parse_target` and `Hardware.of`."""
+        if (on, engine) not in self._machines:
+            target = parse_target(on, self.catalog)
+            self._machines[on, engine] = target, Hardware.of(target, catalog=self.catalog, engine=engine)
+        return self._machines[on, engine]
+
+    def look_up(self, ask: Common, engine: str, *, with_price: bool = True) -> Found:
+        """The card, target and engine of a question; `engine` is the default where the user names none.
+
+        Prices are only looked for where `with_price` says that the answer shows a cost.
+
+        Raises:
+            UnknownError: a name that nothing has (exit 5).
+            UsageError: an ambiguous name, a bad count or a missing folder.
+            SpecError: a data file that is wrong.
+        """
+        card = self.card(ask.model)
+        profile = self.catalog.load(Engine, ask.engine or engine)
+        target, hw = self.machine(ask.on, profile.id)
+        price, said = _price(ask, target, self.catalog) if with_price else (None, ())
+        subject = Subject(
+            model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price
+        )
+        notes = (*card.warnings(), *target.notes, *hw.notes, *said)
+        if ask.engine is None:
+            notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
+        return Found(card=card, target=target, subject=subject, notes=notes)
 
 
 def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, tuple[Note, ...]]:
