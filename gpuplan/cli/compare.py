@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.cli.inner import TASKS
 from gpuplan.errors import Exit as Code
-from gpuplan.errors import InfeasibleError, Problem, UsageError
+from gpuplan.errors import InfeasibleError, Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.estimate.result import Estimate
@@ -30,7 +30,7 @@ def compare(
 ) -> None:
     """Which machine answers the question better? One column for each --on, and the inputs that make the difference.
 
-    Exits with 3 when it fits on none of them. Names of accelerators alone compare their datasheets.
+    Exits with 3 when it fits on none of them, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their datasheets.
 
     Examples:
       gpuplan compare serve llama-3.1-70b --on 4xh100 --on 8xl40s --prompt 2000 --output 300
@@ -57,17 +57,22 @@ def _estimates(task: str, words: Sequence[str]) -> None:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
     made: dict[str, Estimate] = {}
+    codes: set[Code] = set()
     for place in places:
         try:
             made[place] = estimate(task, {**given, "on": place})
-        except InfeasibleError as error:
-            complain([Problem(one.code, one.message, one.hint, place) for one in error.problems])
+        except (InfeasibleError, UnknownError) as error:
+            # One machine that cannot be answered for must not hide the others.
+            complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
+            codes.add(error.exit_code)
     if made:
-        sys.stdout.write(_text(made, form, given))
+        sys.stdout.write(_text(made, form))
+    if Code.UNKNOWN in codes:
+        raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.verdict.fits for one in made.values()) else Code.DOES_NOT_FIT))
 
 
-def _text(made: Mapping[str, Estimate], form: str, given: Mapping[str, Any]) -> str:
+def _text(made: Mapping[str, Estimate], form: str) -> str:
     if form == "json":
         from gpuplan.render.json import document
 

@@ -34,7 +34,10 @@ class SourceJson(TypedDict):
 
 
 class FormulaJson(TypedDict):
-    """A formula: its text, the unit of its result and of each parameter, and the id of its source."""
+    """A formula: its text, the unit of its result and of each parameter, and the id of its source.
+
+    `sum` and `max` take any number of arguments of one unit: their `parameters` are empty and their `unit` is `any`.
+    """
 
     text: str
     unit: str
@@ -207,17 +210,23 @@ class _Graph:
         self.formulas: dict[str, FormulaJson] = {}
         self.sources: dict[Source, str] = {}
         self._ids: dict[int, str] = {}
-        self._formula_ids: dict[tuple[str, str, str], str] = {}
+        self._same: dict[tuple[object, ...], str] = {}
 
     def add(self, root: Term) -> str:
         """The id of a term, after it and all below it were written: its name, with `#2` … when another bears it too."""
-        new = [term for term in root.walk() if id(term) not in self._ids]
-        for term in new:
+        new = []
+        for term in root.walk():
+            # Leaves are often made anew for each use: those that say the same are one.
+            same = (term.name, term.value, term.unit, term.source, term.spread) if term.formula is None else (id(term),)
+            if same in self._same:
+                self._ids[id(term)] = self._same[same]
+                continue
+            new.append(term)
             name, count = term.name, 1
             while name in self.terms:
                 count += 1
                 name = f"{term.name}#{count}"
-            self._ids[id(term)] = name
+            self._ids[id(term)] = self._same[same] = name
             low, high = term.spread if term.spread is not None else (None, None)
             self.terms[name] = {
                 "name": term.name, "value": number(term.value), "unit": term.unit, "source": self._source(term.source),
@@ -239,12 +248,12 @@ class _Graph:
         made = term.formula
         if made is None:
             return None
-        text = formula_text(made)
-        key = (made.name, text, made.unit)
-        if key not in self._formula_ids:
-            same = sum(1 for name in self.formulas if name.split("#")[0] == made.name)
-            self._formula_ids[key] = f"{made.name}#{same + 1}" if same else made.name
-            self.formulas[self._formula_ids[key]] = {
-                "text": text, "unit": made.unit, "parameters": dict(made.units), "source": self._source(made.source),
-            }  # fmt: skip
-        return self._formula_ids[key]
+        if made.name not in self.formulas:
+            fold = made.name in ("sum", "max")
+            self.formulas[made.name] = {
+                "text": f"{made.name} of all arguments" if fold else formula_text(made),
+                "unit": "any" if fold else made.unit,
+                "parameters": {} if fold else dict(made.units),
+                "source": self._source(made.source),
+            }
+        return made.name
