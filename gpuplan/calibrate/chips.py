@@ -5,6 +5,7 @@ them as YAML. Choices that a reader should know:
 
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
+- Prefill is fitted to causal attention without a window; streams to the residual add of vidur's layer tables.
 - Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit one.
 - Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes (collectives).
 """
@@ -12,7 +13,7 @@ them as YAML. Choices that a reader should know:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ NCCL: Mapping[CollectiveKind, str] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
 FEWEST = 12
+ASIDE = ("custom_all_reduce", "transfer")
+"""Sets that do not speak for the residual of their kind."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Fitted:
 
     def spread(self, prefix: str) -> tuple[float, float] | None:
         """10th and 90th percentile of measured / predicted over the rows held back of all base sets under a prefix."""
-        ratios = [made.ratios for key, made in self.sets.items() if key.startswith(prefix) and "custom" not in key]
+        ratios = [made.ratios for key, made in self.sets.items() if key.startswith(prefix) and key.rpartition(".")[2] not in ASIDE]
         if not ratios:
             return None
         low, high = np.quantile(np.concatenate(ratios), [0.1, 0.9])
@@ -119,9 +122,8 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
     for stored, names in kernels.decode.items():
         _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, names, decode=True))
     if kernels.stream:
-        streams = stream_rows(table(folder, kernels.stream, "mlp"))
-        streams = streams.where(streams.columns["size"] > 2 * chip.l2)
-        _add(made, "stream", fit(streams, kinds.STREAM_KNOBS, {}, chip.stream))
+        rows = table(folder, kernels.stream, "mlp")
+        _add(made, "stream", _stream(chip, stream_rows(rows, "add"), stream_rows(rows, "mlp_act")))
     if link is not None:
         made.sets |= fit_links(folder, system, chip).sets
         custom = custom_rows(table(folder, system, "custom_allreduce"), kernels.custom_all_reduce)
@@ -140,6 +142,7 @@ def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
     rows = table(folder, system, "nccl")
     for kind, name in NCCL.items():
         _add(made, f"collective.{kind}", _collective(chip, collective_rows(rows, name), kind))
+    made.sets["collective.transfer"] = made.sets["collective.all_to_all"]  # two ranks exchanging is the nearest to point to point
     return made
 
 
@@ -172,7 +175,7 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, names:
         size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
         picked = picked.where((size > chip.l2) | (size < 2e6))
     else:
-        picked = picked.where(cols["q_len"] >= 64)
+        picked = picked.where((cols["q_len"] >= 64) & (cols["window"] >= 1e9) & (cols["dim"] <= 256))
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
     kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
@@ -181,6 +184,19 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, names:
         return fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, dtype=kind, stored=element))
     model = partial(chip.attention, dtype=kind, stored=element, decode=False)
     return fit(picked, kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED, model, partial(chip.prefill_flat, dtype=kind, stored=element))
+
+
+def _stream(chip: Chip, adds: Rows, gates: Rows) -> Outcome:
+    """Fitted to residual adds, whose traffic is beyond doubt; judged on gated activations as well."""
+
+    def uncached(rows: Rows) -> Rows:
+        return rows.where((rows.columns["size"] > 2 * chip.l2) | (rows.columns["size"] < 5e6))
+
+    adds, gates = uncached(adds), uncached(gates)
+    made = fit(adds, kinds.STREAM_KNOBS, {}, chip.stream)
+    held = gates.where(gates.held_back)
+    ratios = np.concatenate([made.ratios, held.seconds / chip.stream(held, made.values)])
+    return replace(made, ratios=ratios)
 
 
 def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:

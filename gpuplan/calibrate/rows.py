@@ -103,23 +103,26 @@ def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
     return _made(picked, cols, ("size",))
 
 
-def stream_rows(rows: Iterable[Mapping[str, str]]) -> Rows:
-    """Memory-bound kernels of a transformer layer from the layer tables of vidur: residual add, gated activation and norm."""
+def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
+    """Memory-bound kernels from the layer tables of vidur (milliseconds): `add` (residual) or `mlp_act` (gated activation).
+
+    The model's width and its parallelism decide what is held back.
+    """
     size: list[float] = []
     seconds: list[float] = []
     shape: list[float] = []
     for row in rows:
-        tokens, width, inner = (float(row[key]) for key in ("num_tokens", "n_embd", "n_expanded_embd"))
-        inner /= float(row["num_tensor_parallel_workers"])
-        passes = {"add": 3 * width, "mlp_act": (3 if row["use_gated_mlp"] == "True" else 2) * inner, "input_layernorm": 2 * width}
-        for name, elements in passes.items():
-            text = row.get(f"time_stats.{name}.median", "")
-            if text:
-                size.append(2.0 * tokens * elements)
-                seconds.append(float(text) * 1e-3)
-                shape.append(width + inner)
+        tokens, width, inner, tp = (
+            float(row[key]) for key in ("num_tokens", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers")
+        )
+        passes = {"add": 3 * width, "mlp_act": (3 if row["use_gated_mlp"] == "True" else 2) * inner / tp}
+        text = row.get(f"time_stats.{kernel}.median", "")
+        if text:
+            size.append(2.0 * tokens * passes[kernel])
+            seconds.append(float(text) * 1e-3)
+            shape.append(width + inner * tp)
     cols = {"size": np.array(size), "shape": np.array(shape)}
-    return Rows(cols, np.array(seconds), _held([cols["shape"]]), "vidur")
+    return Rows(cols, np.array(seconds), _held([cols["shape"]]), f"vidur {kernel}")
 
 
 def _made(picked: Sequence[Mapping[str, str]], cols: dict[str, NDArray[np.float64]], shape: Sequence[str]) -> Rows:

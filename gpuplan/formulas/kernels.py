@@ -251,6 +251,16 @@ def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Coun
 
 
 @formula(FLASH2)
+def tiled_window(*, window: Count, rows: Count) -> Count:
+    """Keys that are computed for each query of a tile of `rows` queries under a sliding window: all that any of them sees.
+
+    >>> tiled_window(window=1024.0, rows=128.0)
+    1152.0
+    """
+    return window + rows
+
+
+@formula(FLASH2)
 def seen_keys(*, kv_len: Count, window: Count, rows: Count) -> Count:
     """Keys that one tile of `rows` queries reads under a sliding window.
 

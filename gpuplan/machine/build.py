@@ -35,7 +35,7 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
     chip = target.accelerator
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
-    parameters, notes = overlay.matmul_terms(chain, dtypes, engine)
+    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine)
     parameters |= overlay.attention_terms(chain, dtypes)
     parameters |= overlay.single_terms(chain)
     fabrics: list[Link] = []
@@ -45,11 +45,12 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
             parameters |= overlay.fabric_terms(link, level.name, link.file.collective)
         fabrics.append(link)
     parameters |= overlay.residual_terms(chain, fabrics or chain)
+    notes: list[Note] = []
     if chain[0].borrowed:
         lender = next((link for link in chain if link.file.matmul), chain[0])
         text = f"no kernels of {chip.name} were measured: those of {lender.file.name} are used as shares of its own peaks"
         ranges = f", with ranges to the power of {lender.widen:g}" if lender.widen != 1 else ""
-        notes.insert(0, Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine"))
+        notes.append(Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine"))
     return Hardware(
         name=chip.name,
         count=target.count,
@@ -63,6 +64,7 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
         notes=tuple(notes),
+        dtype_notes=dtype_notes,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, did_you_mean
@@ -22,7 +22,8 @@ class Hardware:
     """A target as the machine layer sees it.
 
     `peaks` holds the dense datasheet rate of each data type, `parameters` the kernel and fabric parameters by dotted
-    name without `hw.` (`matmul.bf16.efficiency`), `levels` the fabric, innermost first.
+    name without `hw.` (`matmul.bf16.efficiency`), `levels` the fabric, innermost first. `notes` hold for every estimate on it,
+    `dtype_notes` for those that multiply in that data type.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Hardware:
     power: Term | None = None
     l2: Term | None = None
     notes: tuple[Note, ...] = ()
+    dtype_notes: Mapping[str, Note] = field(default_factory=dict)
 
     @classmethod
     def of(

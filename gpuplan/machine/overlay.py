@@ -58,6 +58,8 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
                 raise SpecError(Problem("spec.like-circle", f"{start.id} is like `{file.id}` in a circle", where=start.id))
             seen.add(file.id)
             links.append(Link(file, widen, True))
+    if "generic" in paths:
+        links.append(Link(catalog.read(Measured, paths["generic"]), 1.0, True))
     return tuple(links)
 
 
@@ -73,10 +75,10 @@ def terms_of(link: Link, prefix: str, fit: Strict, note: str = "") -> Iterator[t
             yield f"{prefix}.{key}", term
 
 
-def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], list[Note]]:
+def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], dict[str, Note]]:
     """The matmul parameters of each data type, and notes on those that another data type or chip lends."""
     found: dict[str, Term] = {}
-    notes: list[Note] = []
+    notes: dict[str, Note] = {}
     for dtype in dtypes:
         for like in (dtype, *MATMUL_LIKE[dtype]):
             tables = [(link, link.file.engines[engine].matmul) for link in chain if engine in link.file.engines] if engine else []
@@ -87,7 +89,7 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
                 found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1][like], told))  # type: ignore[index]
                 if told:
                     text = f"no {dtype} matmuls were measured: the efficiencies of {like} are used"
-                    notes.append(Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine"))
+                    notes[dtype] = Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine")
                 break
     return found, notes
 

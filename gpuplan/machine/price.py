@@ -81,7 +81,8 @@ def attention_seconds(item: Attention, hw: Hardware) -> Term:
     rows = hw.parameter(f"{prefix}.rows")
     seen = item.kv_len
     if item.window is not None:
-        pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len, window=item.window)
+        window = kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
+        pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len, window=window)
         seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
     elif item.causal:
         pairs = kernels.causal_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len)
