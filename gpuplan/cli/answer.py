@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Exit as Stop
 
 from gpuplan.cli.argv import EVERYTHING
-from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from gpuplan.estimate.result import Estimate
@@ -96,14 +96,13 @@ def named(made: Estimate, wanted: str) -> Term:
     """The term that a user's word means: a figure, a term name, or the only name that ends so.
 
     Raises:
-        UnknownError: there is none.
-        UsageError: several end so.
+        UsageError: there is none, or several end so.
     """
     term = made.find(name_of(made, wanted))
     if term is None:
         names = [*made.figures, *made.names()]
-        hint = did_you_mean(wanted, names) or f"the figures are {', '.join(made.figures)}"
-        raise UnknownError(Problem("explain.no-term", f"the estimate has no term `{wanted}`", hint))
+        hint = did_you_mean(wanted, names) or f"figures are {', '.join(list(made.figures)[:6])} …; `--explain` alone shows them all"
+        raise UsageError(Problem("explain.no-term", f"the estimate has no term `{wanted}`", hint))
     return term
 
 

@@ -30,7 +30,8 @@ def compare(
 ) -> None:
     """Which machine answers the question better? One column for each --on, and the inputs that make the difference.
 
-    Exits with 3 when it fits on none of them, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their datasheets.
+    Exits with 3 when it fits on none of them, and with 5 when one of them cannot be answered for. Names of accelerators
+    alone compare their datasheets.
 
     Examples:
       gpuplan compare serve llama-3.1-70b --on 4xh100 --on 8xl40s --prompt 2000 --output 300

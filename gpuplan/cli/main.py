@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 from typer import Abort, BadParameter
@@ -31,6 +32,9 @@ def main() -> None:
     """
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no `–` shows a question mark, not an error
     code = run(sys.argv[1:])
     sys.stderr.flush()
     os._exit(code)

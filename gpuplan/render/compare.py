@@ -9,13 +9,13 @@ from gpuplan.render.markdown import grid
 from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
 from gpuplan.term import Term
 
-_MOST = 24
+_MOST = 16
 """How many differing inputs are listed; the JSON of each estimate has them all."""
 _BORING = {"user", "chosen", "definition"}
 
 
 def comparison(names: Sequence[str], estimates: Sequence[Estimate], look: Look) -> str:
-    """A column for each estimate: verdict, figures with ranges, what was chosen, and the inputs that differ."""
+    """A column for each estimate: verdict, figures with ranges, plans where they differ, and the inputs that differ."""
     rows = list(_rows(estimates))
     differing = list(_differences(estimates))
     blocks = ["\n".join(_grid(names, rows, look, bold_first=True))]
@@ -49,8 +49,10 @@ def _rows(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
         ends = [_ends(estimate, key) for estimate in estimates]
         if any(ends):
             yield "", ends
-    for name in dict.fromkeys(choice.name for estimate in estimates for choice in estimate.chosen):
-        yield f"chosen {name}", [_chosen(estimate, name) for estimate in estimates]
+    for name in dict.fromkeys(name for estimate in estimates for name in estimate.question):
+        answers = [estimate.question.get(name, "") for estimate in estimates]
+        if name != "on" and len(set(answers)) > 1:
+            yield label(name), answers
 
 
 def _value(estimate: Estimate, key: str) -> str:
@@ -65,17 +67,15 @@ def _ends(estimate: Estimate, key: str) -> str:
     return f"({' – '.join(span(key, low, high, estimate.figures[key].unit))})" if low != high else ""
 
 
-def _chosen(estimate: Estimate, name: str) -> str:
-    return next((choice.value for choice in estimate.chosen if choice.name == name), "")
-
-
 def _differences(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
     """The leaves whose values are not the same everywhere, except those that the question itself named."""
     found: list[dict[str, Term]] = []
     for estimate in estimates:
         roots = estimate.figures.values()
         found.append({t.name: t for root in roots for t in root.walk() if t.formula is None and t.source.kind not in _BORING})
-    for name in dict.fromkeys(name for leaves in found for name in leaves):
+    names = dict.fromkeys(name for leaves in found for name in leaves)
+    fitted = {name for leaves in found for name, term in leaves.items() if term.source.kind in ("measured", "assumed")}
+    for name in sorted(names, key=lambda name: name in fitted):  # datasheets and prices before what was fitted
         cells = [shown(name, float(leaves[name].value), leaves[name].unit) if name in leaves else "" for leaves in found]
         if len(set(cells)) > 1:
             yield name, cells

@@ -23,6 +23,8 @@ from gpuplan.render.text import (
 )
 from gpuplan.term import Term
 
+_MOST = 6
+"""How many assumed values are named below a table; the tree and the JSON have them all."""
 WIDE = 120
 """From this width on, breakdowns stand beside each other."""
 
@@ -138,19 +140,20 @@ def _breakdowns(estimate: Estimate, look: Look) -> Iterator[list[str]]:
 
 def _breakdown(breakdown: Breakdown, look: Look, width: int) -> list[str]:
     whole = float(breakdown.total.value)
-    amounts = [amount(term.name, float(term.value), term.unit) for term in (*breakdown.parts, breakdown.total)]
+    parts = [part for part in breakdown.parts if float(part.value) != 0] or breakdown.parts
+    amounts = [amount(term.name, float(term.value), term.unit) for term in (*parts, breakdown.total)]
     size = max(len(unit) for _, unit in amounts)
     values = [f"{number} {unit:<{size}}" for number, unit in amounts]
     names = [
         f"{name}{'' if known(term) else ASSUMED}"
-        for name, term in zip(short_names([part.name for part in breakdown.parts]), breakdown.parts, strict=True)
+        for name, term in zip(short_names([part.name for part in parts]), parts, strict=True)
     ]
-    shares = [percent(float(term.value), whole) for term in breakdown.parts]
+    shares = [percent(float(term.value), whole) for term in parts]
     rows = [*zip(names, values, shares, strict=False), ("total", values[-1], "")]
     lines = columns(rows, "lrr")
     room = min(width - max(len(line) for line in lines) - 2, 24)
     if room >= 8:
-        bars = [*(bar(float(term.value), whole, room) for term in breakdown.parts), ""]
+        bars = [*(bar(float(term.value), whole, room) for term in parts), ""]
         lines = columns([(*row, mark) for row, mark in zip(rows, bars, strict=True)], "lrrl")
     return [*(look.bold(line) for line in wrap(breakdown.title[:1].upper() + breakdown.title[1:], width)), *lines]
 
@@ -158,8 +161,13 @@ def _breakdown(breakdown: Breakdown, look: Look, width: int) -> list[str]:
 def _chosen(estimate: Estimate, look: Look) -> list[str]:
     if not estimate.chosen:
         return []
-    pairs = [(f"{choice.name} {choice.value}", choice.reason) for choice in estimate.chosen]
-    return [look.bold("Chosen, because you left it open"), *_pairs(pairs, look)]
+    reasons: dict[str, list[str]] = {}
+    for choice in estimate.chosen:
+        reasons.setdefault(choice.reason, []).append(f"{choice.name} {choice.value}")
+    lines = []
+    for reason, names in reasons.items():
+        lines += wrap(f"{', '.join(names)}: {reason}", look.width, "  ", "      ")
+    return [look.bold("Chosen, because you left it open"), *lines]
 
 
 def _changes(estimate: Estimate, look: Look) -> list[str]:
@@ -178,7 +186,8 @@ def _notes(estimate: Estimate, look: Look) -> list[str]:
         lines += [f"    {price.source.url}"] if price.source.url else []
     assumed = assumed_leaves(estimate)
     if assumed:
-        names = ", ".join(f"{term.name} = {shown(term.name, float(term.value), term.unit)}" for term in assumed)
+        names = ", ".join(f"{term.name} = {shown(term.name, float(term.value), term.unit)}" for term in assumed[:_MOST])
+        names += f", and {len(assumed) - _MOST} more (--explain FIGURE shows where)" if len(assumed) > _MOST else ""
         lines += wrap(f"rests on assumed values: {names}", look.width, "  * ", "    ")
     return [look.bold("Notes"), *lines] if lines else []
 

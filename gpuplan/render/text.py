@@ -67,6 +67,8 @@ def label(key: str) -> str:
 
     >>> label("step_time_s"), label("tokens_per_s"), label("peak_memory_bytes"), label("mfu"), label("cost_per_million_tokens_usd")
     ('step time', 'tokens/s', 'peak memory', 'MFU', 'cost per million tokens')
+    >>> label("model_flop_per_s_per_accelerator"), label("energy_joules_per_token")
+    ('model FLOP/s per accelerator', 'energy per token')
     """
     words = key
     rate = _rate(key)
@@ -83,11 +85,11 @@ def label(key: str) -> str:
 
 
 def _rate(key: str) -> str:
-    """`tokens_per_s_per_accelerator` as `tokens/s per accelerator`; nothing for bytes, FLOP and money, whose unit says it."""
+    """`tokens_per_s_per_accelerator` as `tokens/s per accelerator`; nothing for bytes and money, whose unit says it."""
     what, found, after = key.partition("_per_s")
-    if not found or what.endswith(("bytes", "flop", "usd")) or (after and not after.startswith("_")):
+    if not found or what.endswith(("bytes", "usd")) or (after and not after.startswith("_")):
         return ""
-    return f"{what}/s{after}"
+    return f"{what.removesuffix('flop')}FLOP/s{after}" if what.endswith("flop") else f"{what}/s{after}"
 
 
 def amount(key: str, value: float, unit: str) -> tuple[str, str]:
@@ -99,7 +101,8 @@ def amount(key: str, value: float, unit: str) -> tuple[str, str]:
     (('8.03', 'billion'), ('2,000', 'h'))
     """
     last = key.rpartition(".")[2]
-    if unit == "1" and (last in _SHARES or key.endswith(_SHARE_ENDS)):
+    value += 0.0  # a negative zero is a zero
+    if unit == "1" and (last.partition("_")[0] in _SHARES or key.endswith(_SHARE_ENDS)):
         return f"{value * 100:.1f}", "%"
     if unit == "s" and "accelerator_time" in key:
         return f"{human(value / 3600, 'h', 4).removesuffix(' h')}", "h"

@@ -154,6 +154,14 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert "Traceback" not in made.stderr
 
 
+def test_an_ascii_terminal_gets_an_answer() -> None:
+    made = process("specs", "show", "h100", env={"PYTHONIOENCODING": "ascii"})
+    assert made.returncode == 0
+    made = process("explain", "mfu", env={"PYTHONIOENCODING": "ascii"})
+    assert made.returncode == 0
+    assert "= model_flop / (seconds ? chips ? peak_flop_per_s)" in made.stdout
+
+
 def test_misspelt_flag_in_a_process() -> None:
     made = process("fit", "llama-3.1-8b", "--no-such-flag")
     assert made.returncode == 2

@@ -1,0 +1,173 @@
+"""The commands of the README and of the issue, answered for real: the form of the answer, not its numbers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_calls import Call, python
+from pydantic import TypeAdapter
+
+from gpuplan.render.json import EstimateJson
+
+ANSWERED = [
+    "fit llama-3.1-8b --on h100",
+    "train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T",
+    "train llama-3.1-70b --on 64xaws:p5.48xlarge --tokens 2T",
+    "serve llama-3.1-70b --on 4xh100 --prompt 2000 --output 300",
+    "serve Qwen/Qwen3-32B --on 2xh200 --prompt 1k --output 200",
+]
+REFUSED = [
+    ("fit llama-3.1-8b --on h100-smx", 5, "h100-smx", "h100-sxm"),
+    ("fit llama-3.1-8 --on h100", 5, "llama-3.1-8", "llama-3.1-8b"),
+    ("train llama-3.1-8b --on 8xh100 --tp 3", 2, "tp = 3 does not divide the 32 attention heads", "2 or 4"),
+    ("fit llama-3.1-8b --on h100 --engine vlm", 5, "vlm", "vllm"),
+    ("fit llama-3.1-8b --on h100 --set hw.no_such_term=3", 2, "hw.no_such_term", ""),
+    ("fit llama-3.1-8b --on h100 --explain no_such_figure", 2, "no_such_figure", "figures are"),
+]
+
+
+def lone_url(line: str) -> bool:
+    return line.strip().startswith("https://") and " " not in line.strip()
+
+
+@pytest.mark.parametrize("line", ANSWERED)
+@pytest.mark.parametrize("columns", [80, 200])
+def test_answers_fit_the_terminal_and_begin_with_the_verdict(call: Call, line: str, columns: int) -> None:
+    said = call(*shlex.split(line), columns=columns)
+    assert said.code == 0, said.err
+    assert said.out.startswith("FITS  ")
+    assert "low – high" in said.out
+    assert "\x1b" not in said.out
+    assert [row for row in said.out.splitlines() if len(row) > columns and not lone_url(row)] == []
+
+
+@pytest.mark.parametrize("line", ANSWERED)
+def test_answers_as_json_csv_and_markdown(call: Call, line: str) -> None:
+    made = json.loads(call(*shlex.split(line), "--json").out)
+    TypeAdapter(EstimateJson).validate_python(made, strict=True)
+    uncertain = [figure for figure in made["figures"].values() if figure["low"] < figure["value"] < figure["high"]]
+    assert uncertain
+    assert call(*shlex.split(line), "--csv").out.startswith("estimate,section,name,value,low,high,unit,share,assumed\n")
+    assert call(*shlex.split(line), "--md").out.startswith("**FITS**")
+
+
+@pytest.mark.parametrize("line", [ANSWERED[0], ANSWERED[1], ANSWERED[3]])
+def test_every_figure_explains_itself_within_80_columns(call: Call, line: str) -> None:
+    words = shlex.split(line)
+    figures = json.loads(call(*words, "--json").out)["figures"]
+    for key in figures:
+        said = call(*words, "--explain", key)
+        assert said.code == 0, said.err
+        assert f"\n{key}  " in said.out
+        if key != "tokens_per_step":  # which rests on the plan alone
+            assert "checked 20" in said.out, key
+            assert "https://" in said.out, key
+        assert [row for row in said.out.splitlines() if len(row) > 80 and not lone_url(row)] == []
+
+
+def test_explain_in_all_its_forms(call: Call) -> None:
+    words = shlex.split(ANSWERED[3])
+    one = call(*words, "--explain", "tpot_s")
+    assert call("explain", "tpot_s", *words).out == one.out
+    assert call(*words, "--explain", "TPOT").out == one.out
+    every = call(*words, "--explain")
+    assert every.code == 0
+    assert "\nttft_s  " in every.out
+    assert "\ntpot_s  " in every.out
+    assert call(words[0], "--explain", *words[1:]).out == every.out
+    shallow = call(*words, "--explain", "tpot_s", "--depth", "1").out
+    assert len(shallow) < len(one.out)
+
+
+def test_price_date_and_source_of_a_cloud_instance(call: Call) -> None:
+    said = call(*shlex.split(ANSWERED[2]))
+    assert "cost" in said.out
+    assert "USD/h" in said.out
+    assert "checked 20" in said.out
+
+
+def test_what_does_not_fit_says_what_binds_and_what_would(call: Call) -> None:
+    said = call("fit", "llama-3.1-70b", "--on", "t4")
+    assert said.code == 3
+    assert said.out.startswith("DOES NOT FIT  ")
+    assert "weights" in said.out.splitlines()[0] + said.out.splitlines()[1]
+    assert "Smallest changes that make it fit\n  --" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(("line", "code", "message", "hint"), REFUSED)
+def test_refusals(call: Call, line: str, code: int, message: str, hint: str) -> None:
+    said = call(*shlex.split(line))
+    assert said.code == code, said.err
+    assert said.out == ""
+    assert message in said.err
+    assert hint in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_config_without_heads(call: Call, tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "vocab_size": 100}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    for words in (("serve", str(path), "--on", "h100"), ("models", "import", str(path)), ("models", "show", str(path))):
+        said = call(*words)
+        assert said.code == 5, said.err
+        assert "num_attention_heads" in said.err
+        assert said.out == ""
+
+
+def test_an_imported_card_can_be_read_back(call: Call, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "vocab_size": 100,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+    }  # fmt: skip
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    said = call("models", "import", str(folder))
+    assert said.code == 0, said.err
+    assert "parameters in all" in said.err
+    home = tmp_path / "specs" / "models"
+    home.mkdir(parents=True)
+    (home / "tiny.yaml").write_text(said.out, encoding="utf-8")
+    shown = call("models", "show", "tiny", "--specs", str(tmp_path / "specs"))
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith("tiny  ")
+    assert "4 heads of 16 over 2 KV heads" in shown.out
+
+
+def test_an_empty_specs_folder_stops_a_question(call: Call, tmp_path: Path) -> None:
+    said = call("fit", "llama-3.1-8b", "--on", "h100", "--specs", str(tmp_path))
+    assert said.code == 2
+    assert "no YAML file" in said.err
+
+
+def test_compare_puts_answers_side_by_side(call: Call) -> None:
+    said = call("compare", "fit", "llama-3.1-8b", "--on", "h100", "--on", "a100-sxm-80gb")
+    assert said.code == 0, said.err
+    assert "h100" in said.out.splitlines()[0]
+    assert "a100-sxm-80gb" in said.out.splitlines()[0]
+    assert "Inputs that differ" in said.out
+    assert call("compare", "fit", "llama-3.1-70b", "--on", "t4", "--on", "l4").code == 3
+    both = json.loads(call("compare", "fit", "llama-3.1-8b", "--on", "h100", "--on", "t4", "--json").out)
+    assert [one["question"]["on"] for one in both] == ["h100", "t4"]
+
+
+def test_doctor_is_well(call: Call) -> None:
+    said = call("doctor")
+    assert said.code == 0, said.out
+    assert "ALL WELL" in said.out
+    assert "specs shipped" in said.out
+    assert json.loads(call("doctor", "--json").out)["problems"] == []
+
+
+def test_fit_imports_no_array_library() -> None:
+    out = python(
+        "import sys\nfrom gpuplan.cli.main import run\nrun(['fit', 'llama-3.1-8b', '--on', 'h100'])\n"
+        "print([name for name in ('numpy', 'torch', 'scipy', 'rich') if name in sys.modules])"
+    )
+    assert out.endswith("\n[]\n")
