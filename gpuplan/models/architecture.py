@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 NormKind: TypeAlias = Literal["rms", "layer", "layer-no-bias"]
 
@@ -43,7 +43,7 @@ class Attention(Part):
     """One learned logit a head (gpt-oss)."""
     output_gate: bool = False
     """The query projection is twice as wide and gates the output (Qwen3-Next)."""
-    relative_bias_buckets: int = 0
+    relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 
 
@@ -59,10 +59,10 @@ class Mla(Part):
     rope_dim: PositiveInt
     v_dim: PositiveInt
     bias: bool = False
-    indexer_heads: int = 0
+    indexer_heads: NonNegativeInt = 0
     """Heads of the sparse-attention indexer (DeepSeek-V3.2); 0: none."""
-    indexer_dim: int = 0
-    indexer_top_k: int = 0
+    indexer_dim: NonNegativeInt = 0
+    indexer_top_k: NonNegativeInt = 0
 
 
 class StateSpace(Part):
@@ -77,9 +77,9 @@ class StateSpace(Part):
     """Value heads (mamba2, gated_delta, linear_attention); 1 for mamba1."""
     groups: PositiveInt = 1
     """Key heads, or B/C groups."""
-    conv_kernel: int = 0
+    conv_kernel: NonNegativeInt = 0
     conv_bias: bool = False
-    dt_rank: int = 0
+    dt_rank: NonNegativeInt = 0
     """Rank of the step-size projection (mamba1)."""
     bias: bool = False
     inner_norms: bool = False
@@ -107,10 +107,10 @@ class Moe(Part):
     """Width of one routed expert."""
     gated: bool = True
     bias: bool = False
-    latent: int = 0
+    latent: NonNegativeInt = 0
     """Width that routed experts read and write, after one projection down and before one up (Nemotron 3); 0: `hidden`."""
-    shared_experts: int = 0
-    shared_width: int = 0
+    shared_experts: NonNegativeInt = 0
+    shared_width: NonNegativeInt = 0
     """Width of one shared expert."""
     shared_gate: bool = False
     """A learned scalar gate on the shared expert (Qwen)."""
@@ -131,12 +131,12 @@ class Block(Part):
     cross: Attention | None = None
     """Attention over an encoder's output."""
     mlp: ChannelMixer | None = None
-    norms: int = 2
+    norms: NonNegativeInt = 2
     """Norm vectors of the hidden width (2: pre-norm; 4: sandwich; 1: one norm for a parallel block)."""
     norm: NormKind = "rms"
     parallel: bool = False
     """Mixer and channel mixer read the same input (GPT-J, Falcon)."""
-    extra_params: int = 0
+    extra_params: NonNegativeInt = 0
     """Parameters that no other field counts; the card's notes say what they are."""
 
 
@@ -184,13 +184,13 @@ class Architecture(Part):
     head_bias: bool = False
     embedding_width: PositiveInt | None = None
     """Width of the embedding rows where it differs from `hidden` (ALBERT, OPT-350M): projections are counted."""
-    embedding_projections: int = 1
+    embedding_projections: PositiveInt = 1
     """Matrices between the embedding width and `hidden`: 1 (ALBERT), 2 with one back before the head (OPT-350M)."""
-    positions: int = 0
+    positions: NonNegativeInt = 0
     """Learned position vectors (0: rotary, ALiBi, relative or none)."""
-    token_types: int = 0
+    token_types: NonNegativeInt = 0
     embedding_norm: NormKind | None = None
-    extra_params: dict[str, int] = Field(default_factory=dict)
+    extra_params: dict[str, PositiveInt] = Field(default_factory=dict)
     """Parts that are counted but not broken down, by name: a pooler, a vision tower, multi-token prediction."""
 
     @property

@@ -81,7 +81,7 @@ class ModelCard(Part):
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None
     """How the weights are quantised; None: they are stored in `dtype`."""
-    checkpoint_extra: dict[str, int] = Field(default_factory=dict)
+    checkpoint_extra: dict[str, PositiveInt] = Field(default_factory=dict)
     """Parameters that the stored checkpoint holds beside the model: multi-token prediction, copies of tied matrices."""
     notes: tuple[str, ...] = ()
     architecture: Architecture
@@ -134,6 +134,10 @@ def parse_card(data: dict[str, Any], lines: LineMap) -> ModelCard:
 def _structure(arch: Architecture, lines: LineMap) -> list[Problem]:
     """What the schema's types cannot say: runs name blocks, heads divide, no expert is chosen twice."""
     problems = []
+    kinds = [stack.kind for stack in arch.stacks]
+    if not kinds or len(set(kinds)) < len(kinds):
+        where = lines.where(("architecture", "stacks"))
+        problems.append(Problem("model.stacks", "a model has one decoder, one encoder, or one of each", "", where))
     for at, stack in enumerate(arch.stacks):
         place = ("architecture", "stacks", at)
         for step, run in enumerate(stack.layers):
@@ -147,6 +151,14 @@ def _structure(arch: Architecture, lines: LineMap) -> list[Problem]:
                 if one is not None and one.kind == "attention" and one.heads % one.kv_heads:
                     message = f"{one.kv_heads} key and value heads do not divide {one.heads} query heads"
                     problems.append(Problem("model.heads", message, "", where))
+                if one is not None and one.kind in ("mamba1", "mamba2", "gated_delta") and not one.conv_kernel:
+                    problems.append(Problem("model.bad-value", f"a {one.kind} layer has no `conv_kernel`", "", where))
+                if one is not None and one.kind == "mamba1" and not one.dt_rank:
+                    problems.append(Problem("model.bad-value", "a mamba1 layer has no `dt_rank`", "", where))
+            if not (block.mixer or block.cross or block.mlp):
+                problems.append(Problem("model.empty-block", "the block has no mixer and no mlp", "", where))
+            if block.mlp is not None and block.mlp.kind == "moe" and block.mlp.shared_experts and not block.mlp.shared_width:
+                problems.append(Problem("model.bad-value", "shared experts have no `shared_width`", "", where))
             if block.mlp is not None and block.mlp.kind == "moe" and block.mlp.top_k > block.mlp.experts:
                 message = f"{block.mlp.top_k} experts a token are more than the {block.mlp.experts} there are"
                 problems.append(Problem("model.experts", message, "", where))

@@ -37,7 +37,8 @@ def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
         from gpuplan.models.import_config import import_config
 
         return import_config(path)
-    hint = did_you_mean(name, names(extra_dirs)) or "run `gpuplan models list`, or give the path of a config.json"
+    hint = did_you_mean(name, names(extra_dirs)) or "run `gpuplan models list`"
+    hint += "; any other model: give the path of its config.json"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
 

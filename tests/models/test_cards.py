@@ -1,5 +1,7 @@
 """Every card: its own published size, unique names, and facts that traps would get wrong."""
 
+from pathlib import Path
+
 import pytest
 
 from gpuplan.errors import SpecError, UnknownError
@@ -156,6 +158,8 @@ def test_official_quantised_checkpoints():
         ("kv_heads: 12", "kv_heads: 5", "model.heads"),
         ("id: gpt2", "id: gpt-2", "model.id-not-file-name"),
         ("vocab: 50257", "vocab: 50257\n  vocab: 50257", "yaml.duplicate-key"),
+        ("kind: decoder", "kind: coder", "model.bad-value"),
+        ("mixer: {kind: attention,", "mixer: {kind: magic,", "model.bad-value"),
     ],
 )
 def test_bad_cards_are_refused_with_a_line(tmp_path, old, new, code):
@@ -176,3 +180,25 @@ def test_an_alias_of_two_cards_is_refused(tmp_path):
     with pytest.raises(SpecError) as error:
         find("gpt2-small", [tmp_path])
     assert error.value.problems[0].code == "model.alias-twice"
+
+
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models.yaml"
+
+
+@pytest.mark.skipif(not MODELS.exists(), reason="the collection of model facts is not beside the checkout")
+def test_every_language_model_of_the_collection_has_its_counts_and_cache():
+    import yaml
+
+    facts = yaml.load(MODELS.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["models"]
+    missing = [fact["id"] for fact in facts if fact["id"] not in ALL]
+    assert len(missing) <= 16, missing
+    for fact in facts:
+        card = ALL.get(fact["id"])
+        if card is None:
+            continue
+        made = card.count()
+        assert made.params_total.value == fact["parameters"]["total"], card.id
+        assert made.params_active.value == fact["parameters"]["active"], card.id
+        cache = fact.get("kv_cache", {}).get("bytes_per_token_bf16")
+        assert cache is None or _kv_bytes_per_token(card) == cache, card.id
+        assert all(find(name).id == card.id for name in fact["hf"])

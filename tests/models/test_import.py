@@ -256,3 +256,65 @@ def test_multimodal_without_its_vision_part_says_so(tmp_path):
     card = find(str(_write(tmp_path, {"model_type": "qwen3_vl", "text_config": LLAMA | {"model_type": "qwen3_vl_text"}})))
     assert any("vision_config" in note for note in card.notes)
     assert "vision_tower" not in card.architecture.extra_params
+
+
+def _like(**fields):
+    return {"num_attention_heads": 32, "num_hidden_layers": 40, "hidden_size": 4096, "tie_word_embeddings": False} | fields
+
+
+SMALL = {
+    # Families of which no plain file is at hand; the counts are those of transformers 5.23.0, or published.
+    "granite-3.1-8b": _like(
+        model_type="granite", num_key_value_heads=8, intermediate_size=12800, vocab_size=49155, tie_word_embeddings=True
+    ),
+    "glm-4-9b-0414": _like(
+        model_type="glm4", num_key_value_heads=2, head_dim=128, intermediate_size=13696, vocab_size=151552, attention_bias=True
+    ),
+    "glm-4.5-air": _like(
+        model_type="glm4_moe", num_hidden_layers=46, num_attention_heads=96, num_key_value_heads=8, head_dim=128,
+        intermediate_size=10944, n_routed_experts=128, num_experts_per_tok=8, moe_intermediate_size=1408, n_shared_experts=1,
+        first_k_dense_replace=1, attention_bias=True, vocab_size=151552,
+    ),
+    "gpt-neo-1.3b": {
+        "model_type": "gpt_neo", "num_layers": 24, "num_heads": 16, "hidden_size": 2048, "vocab_size": 50257,
+        "max_position_embeddings": 2048, "attention_types": [[["global", "local"], 12]], "intermediate_size": None,
+    },
+    "mamba-2.8b": {
+        "model_type": "mamba", "hidden_size": 2560, "num_hidden_layers": 64, "state_size": 16, "conv_kernel": 4, "expand": 2,
+        "time_step_rank": "auto", "vocab_size": 50280,
+    },
+    "mamba2-2.7b": {
+        "model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 64, "state_size": 128, "conv_kernel": 4, "expand": 2,
+        "num_heads": 80, "head_dim": 64, "n_groups": 1, "vocab_size": 50288, "tie_word_embeddings": True,
+    },
+    "falcon-h1-34b": _like(
+        model_type="falcon_h1", num_hidden_layers=72, hidden_size=5120, num_attention_heads=20, num_key_value_heads=4, head_dim=128,
+        intermediate_size=21504, vocab_size=261120, mamba_d_state=256, mamba_d_conv=4, mamba_expand=2, mamba_n_heads=32,
+        mamba_d_head=128, mamba_n_groups=2, mamba_d_ssm=4096,
+    ),
+    "minimax-text-01": _like(
+        model_type="minimax", num_hidden_layers=80, hidden_size=6144, num_attention_heads=64, num_key_value_heads=8, head_dim=128,
+        intermediate_size=9216, num_local_experts=32, num_experts_per_tok=2, vocab_size=200064,
+        attn_type_list=[int(at % 8 == 7) for at in range(80)],
+    ),
+    "nemotron-4-15b": _like(
+        model_type="nemotron", num_hidden_layers=32, hidden_size=6144, num_attention_heads=48, num_key_value_heads=8,
+        intermediate_size=24576, vocab_size=256000,
+    ),
+    "command-r-plus-104b": _like(
+        model_type="cohere", num_hidden_layers=64, hidden_size=12288, num_attention_heads=96, num_key_value_heads=8,
+        intermediate_size=33792, vocab_size=256000, use_qk_norm=True, tie_word_embeddings=True,
+    ),
+    "opt-350m": {
+        "model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096,
+        "word_embed_proj_dim": 512, "do_layer_norm_before": False, "vocab_size": 50272, "max_position_embeddings": 2048,
+    },
+}  # fmt: skip
+PUBLISHED = {"glm-4-9b-0414": 9400279040}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_families_without_a_file_at_hand(tmp_path, name):
+    card = find(str(_write(tmp_path, SMALL[name])))
+    expected = PUBLISHED.get(name) or find(name).recount.params_total
+    assert card.count().params_total.value == expected
