@@ -156,9 +156,10 @@ def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]
 def question() -> Subject:
     """Llama 3.1 70B on 1,024 H100 with Megatron-LM, at an invented price."""
     from gpuplan.plan.ask import TrainAsk
-    from gpuplan.search.subject import look_up
+    from gpuplan.search.library import Library
 
-    return look_up(TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0), "megatron-lm").subject
+    ask = TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0)
+    return Library.of(ask).look_up(ask, "megatron-lm").subject
 
 
 def main() -> int:
