@@ -61,27 +61,29 @@ class Figure:
         return f"{mark} {self.name}: {found}; target {sign} {self.target:,g}"
 
 
-def medians(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
-    """Median seconds of whole processes, run in turns after one unmeasured round that fills the file cache.
+def medians(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Median seconds of whole processes, on the clock and of the processor, run in turns after one unmeasured round.
 
     Raises:
         SystemExit: a command fails.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    clock: dict[str, list[float]] = {name: [] for name in commands}
+    busy: dict[str, list[float]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as empty:
         env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         for turn in range(rounds + 1):
             for name, command in commands.items():
-                start = time.perf_counter()
+                start, before = time.perf_counter(), os.times()
                 done = subprocess.run(
                     command, cwd=empty, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
                 )
-                took = time.perf_counter() - start
+                took, after = time.perf_counter() - start, os.times()
                 if done.returncode != 0:
                     sys.exit(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stderr}")
                 if turn:
-                    seconds[name].append(took)
-    return {name: statistics.median(took) for name, took in seconds.items()}
+                    clock[name].append(took)
+                    busy[name].append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return {name: (statistics.median(clock[name]), statistics.median(busy[name])) for name in commands}
 
 
 def processes(rounds: int) -> list[Figure]:
@@ -93,8 +95,9 @@ def processes(rounds: int) -> list[Figure]:
     took = medians({reference: (sys.executable, "-c", REFERENCE), "fit": (program, *FIT), "help": (program, *HELP)}, rounds)
     figures = []
     for name, words, target in (("fit", FIT, FIT_TARGET), ("help", HELP, HELP_TARGET)):
-        ratio = took[name] / took[reference]
-        text = f"{ratio:.2f} x ({took[name] * 1e3:.0f} ms over {took[reference] * 1e3:.0f} ms)"
+        (clock, busy), (base, base_busy) = took[name], took[reference]
+        ratio = clock / base
+        text = f"{ratio:.2f} x ({clock * 1e3:.0f} ms over {base * 1e3:.0f} ms; {busy / base_busy:.2f} x of processor time)"
         figures.append(Figure(f"gpuplan {' '.join(words)}", ratio, target, True, text))
     return figures
 
