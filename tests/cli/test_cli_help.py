@@ -51,7 +51,8 @@ def test_version(call: Call) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     out = python(
-        "import sys\nimport typer\nown = set(sys.modules)  # old versions of typer bring rich\nfrom gpuplan.cli.main import run\nrun(['--help'])\n"
+        "import sys\nimport typer\nown = set(sys.modules)  # old versions of typer bring rich\n"
+        "from gpuplan.cli.main import run\nrun(['--help'])\n"
         "print([name for name in ('numpy', 'torch', 'yaml', 'rich', 'pydantic', 'scipy') if name in set(sys.modules) - own])\n"
         "run(['fit', '--help'])\n"
         "print([name for name in ('numpy', 'torch', 'yaml', 'rich', 'scipy') if name in set(sys.modules) - own])"
