@@ -26,9 +26,10 @@ SETTLE = Knob(3e-4, 0, 1, "s")
 """Longer than the pause between replays and far shorter than a step: the fits hardly depend on it."""
 MATMUL_KNOBS = {
     "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(4e-6, 0, 5e-4, "s"),
-    "unhidden": Knob(0.2, 0, 1), "tail": Knob(0.1, 0, 20), "throttle": Knob(0.1, 0, 3), "short_depth": Knob(80, 0, 1280),
+    "unhidden": Knob(0.2, 0, 1), "tail": Knob(0.1, 0, 20), "throttle": Knob(0.1, 0, 3), "settle": Knob(1e-3, 1e-5, 2e-2, "s"),
+    "short_depth": Knob(80, 0, 1280),
 }  # fmt: skip
-MATMUL_FIXED = {"settle": SETTLE, "tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
+MATMUL_FIXED = {"tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B")}
 PREFILL_KNOBS = {
     "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.5, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),

@@ -1,0 +1,138 @@
+"""Does every accelerator get parameters, from the nearest file there is, and does the reader hear when they are borrowed?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan.errors import SpecError, UnknownError
+from gpuplan.machine.hardware import Hardware
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog, shipped_folder
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.target import Target, parse_target
+
+CATALOG = Catalog.open()
+RESIDUALS = ("matmul_residual", "attention_residual", "stream_residual", "collective_residual")
+
+
+@pytest.mark.parametrize("ident", CATALOG.paths("measured"))
+def test_measured_files_load(ident: str) -> None:
+    file = CATALOG.load(Measured, ident)
+    for residual in file.residual.values():
+        assert residual.low.value <= 1 <= residual.high.value
+    if file.describes == "accelerator":
+        chip = CATALOG.load(Accelerator, ident)
+        assert file.name
+        assert chip.units is None or file.units is None or file.units.value == chip.units.count.value
+        assert set(file.matmul) <= set(chip.dtypes())
+
+
+@pytest.mark.parametrize("ident", CATALOG.paths("accelerators"))
+def test_every_accelerator_has_all_kernels(ident: str) -> None:
+    hw = Hardware.of(Target(ident, CATALOG.load(Accelerator, ident), 1), catalog=CATALOG)
+    for dtype in hw.peaks:
+        assert 0 < hw.parameter(f"matmul.{dtype}.efficiency").value <= 1
+        assert 0 < hw.parameter(f"attention.prefill.{dtype}.efficiency").value <= 1
+    for stored in ("bf16", "fp8"):
+        assert 0 < hw.parameter(f"attention.decode.{stored}.memory_efficiency").value <= 1
+    assert 0 < hw.parameter("attention.backward_share").value <= 1
+    assert hw.parameter("stream.launch").unit == hw.parameter("host.launch").unit == "s"
+    for name in RESIDUALS:
+        term = hw.parameter(name)
+        assert term.value == 1
+        assert term.spread is not None
+        assert term.spread[0] < 1 < term.spread[1]
+    assert hw.notes or CATALOG.paths("measured").keys() >= {ident}
+
+
+def test_measured_needs_no_note_and_borrowed_says_whose_and_is_wider() -> None:
+    own = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    lent = Hardware.of(parse_target("h100-pcie-80gb", CATALOG), catalog=CATALOG)
+    assert own.notes == ()
+    (note,) = lent.notes
+    assert note.code == "hw.not-measured"
+    assert "NVIDIA H100 SXM5 80 GB" in note.text
+    assert lent.parameter("matmul.bf16.efficiency").value == own.parameter("matmul.bf16.efficiency").value
+    assert "measured on NVIDIA H100 SXM5" in lent.parameter("matmul.bf16.efficiency").source.note
+    narrow, wide = own.parameter("matmul_residual").spread, lent.parameter("matmul_residual").spread
+    assert narrow is not None
+    assert wide is not None
+    assert wide[0] < narrow[0] < 1 < narrow[1] < wide[1]
+
+
+def test_terms_carry_the_source() -> None:
+    hw = Hardware.of(parse_target("dgx-h100", CATALOG), catalog=CATALOG)
+    term = hw.parameter("matmul.bf16.efficiency")
+    assert term.name == "hw.matmul.bf16.efficiency"
+    assert term.source.kind == "measured"
+    assert term.source.url.startswith("https://github.com/ai-dynamo/aiconfigurator/")
+    assert hw.peak("bf16").name == "hw.bf16_flop_per_s"
+    assert hw.peak("bf16").value == pytest.approx(989.4e12)
+
+
+def test_unmeasured_data_types_are_noted_where_they_are_used() -> None:
+    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    assert "bf16" not in hw.dtype_notes
+    assert "fp8" in hw.dtype_notes["int8"].text
+
+
+def test_engines_have_their_own_kernels() -> None:
+    target = parse_target("h100-sxm-80gb", CATALOG)
+    base, vllm = Hardware.of(target, catalog=CATALOG), Hardware.of(target, catalog=CATALOG, engine="vllm")
+    unknown = Hardware.of(target, catalog=CATALOG, engine="llama-cpp")
+    name = "matmul.fp8.start"
+    assert vllm.parameter(name).value < base.parameter(name).value == unknown.parameter(name).value
+
+
+USER_FILE = """format: 1
+id: {id}
+name: my card
+describes: accelerator
+{more}
+sources: {{me: {{title: my bench, checked: "2026-11-20", kind: measured}}}}
+stream: {{efficiency: 0.5, launch: 3 us}}
+"""
+
+
+def _with(folder: Path, **files: str) -> Catalog:
+    (folder / "measured").mkdir()
+    for ident, more in files.items():
+        name = ident.replace("_", "-")
+        (folder / "measured" / f"{name}.yaml").write_text(USER_FILE.format(id=name, more=more))
+    return Catalog([shipped_folder(), folder])
+
+
+def test_a_user_file_wins_and_may_borrow_the_rest(tmp_path: Path) -> None:
+    catalog = _with(tmp_path, rtx_4090="like: l40s\nwiden: 1.5")
+    hw = Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+    assert hw.parameter("stream.efficiency").value == 0.5
+    assert hw.parameter("matmul.bf16.efficiency").value == CATALOG.load(Measured, "l40s").matmul["bf16"].efficiency.value
+    given = catalog.load(Measured, "rtx-4090")
+    again = Hardware.of(parse_target("l40", CATALOG), given, catalog=CATALOG)
+    assert again.parameter("stream.efficiency").value == 0.5
+
+
+def test_files_that_are_like_each_other_are_refused(tmp_path: Path) -> None:
+    catalog = _with(tmp_path, rtx_4090="like: rtx-3090", rtx_3090="like: rtx-4090")
+    with pytest.raises(SpecError, match="in a circle"):
+        Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+    (tmp_path / "measured" / "rtx-4090.yaml").write_text(USER_FILE.format(id="rtx-4090", more="like: nothing-such"))
+    catalog = Catalog([shipped_folder(), tmp_path])
+    with pytest.raises(SpecError, match="nothing-such"):
+        Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+
+
+def test_unknown_parameter_is_an_error() -> None:
+    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    with pytest.raises(UnknownError, match=r"no `matmul\.bf16\.speed` is known"):
+        hw.parameter("matmul.bf16.speed")
+
+
+def test_a_shared_accelerator_has_its_share() -> None:
+    chip = CATALOG.load(Accelerator, "a10")
+    whole, half = (Hardware.of(Target("a10", chip, 1, share=share), catalog=CATALOG) for share in (1.0, 0.5))
+    assert half.peak("bf16").value == whole.peak("bf16").value / 2
+    assert half.hbm_bandwidth.value == whole.hbm_bandwidth.value / 2
+    assert "0.5 of one accelerator" in half.hbm_bandwidth.source.note

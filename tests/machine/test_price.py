@@ -1,0 +1,227 @@
+"""Are prices of work sane on every chip: above the physical bound, free when nothing is sent, monotone, the same for arrays?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuplan.errors import UnknownError
+from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.price import (
+    attention_seconds,
+    collective_seconds,
+    matmul_seconds,
+    seconds,
+    stream_seconds,
+    transfer_seconds,
+)
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.target import parse_target
+from gpuplan.term import USER, Term, interval
+from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, Stream, Transfer
+
+CATALOG = Catalog.open()
+MACHINES = {
+    name: Hardware.of(parse_target(name, CATALOG), catalog=CATALOG)
+    for name in (
+        "2xdgx-h100",
+        "dgx-h200",
+        "dgx-a100-640gb",
+        "8xl40s",
+        "dgx-b200",
+        "mi300x-8",
+        "tpu-v5p-256",
+        "gb200-nvl72",
+        "gaudi2-8",
+    )
+}
+KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+every_machine = pytest.mark.parametrize("hw", MACHINES.values(), ids=MACHINES.keys())
+
+
+def given(value: Any, unit: str = "1", name: str = "given") -> Term:
+    return Term(name, value, unit, USER)
+
+
+def matmul(m: Any, n: Any, k: Any, dtype: Dtype = "bf16", right: float = 2.0, batch: Any = 1.0) -> Matmul:
+    return Matmul(
+        name="mm", m=given(m), n=given(n), k=given(k), batch=given(batch), dtype=dtype, left_bytes=given(2.0, "B"),
+        right_bytes=given(right, "B"), out_bytes=given(2.0, "B"),
+    )  # fmt: skip
+
+
+def attention(q: Any, kv: Any, sequences: Any = 1.0, **more: Any) -> Attention:
+    return Attention(
+        name="attn", sequences=given(sequences), q_len=given(q), kv_len=given(kv), heads=given(32.0), kv_heads=given(8.0),
+        k_dim=given(128.0), v_dim=given(128.0), kv_element_bytes=given(more.pop("stored", 2.0), "B"), dtype="bf16",
+        causal=more.pop("causal", True), **more,
+    )  # fmt: skip
+
+
+def collective(kind: CollectiveKind, size: Any, group: Any, stride: Any = 1.0) -> Collective:
+    return Collective(name="coll", kind=kind, size=given(size, "B"), group=given(group), stride=given(stride))
+
+
+SHAPES = [(1.0, 4096.0, 4096.0), (64.0, 8192.0, 8192.0), (777.0, 1536.0, 4000.0), (8192.0, 28672.0, 8192.0), (1.0, 1.0, 1.0)]
+
+
+@every_machine
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_matmul_beats_the_roofline(hw: Hardware, shape: tuple[float, float, float]) -> None:
+    m, n, k = shape
+    taken = matmul_seconds(matmul(m, n, k), hw)
+    bound = max(2 * m * n * k / hw.peak("bf16").value, 2 * (m * k + k * n + m * n) / hw.hbm_bandwidth.value)
+    assert taken.value >= bound
+    assert taken.unit == "s"
+    low, high = interval({"t": taken})["t"]
+    assert low < taken.value < high
+
+
+@every_machine
+def test_no_attention_beats_the_roofline(hw: Hardware) -> None:
+    peak, bandwidth = hw.peak("bf16").value, hw.hbm_bandwidth.value
+    for q in (64.0, 512.0, 8192.0):
+        flop = 4 * q * (q + 1) / 2 * 32 * 128
+        assert attention_seconds(attention(q, q), hw).value >= flop / peak
+        assert attention_seconds(attention(q, q, backward=True), hw).value >= 2.5 * flop / peak
+    for kv in (16.0, 4096.0, 131072.0):
+        assert attention_seconds(attention(1.0, kv, 64.0), hw).value >= 64 * kv * 8 * 256 * 2 / bandwidth
+
+
+@every_machine
+def test_a_window_is_never_dearer(hw: Hardware) -> None:
+    for q, kv in ((8192.0, 8192.0), (1.0, 8192.0)):
+        whole = attention_seconds(attention(q, kv), hw).value
+        assert attention_seconds(attention(q, kv, window=given(512.0)), hw).value < whole
+        assert attention_seconds(attention(q, kv, window=given(1e9)), hw).value == pytest.approx(whole)
+
+
+@every_machine
+def test_streams_and_launches_add_up(hw: Hardware) -> None:
+    one = stream_seconds(Stream(name="s", size=given(1e9, "B"), launches=given(1.0)), hw).value
+    two = stream_seconds(Stream(name="s", size=given(1e9, "B"), launches=given(2.0)), hw).value
+    assert one >= 1e9 / hw.hbm_bandwidth.value
+    assert two - one == pytest.approx(hw.parameter("stream.launch").value)
+
+
+@every_machine
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_of_one_costs_nothing(hw: Hardware, kind: CollectiveKind) -> None:
+    for stride in (1.0, 2.0, 64.0):
+        assert collective_seconds(collective(kind, 1e9, 1.0, stride), hw).value == 0.0
+
+
+@every_machine
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_bytes_are_never_faster(hw: Hardware, kind: CollectiveKind) -> None:
+    sizes = np.exp2(np.arange(0.0, 34.0))
+    for group, stride in ((2.0, 1.0), (4.0, 2.0), (8.0, 1.0)):
+        taken = np.asarray(collective_seconds(collective(kind, sizes, group, stride), hw).value)
+        assert (np.diff(taken) > 0).all()
+
+
+def test_placement_by_size_and_stride() -> None:
+    hw = MACHINES["2xdgx-h100"]
+    inside = collective_seconds(collective("all_reduce", 1e9, 8.0), hw)
+    across = collective_seconds(collective("all_reduce", 1e9, 2.0, 8.0), hw)
+    both = collective_seconds(collective("all_reduce", 1e9, 16.0), hw)
+    assert inside.find("coll.scale-out.wire_bytes").value == 0.0  # type: ignore[union-attr]
+    assert inside.find("coll.nvlink4-nvswitch.wire_bytes").value == pytest.approx(1.75e9)  # type: ignore[union-attr]
+    assert across.find("coll.nvlink4-nvswitch.wire_bytes").value == 0.0  # type: ignore[union-attr]
+    assert across.find("coll.scale-out.wire_bytes").value == pytest.approx(1e9)  # type: ignore[union-attr]
+    assert both.find("coll.scale-out.wire_bytes").value == pytest.approx(1e9 / 8)  # type: ignore[union-attr]
+    assert across.value > both.value >= inside.value
+    # 400 Gbit/s for each of eight NICs, all used when each host reduces first
+    assert both.value < 2 * 1e9 / 50e9
+
+
+def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
+    hw = MACHINES["2xdgx-h100"]
+    small, large, far = (collective("all_reduce", size, group) for size, group in ((16384.0, 8.0), (1e9, 8.0), (16384.0, 16.0)))
+    assert collective_seconds(small, hw, custom_all_reduce=True).value < 0.5 * collective_seconds(small, hw).value
+    assert collective_seconds(large, hw, custom_all_reduce=True).value <= collective_seconds(large, hw).value
+    assert collective_seconds(far, hw, custom_all_reduce=True).value == collective_seconds(far, hw).value
+
+
+def test_torus_uses_the_axes_that_the_group_spans() -> None:
+    hw = MACHINES["tpu-v5p-256"]
+    (level,) = hw.levels
+    assert level.dims
+    one_axis = collective_seconds(collective("all_gather", 1e9, float(level.dims[0])), hw)
+    everything = collective_seconds(collective("all_gather", 1e9, float(hw.count)), hw)
+    assert everything.find("coll.ici.share").value == pytest.approx(0.9)  # type: ignore[union-attr]
+    assert one_axis.find("coll.ici.share").value < 0.5  # type: ignore[union-attr, operator]
+
+
+def test_transfers() -> None:
+    hw = MACHINES["2xdgx-h100"]
+    taken = {
+        path: transfer_seconds(Transfer(name="t", size=given(1e9, "B"), path=path, stride=given(1.0)), hw).value
+        for path in ("scale_up", "scale_out", "host")
+    }
+    assert taken["scale_up"] < taken["host"] < taken["scale_out"]
+    assert taken["scale_out"] >= 1e9 / 50e9
+
+
+@every_machine
+def test_arrays_equal_scalars(hw: Hardware) -> None:
+    rows = np.array([1.0, 64.0, 5000.0])
+    sizes, groups, strides = np.array([1e3, 1e6, 1e9]), np.array([1.0, 4.0, 8.0]), np.array([1.0, 2.0, 1.0])
+    pairs = [
+        (matmul(rows, 4096.0, 2048.0), [matmul(m, 4096.0, 2048.0) for m in rows.tolist()]),
+        (matmul(64.0, 4096.0, 2048.0, batch=rows), [matmul(64.0, 4096.0, 2048.0, batch=b) for b in rows.tolist()]),
+        (attention(64 * rows, 64 * rows), [attention(64 * q, 64 * q) for q in rows.tolist()]),
+        (attention(1.0, 100 * rows, rows), [attention(1.0, 100 * q, q) for q in rows.tolist()]),
+    ]
+    pairs += [
+        (
+            collective(kind, sizes, groups, strides),  # type: ignore[misc]
+            [collective(kind, s, g, t) for s, g, t in zip(sizes.tolist(), groups.tolist(), strides.tolist(), strict=True)],
+        )
+        for kind in KINDS
+    ]
+    for many, singles in pairs:
+        got: Any = seconds(many, hw).value
+        assert np.broadcast_to(got, 3) == pytest.approx([seconds(one, hw).value for one in singles], rel=1e-12)
+
+
+def test_missing_data_type_is_an_error_that_names_it() -> None:
+    with pytest.raises(UnknownError, match=r"A100.* has no fp8 rate"):
+        matmul_seconds(matmul(1.0, 1.0, 1.0, "fp8"), MACHINES["dgx-a100-640gb"])
+
+
+def test_no_fabric_is_an_error() -> None:
+    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    with pytest.raises(UnknownError, match="no fabric level"):
+        collective_seconds(collective("all_reduce", 1.0, 2.0), hw)
+    with pytest.raises(UnknownError, match="host link"):
+        transfer_seconds(Transfer(name="t", size=given(1.0, "B"), path="host", stride=given(1.0)), replace(hw, host_link=None))
+
+
+def test_narrow_weights_speed_up_decode_only() -> None:
+    hw = MACHINES["2xdgx-h100"]
+    few, many = (matmul_seconds(matmul(m, 8192.0, 8192.0), hw).value for m in (1.0, 8192.0))
+    few4, many4 = (matmul_seconds(matmul(m, 8192.0, 8192.0, right=0.5), hw).value for m in (1.0, 8192.0))
+    assert few4 < 0.4 * few
+    assert many4 > 0.9 * many
+
+
+def test_a_training_grid_is_fast() -> None:
+    import time
+
+    hw = MACHINES["2xdgx-h100"]
+    chunk = 8192
+    dice = np.random.default_rng(0)
+    items = [matmul(*(np.exp2(dice.uniform(6, 15, chunk)).round() for _ in range(3))) for _ in range(25)]
+    best = min(_timed(items, hw, time.perf_counter) for _ in range(3))
+    assert chunk / best > 200_000, f"{chunk / best:.0f} plans a second"
+
+
+def _timed(items: list[Matmul], hw: Hardware, clock: Any) -> float:
+    start = clock()
+    for item in items:
+        matmul_seconds(item, hw)
+    return float(clock() - start)
