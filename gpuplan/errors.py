@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
 
+from gpuplan.record import Record
+
 
 class Exit(IntEnum):
     """The documented exit codes of the command line."""
@@ -18,8 +20,7 @@ class Exit(IntEnum):
     UNKNOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Record):
     """One thing that is wrong: a stable code, where it is, what it is, and what to do about it."""
 
     code: str
@@ -34,8 +35,7 @@ class Problem:
         return f"{place}{self.message}{advice}"
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Record):
     """Something the reader of an estimate should know: an assumption, a choice, a limit of a formula."""
 
     code: str

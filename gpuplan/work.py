@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gpuplan.record import Record
 from gpuplan.term import Term
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -12,8 +12,7 @@ CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter"
 Path: TypeAlias = Literal["scale_up", "scale_out", "host"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matmul:
+class Matmul(Record, kw_only=True):
     """`batch` products of [m, k] by [k, n]; m counts rows of activations (tokens), k is contracted.
 
     `dtype` is the type that the tensor cores multiply; the byte terms are per element of the left matrix, of the right
@@ -31,8 +30,7 @@ class Matmul:
     out_bytes: Term
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(Record, kw_only=True):
     """Fused attention of `sequences` sequences; `kv_len` positions are visible to the last query.
 
     Prefill and training: q_len = kv_len, `causal`. Decode: q_len = 1 (or the draft length). `window` limits the
@@ -56,8 +54,7 @@ class Attention:
     backward: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Stream(Record, kw_only=True):
     """`size` bytes read and written by `launches` memory-bound kernels (norms, activations, casts, optimizer)."""
 
     name: str
@@ -65,8 +62,7 @@ class Stream:
     launches: Term
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(Record, kw_only=True):
     """One collective over `group` ranks; `size` is the whole buffer in bytes, as nccl-tests counts it.
 
     `stride` is the distance between neighbouring ranks of the group in the machine's rank order
@@ -80,8 +76,7 @@ class Collective:
     stride: Term
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
+class Transfer(Record, kw_only=True):
     """`size` bytes from one rank to the rank `stride` away, or to the host."""
 
     name: str

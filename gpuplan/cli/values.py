@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -38,7 +37,7 @@ def question(task: str, given: Mapping[str, Any]) -> ask.Common:
     kind = ASKS[task]
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for name in (one.name for one in fields(kind)):
+    for name in kind.field_names():
         typed = given.get(name)
         if name in ("pins", "specs") or typed is None:
             continue

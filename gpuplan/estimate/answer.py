@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
+from gpuplan.record import Record
 from gpuplan.term import Term
 from gpuplan.units import human
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.training import TrainingFigures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Record, kw_only=True):
     """What an answer says beside its figures."""
 
     question: Mapping[str, str]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from gpuplan.errors import Note
+from gpuplan.record import Record
 from gpuplan.term import Term, interval
 
 Task = Literal["fit", "train", "serve"]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Record):
     """Something the user left out and gpuplan chose: the glossary name, the value as text, and why."""
 
     name: str
@@ -22,8 +21,7 @@ class Choice:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Record):
     """A small change of the question that makes it fit or makes it better, as flags that the user can add.
 
     `flags` maps option names without dashes to values, such as {"tp": "8"} or {"on": "2xt4"}; `effect` is one phrase.
@@ -33,8 +31,7 @@ class Change:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Record):
     """The answer in one line: whether it fits, and what binds (a term's name) with the reason as a phrase."""
 
     fits: bool
@@ -42,8 +39,7 @@ class Verdict:
     binding: str
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(Record):
     """A total and the parts that sum to it, largest matter first; `title` names it in tables."""
 
     title: str
@@ -51,8 +47,7 @@ class Breakdown:
     parts: tuple[Term, ...]
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(Record):
     """Everything that an answer shows; every number in it is a term that explains itself.
 
     `question` echoes what was asked as text (model, on, plan fields …), in display order. `figures` maps the JSON key,
@@ -66,7 +61,7 @@ class Estimate:
     breakdowns: tuple[Breakdown, ...]
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
-    notes: tuple[Note, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:

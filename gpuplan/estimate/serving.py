@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.subject import Subject
@@ -15,6 +13,7 @@ from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
+from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
@@ -37,8 +36,7 @@ def serving_profile(engine: Engine) -> ServingProfile:
     return engine.serving
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingMemory:
+class ServingMemory(Record, kw_only=True):
     """Memory of the fullest rank: what is needed, its parts, the budget, and the sequences that the cache could hold."""
 
     needed: Term
@@ -49,8 +47,7 @@ class ServingMemory:
     max_sequences: Term
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(Record, kw_only=True):
     """A prefill or a decode step: its time and the parts that sum to it, and the bytes of weights that it reads."""
 
     seconds: Term
@@ -58,8 +55,7 @@ class Phase:
     weights_read: Term
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServingModel:
+class ServingModel(Record, kw_only=True):
     """A serving plan on its way to figures: the leaves that memory and time share."""
 
     subject: Subject
@@ -266,8 +262,7 @@ def _widest(subject: Subject) -> list[int]:
     return widths
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingFigures:
+class ServingFigures(Record, kw_only=True):
     """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
 
     figures: dict[str, Term]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import Num
+from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import USER, Source, Term
 from gpuplan.workload.context import Leaves
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
+class Subject(Record, kw_only=True):
     """Model, machine and engine of an estimate; `origins` says where plan values come from (default: the user)."""
 
     model_name: str

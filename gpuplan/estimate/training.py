@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
@@ -14,6 +12,7 @@ from gpuplan.formulas.training import run_seconds, step_tokens
 from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.stages import block_keys
@@ -22,8 +21,7 @@ from gpuplan.workload.training import StepTerms, training_work
 _ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingFigures:
+class TrainingFigures(Record, kw_only=True):
     """The roots of a training estimate by JSON key, and the memory and time that they stand on."""
 
     figures: dict[str, Term]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
@@ -12,6 +10,7 @@ from gpuplan.formulas.memory import bucket_bytes, state_bytes, tensor_bytes
 from gpuplan.formulas.training import allocator_bytes
 from gpuplan.plan.precision import RECIPES, byte, moment_bytes
 from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves
@@ -33,8 +32,7 @@ def training_profile(engine: Engine) -> TrainingProfile:
     return engine.training
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeTerms:
+class RecipeTerms(Record):
     """Bytes a parameter by use."""
 
     weight: Term
@@ -59,8 +57,7 @@ class RecipeTerms:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingMemory:
+class TrainingMemory(Record):
     """Peak memory, and the parts of each stage that could be the most loaded."""
 
     peak: Term

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.estimate.pricing import alone, exposed, no_time, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.training import bubble_seconds, exposed_seconds, optimizer_traffic_bytes
 from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, Stream
@@ -20,8 +19,7 @@ from gpuplan.workload.training import BlockWork, StepTerms, TrainingWork
 LAYER_PARTS = ("matmuls", "attention", "elementwise", "tensor_parallel", "context_parallel", "expert_parallel", "recompute", "host")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingTime:
+class TrainingTime(Record):
     """The step time, and the parts of each stage that could be the slowest."""
 
     step: Term
@@ -32,8 +30,7 @@ class TrainingTime:
         return max(self.stages.values(), key=lambda stage: float(stage[0].value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepPricer:
+class StepPricer(Record, kw_only=True):
     """Prices a step's work on one machine with one engine."""
 
     subject: Subject

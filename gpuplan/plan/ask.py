@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from gpuplan.record import Record, field
 
 Recompute: TypeAlias = Literal["none", "selective", "full"]
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
@@ -14,8 +15,7 @@ WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4",
 KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class Common(Record, kw_only=True):
     """What every question names: the model, the machine, the engine, and the user's own values.
 
     `model` is a card's name, a Hugging Face id, a config.json or a folder with one; `on` is `[N x]NAME`; `price` is USD/s
@@ -30,8 +30,7 @@ class Common:
     specs: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainAsk(Common):
+class TrainAsk(Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run."""
 
     tokens: float | None = None
@@ -51,8 +50,7 @@ class TrainAsk(Common):
     optimizer: Optimizer | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeAsk(Common):
+class ServeAsk(Common, kw_only=True):
     """A serving question: `batch` sequences at once, each of `prompt` tokens in and `output` tokens out.
 
     `context` is the most tokens that a sequence may reach (default: prompt + output).
@@ -68,8 +66,7 @@ class ServeAsk(Common):
     pp: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitAsk(Common):
+class FitAsk(Common, kw_only=True):
     """Does it fit? For serving `batch` sequences of `context` tokens (`task` "serve"), or for training (`task` "train")."""
 
     task: Literal["serve", "train"] = "serve"

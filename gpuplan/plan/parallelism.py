@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
 from gpuplan.num import Num, all_true
+from gpuplan.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parallelism:
+class Parallelism(Record, kw_only=True):
     """Degrees of parallelism: tp · cp · pp · dp ranks; ep divides the tp · cp · dp ranks of a stage anew.
 
     Each degree is a number or an array of candidates. `zero_stage` is what data parallelism shards: 1 optimizer states,
@@ -33,8 +32,7 @@ class Parallelism:
         return self.tp * self.cp * self.pp * self.dp
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Record):
     """A legality rule: whether it holds (a truth value, or an array of them), and what to say when it does not."""
 
     holds: Any
@@ -60,8 +58,7 @@ def mask(rules: Iterable[Rule]) -> Any:
     return legal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Record, kw_only=True):
     """What the rules need to know of a model and a machine, as plain numbers.
 
     `mixer_heads` are the query heads that tensor parallelism splits, `widths` the feed-forward widths, `experts` the

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.plan.ask import Optimizer, Precision, WeightFormat
+from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
 
@@ -40,8 +39,7 @@ _AWQ = Source(
 _IEEE = Source("definition", "width of the number format")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainRecipe:
+class TrainRecipe(Record):
     """Bytes a parameter by use, and the types that matmuls run in.
 
     `weight` is the copy that the forward pass reads; `master` the fp32 copy that the optimizer updates (0: none);
@@ -86,8 +84,7 @@ def byte(name: str, value: float, source: Source = _IEEE) -> Term:
     return Term(name, value, "B", source)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredWeights:
+class StoredWeights(Record):
     """How weights are stored for serving: bytes a value with its share of group scales, and the type they multiply in.
 
     `multiply` None means that values are widened to the activations' 16-bit type first. Embeddings, head, norms and

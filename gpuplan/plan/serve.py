@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num
 from gpuplan.plan.ask import KvFormat, WeightFormat
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
+from gpuplan.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServePlan:
+class ServePlan(Record, kw_only=True):
     """A complete serving plan: `batch` sequences in flight on each replica; `dp` counts replicas.
 
     `prompt` tokens in, `output` tokens out; `context` is the most tokens that one sequence may hold.

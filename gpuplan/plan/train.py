@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, maximum
 from gpuplan.plan.ask import Optimizer, Precision, Recompute
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divisors, nearest, parallel_rules
+from gpuplan.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainPlan:
+class TrainPlan(Record, kw_only=True):
     """A complete training plan. Batches count sequences of `seq_len` tokens; numbers may be arrays of candidates."""
 
     parallel: Parallelism

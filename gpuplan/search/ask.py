@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import TypeVar
 
 from gpuplan.estimate.result import Estimate
@@ -20,7 +19,7 @@ def fit(ask: FitAsk) -> Estimate:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
     if ask.task == "train":
-        common = {one.name: getattr(ask, one.name) for one in fields(TrainAsk) if hasattr(ask, one.name)}
+        common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
         return train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
     from gpuplan.search.serving import answer_fit
 
@@ -60,4 +59,4 @@ def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], fig
 
     made = again(ask)
     changes = better_changes(ask, made, again, figure) if made.verdict.fits else fitting_changes(ask, again)
-    return replace(made, changes=changes)
+    return made.replaced(changes=changes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.record import Record
 from gpuplan.units import human
 
 MOST = 3
@@ -23,8 +23,7 @@ _BIGGER = (
 Question = TypeVar("Question", bound=Common)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Record):
     """A changed question and the flags that change it."""
 
     ask: Common
@@ -79,7 +78,7 @@ def _trials(ask: Common) -> Iterator[Trial]:
     yield from _shorter(ask)
     yield from _more(ask, {})
     if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
-        yield from _more(replace(ask, weights="int4"), {"weights": "int4"})
+        yield from _more(ask.replaced(weights="int4"), {"weights": "int4"})
     for name in _BIGGER:
         yield Trial(_free(ask, name), {"on": name})
 
@@ -87,28 +86,28 @@ def _trials(ask: Common) -> Iterator[Trial]:
 def _narrower(ask: Common) -> Iterator[Trial]:
     if isinstance(ask, (ServeAsk, FitAsk)):
         if ask.kv_cache is None:
-            yield Trial(replace(ask, kv_cache="fp8"), {"kv-cache": "fp8"})
+            yield Trial(ask.replaced(kv_cache="fp8"), {"kv-cache": "fp8"})
         if ask.weights is None:
-            yield Trial(replace(ask, weights="fp8"), {"weights": "fp8"})
-            yield Trial(replace(ask, weights="int4"), {"weights": "int4"})
+            yield Trial(ask.replaced(weights="fp8"), {"weights": "fp8"})
+            yield Trial(ask.replaced(weights="int4"), {"weights": "int4"})
     if isinstance(ask, (TrainAsk, FitAsk)) and ask.optimizer is None:
-        yield Trial(replace(ask, optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
+        yield Trial(ask.replaced(optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
     if isinstance(ask, TrainAsk) and ask.precision is None:
-        yield Trial(replace(ask, precision="bf16-pure"), {"precision": "bf16-pure"})
+        yield Trial(ask.replaced(precision="bf16-pure"), {"precision": "bf16-pure"})
 
 
 def _shorter(ask: Common) -> Iterator[Trial]:
     if isinstance(ask, (ServeAsk, FitAsk)):
         if ask.batch is not None and ask.batch > 1:
-            yield Trial(replace(ask, batch=ask.batch // 2), {"batch": str(ask.batch // 2)})
+            yield Trial(ask.replaced(batch=ask.batch // 2), {"batch": str(ask.batch // 2)})
         if ask.context is not None and ask.context > 1024 and (isinstance(ask, FitAsk) or not ask.prompt):
-            yield Trial(replace(ask, context=ask.context // 2), {"context": str(ask.context // 2)})
+            yield Trial(ask.replaced(context=ask.context // 2), {"context": str(ask.context // 2)})
     if isinstance(ask, TrainAsk):
         for name, flag in (("micro_batch", "micro-batch"), ("seq_len", "seq-len")):
             value = getattr(ask, name)
             if value is not None and value > 1:
                 half = {name: value // 2}
-                yield Trial(replace(ask, **half), {flag: str(value // 2)})
+                yield Trial(ask.replaced(**half), {flag: str(value // 2)})
 
 
 def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
@@ -126,9 +125,9 @@ def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
 def _free(ask: Common, on: str) -> Common:
     """The question on other accelerators: degrees and pinned terms belonged to the old ones."""
     if isinstance(ask, TrainAsk):
-        return replace(ask, on=on, pins={}, price=None, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
+        return ask.replaced(on=on, pins={}, price=None, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
     if isinstance(ask, (ServeAsk, FitAsk)):
-        return replace(ask, on=on, pins={}, price=None, tp=None, pp=None)
+        return ask.replaced(on=on, pins={}, price=None, tp=None, pp=None)
     raise TypeError(f"{type(ask).__name__} is no question")
 
 
@@ -136,18 +135,18 @@ def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
     chosen = {choice.name for choice in before.chosen}
     if isinstance(ask, (ServeAsk, FitAsk)):
         if "weights" in chosen and before.question.get("weights") in ("bf16", "fp16"):
-            yield Trial(replace(ask, weights="fp8"), {"weights": "fp8"})
-            yield Trial(replace(ask, weights="int4"), {"weights": "int4"})
+            yield Trial(ask.replaced(weights="fp8"), {"weights": "fp8"})
+            yield Trial(ask.replaced(weights="int4"), {"weights": "int4"})
         if "kv_cache" in chosen:
-            yield Trial(replace(ask, kv_cache="fp8"), {"kv-cache": "fp8"})
+            yield Trial(ask.replaced(kv_cache="fp8"), {"kv-cache": "fp8"})
         if isinstance(ask, ServeAsk) and ask.batch is not None:
-            yield Trial(replace(ask, batch=ask.batch * 2), {"batch": str(ask.batch * 2)})
+            yield Trial(ask.replaced(batch=ask.batch * 2), {"batch": str(ask.batch * 2)})
     if isinstance(ask, TrainAsk):
         if "precision" in chosen:
-            yield Trial(replace(ask, precision="fp8"), {"precision": "fp8"})
+            yield Trial(ask.replaced(precision="fp8"), {"precision": "fp8"})
         if ask.recompute not in (None, "none"):
-            yield Trial(replace(ask, recompute="none"), {"recompute": "none"})
+            yield Trial(ask.replaced(recompute="none"), {"recompute": "none"})
         if ask.micro_batch is not None:
-            yield Trial(replace(ask, micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})
+            yield Trial(ask.replaced(micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})
         if ask.tp is not None and ask.tp > 1:
-            yield Trial(replace(ask, tp=ask.tp // 2, dp=None), {"tp": str(ask.tp // 2)})
+            yield Trial(ask.replaced(tp=ask.tp // 2, dp=None), {"tp": str(ask.tp // 2)})

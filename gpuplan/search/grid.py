@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,6 +14,7 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import Optimizer, Precision, Recompute
 from gpuplan.plan.parallelism import Parallelism, Shape, mask
 from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.record import Record
 
 CHUNK = 8192
 """Candidates a call: the intermediates of one chunk stay in the cache, larger chunks are no faster."""
@@ -23,8 +23,7 @@ COLUMNS = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 Column = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(Record, kw_only=True):
     """The plans to look at: values of each degree, and the choices that pick formulas."""
 
     degrees: Mapping[str, Sequence[int]]
@@ -39,8 +38,7 @@ class Space:
     dp: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Record):
     """Legal plans under one choice of ZeRO stage and recomputation: arrays of one length."""
 
     zero_stage: int
@@ -69,8 +67,7 @@ class Candidates:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(Record):
     """Candidates with what the estimator says of each, in base units."""
 
     candidates: Candidates
@@ -105,8 +102,7 @@ def scored(subject: Subject, space: Space, found: Candidates) -> Iterator[Scored
         yield Scored(chunk, step, peak, peak <= capacity)
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(Record):
     """The plan that was chosen, whether it fits, and how many were looked at."""
 
     plan: TrainPlan

@@ -10,14 +10,14 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import find
 from gpuplan.plan.ask import Common
+from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.target import Target, parse_target
 from gpuplan.term import USER, Source, Term
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Record, kw_only=True):
     """Everything that a question names, read once."""
 
     card: ModelCard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from gpuplan.errors import Note, PlanError, Problem
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
@@ -14,6 +13,7 @@ from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import FitAsk, KvFormat, ServeAsk, WeightFormat
 from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
 from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.term import Source
@@ -26,8 +26,7 @@ CONTEXT = 8192
 _TP_PP = ("tp", "pp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class Want(Record, kw_only=True):
     """A question with its lengths and formats settled; only the division of the accelerators and the batch are open."""
 
     prompt: int
@@ -68,7 +67,7 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
     plan, made = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
     why = f"most tokens a second of {len(fitting)} divisions that fit"
-    subject = replace(found.subject, origins=_origins(_chosen(ask, plan, why, chosen)))
+    subject = found.subject.replaced(origins=_origins(_chosen(ask, plan, why, chosen)))
     made = serving_figures(subject, plan)
     return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
 
@@ -93,14 +92,14 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     want, said = _want(ask, found, prompt=context - 1, output=1, context=context)
     chosen += said
     if ask.batch is None:
-        want = replace(want, batch=1)
+        want = want.replaced(batch=1)
         chosen.append(Choice("batch", "1", "one sequence; max_sequences says how many fit"))
     tried = [(plan, _memory(found.subject, plan)) for plan in legal_plans(want, found.subject)]
     fitting = [one for one in tried if _fits(one[1])]
     plan, _ = fitting[0] if fitting else min(tried, key=lambda one: float(one[1].memory.needed.value))
     why = "the fewest accelerators a replica that fit" if fitting else f"least memory of {len(tried)} divisions, none of which fits"
     choices = _chosen(ask, plan, why, chosen)
-    made = _memory(replace(found.subject, origins=_origins(choices)), plan)
+    made = _memory(found.subject.replaced(origins=_origins(choices)), plan)
     return _answered(ask, found, plan, choices, "fit", made)
 
 
@@ -191,7 +190,7 @@ def _plan(want: Want, subject: Subject, *, tp: float, pp: float, dp: float) -> S
         return plan
     most = float(ServingModel.of(subject, plan).memory().max_sequences.value)
     limit = serving_profile(subject.engine).max_sequences.value
-    return replace(plan, batch=max(min(most, limit), 1.0))
+    return plan.replaced(batch=max(min(most, limit), 1.0))
 
 
 def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:

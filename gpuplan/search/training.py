@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gpuplan.errors import Note, PlanError, Problem
 from gpuplan.estimate.answer import Said, training_answer, with_pins
@@ -55,7 +54,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     if ask.zero_stage is None:
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}, or what fits"))
     origins = {choice.name: Source("chosen", choice.reason) for choice in chosen}
-    subject = replace(found.subject, origins=origins)
+    subject = found.subject.replaced(origins=origins)
     made = training_figures(subject, plan, ask.tokens)
     said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan)))
     return with_pins(training_answer(made, subject, said), ask.pins)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Leaves, Pass, Split
 
@@ -19,8 +18,7 @@ _KEPT = Source(
 _LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationMaker:
+class ActivationMaker(Record, kw_only=True):
     """Lists the kept tensors of one micro-batch, layer by layer; every name starts with `activations`."""
 
     leaves: Leaves

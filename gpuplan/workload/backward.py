@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.term import Term
 from gpuplan.work import Attention, Matmul, Stream
@@ -22,12 +20,12 @@ def backward(work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term
 
     matmuls: list[Matmul] = []
     for item in work.matmuls:
-        of_input = replace(item, name=f"{name(item.name)}_dgrad", n=item.k, k=item.n)
-        of_weights = replace(
-            item, name=f"{name(item.name)}_wgrad", m=item.k, k=item.m, right_bytes=item.left_bytes, out_bytes=gradient
+        of_input = item.replaced(name=f"{name(item.name)}_dgrad", n=item.k, k=item.n)
+        of_weights = item.replaced(
+            name=f"{name(item.name)}_wgrad", m=item.k, k=item.m, right_bytes=item.left_bytes, out_bytes=gradient
         )
         matmuls += [of_input, of_weights]
-    attentions: list[Attention] = [replace(item, name=name(item.name), backward=True) for item in work.attentions]
+    attentions: list[Attention] = [item.replaced(name=name(item.name), backward=True) for item in work.attentions]
     twice = leaves("backward_streams", 2)
     streams = [
         Stream(
@@ -37,6 +35,6 @@ def backward(work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term
         )
         for item in work.streams
     ]
-    again = [replace(item, name=name(item.name)) for item in work.tensor_collectives]
-    experts = [replace(item, name=name(item.name)) for item in work.expert_collectives]
+    again = [item.replaced(name=name(item.name)) for item in work.tensor_collectives]
+    experts = [item.replaced(name=name(item.name)) for item in work.expert_collectives]
     return LayerWork(matmuls, attentions, streams, again, experts)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuplan.formulas.basic import product, share, smaller
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term
 from gpuplan.work import Dtype
 
 ONE = Term("one", 1.0, "1", DEFINITION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class Split(Record, kw_only=True):
     """How the ranks of a stage divide a layer: tensor, expert and expert-tensor ways, and the norms' share."""
 
     tp: Term
@@ -24,8 +24,7 @@ class Split:
     ep_stride: Term = ONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Types:
+class Types(Record, kw_only=True):
     """Bytes and types of a pass: what matmuls multiply, and how activations, weights and the KV cache are stored."""
 
     matmul: Dtype
@@ -38,8 +37,7 @@ class Types:
     kv: Term
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class Pass(Record, kw_only=True):
     """One pass of a layer: how many tokens and sequences a rank sees, and where its queries stand."""
 
     tokens: Term

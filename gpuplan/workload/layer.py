@@ -14,6 +14,7 @@ from gpuplan.formulas.layers import (
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.serving import experts_touched
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
 from gpuplan.work import Collective, CollectiveKind, Matmul, Stream
@@ -31,8 +32,7 @@ class LayerWork:
     expert_collectives: list[Collective] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerMaker:
+class LayerMaker(Record, kw_only=True):
     """Makes the work of blocks for one pass; `at` prefixes every name."""
 
     leaves: Leaves

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import weight_read_bytes
 from gpuplan.formulas.memory import (
@@ -18,6 +16,7 @@ from gpuplan.formulas.memory import (
 from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on_single_stage, rank_params, sharded_params
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, StateSpace
 from gpuplan.models.count import ParamCount
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term, greatest, total
 from gpuplan.work import Matmul
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
@@ -28,8 +27,7 @@ _STATE = Source("assumed", "recurrent states are kept in fp32, as the reference 
 STATE_BYTES = Term("recipe.state_bytes", 4.0, "B", _STATE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeTerms:
+class ServeTerms(Record, kw_only=True):
     """The leaves of a serving plan (`plan.…`) and the engine's habits that shape the work."""
 
     tp: Term
@@ -43,8 +41,7 @@ class ServeTerms:
     kernels: Term
 
 
-@dataclass(frozen=True, slots=True)
-class PassWork:
+class PassWork(Record):
     """One pass through all layers on one rank: work by kind of block, its layer count, the head, and the weights read."""
 
     layers: dict[str, LayerWork]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, stage_layers
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import is_array
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import Leaves
 
 Place = Literal["only", "first", "middle", "last"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Record):
     """One pipeline stage: how many layers of each kind of block it holds and how many micro-batches are in flight.
 
     `layers` is keyed by the block's key (`<block>`, or `<stack>.<block>` in models with several stacks).

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpuplan.formulas.basic import product, repeated_bytes, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.training import (
@@ -19,6 +17,7 @@ from gpuplan.formulas.training import (
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import ActivationMaker
@@ -28,8 +27,7 @@ from gpuplan.workload.layer import LayerMaker, LayerWork
 from gpuplan.workload.stages import Stage, block_keys, stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTerms:
+class StepTerms(Record, kw_only=True):
     """The leaves of a training step: degrees and batches (`plan.…`), bytes of the recipe (`recipe.…`), the engine's habits."""
 
     tp: Term
@@ -48,8 +46,7 @@ class StepTerms:
     logit_bytes: Term
 
 
-@dataclass(frozen=True, slots=True)
-class BlockWork:
+class BlockWork(Record):
     """One kind of block: its forward and backward work, what it keeps, and what it keeps when all is recomputed."""
 
     forward: LayerWork
@@ -59,8 +56,7 @@ class BlockWork:
     kept_input: Term
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeWork:
+class EdgeWork(Record):
     """Embedding and head: matmuls and streams of one micro-batch, forward and backward together."""
 
     head: tuple[Matmul, ...]
@@ -68,8 +64,7 @@ class EdgeWork:
     embedding: Stream
 
 
-@dataclass(frozen=True, slots=True)
-class StageParams:
+class StageParams(Record):
     """Parameters of a stage on one rank: those that tensor and data parallelism split, and the experts'."""
 
     dense: Term
@@ -78,8 +73,7 @@ class StageParams:
     """The part of `dense` that belongs to embedding and head."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingWork:
+class TrainingWork(Record):
     """Everything that a step does on one rank, by kind of block and by stage."""
 
     blocks: dict[str, BlockWork]

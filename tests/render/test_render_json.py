@@ -67,13 +67,11 @@ def test_every_reference_resolves() -> None:
 
 
 def test_what_is_not_finite_is_null() -> None:
-    from dataclasses import replace
-
     from gpuplan.term import Term
 
     estimate = sample()
     endless = Term("train.run_time", float("inf"), "s", estimate.figures["run_time_s"].source)
-    made = json.loads(estimate_json(replace(estimate, figures={**estimate.figures, "run_time_s": endless})))
+    made = json.loads(estimate_json(estimate.replaced(figures={**estimate.figures, "run_time_s": endless})))
     assert made["figures"]["run_time_s"]["value"] is None
 
 
