@@ -6,8 +6,10 @@ import pytest
 
 from gpuplan.errors import SpecError, UnknownError
 from gpuplan.models.architecture import Attention, Mla
-from gpuplan.models.card import load_card
+from gpuplan.models.card import load_card, parse_card
+from gpuplan.models.card_text import card_text
 from gpuplan.models.catalog import CARDS, cards, find, names
+from gpuplan.strict_yaml import parse_yaml
 
 ALL = {card.id: card for card in cards()}
 
@@ -46,7 +48,7 @@ def test_count_is_that_of_the_recount_and_of_the_published_size(card):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # Exact sizes that Pythia's and Gemma's pages state.
+        # Totals of the stored tensors, as remembered.
         ("pythia-70m", 70426624),
         ("pythia-1b", 1011781632),
         ("pythia-2.8b", 2775208960),
@@ -217,3 +219,9 @@ def test_every_language_model_of_the_collection_has_its_counts_and_cache():
         cache = fact.get("kv_cache", {}).get("bytes_per_token_bf16")
         assert cache is None or _kv_bytes_per_token(card) == cache, card.id
         assert all(find(name).id == card.id for name in fact["hf"])
+
+
+@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+def test_a_card_is_written_as_it_is_read(card):
+    data, lines = parse_yaml(card_text(card), f"{card.id}.yaml")
+    assert parse_card(data, lines) == card
