@@ -198,6 +198,8 @@ def _no_draft(c: Config) -> None:
 def _text_part(c: Config, kind: str) -> tuple[Config, Config | None]:
     nested = kind in MULTIMODAL or (kind in FAMILIES and c.has("text_config") and not c.has("num_hidden_layers", "n_layer"))
     text = c.sub("text_config") if nested and c.has("text_config") else c
+    if text is not c and text.data.get("tie_word_embeddings") is None and c.has("tie_word_embeddings"):
+        text.data = {**text.data, "tie_word_embeddings": c.raw("tie_word_embeddings")}
     return text, c.sub("vision_config") if c.has("vision_config") else None
 
 
@@ -221,8 +223,6 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
     """The architecture with its vision part as an extra, or a note that it is left out."""
     if kind not in MULTIMODAL and vision is None:
         return arch
-    if c.data.get("tie_word_embeddings") is not None and "tie_word_embeddings" not in (c.data.get("text_config") or {}):
-        arch = arch.model_copy(update={"tied": c.flag("tie_word_embeddings", default=arch.tied)})
     if vision is None or not vision.data:
         c.note("the file has no `vision_config`: the vision part is left out", "model.vision-left-out")
         return arch

@@ -7,8 +7,8 @@ import pytest
 from gpuplan.errors import SpecError, UnknownError
 from gpuplan.models.architecture import Attention, Mla
 from gpuplan.models.card import load_card, parse_card
-from gpuplan.models.card_text import card_text
 from gpuplan.models.catalog import CARDS, cards, find, names
+from gpuplan.render.model import card_yaml
 from gpuplan.strict_yaml import parse_yaml
 
 ALL = {card.id: card for card in cards()}
@@ -223,5 +223,5 @@ def test_every_language_model_of_the_collection_has_its_counts_and_cache():
 
 @pytest.mark.parametrize("card", ALL.values(), ids=ALL)
 def test_a_card_is_written_as_it_is_read(card):
-    data, lines = parse_yaml(card_text(card), f"{card.id}.yaml")
+    data, lines = parse_yaml(card_yaml(card), f"{card.id}.yaml")
     assert parse_card(data, lines) == card
