@@ -75,7 +75,7 @@ Optimizer: TypeAlias = Annotated[
     Text, Option("--optimizer", metavar="NAME", rich_help_panel=NUMBERS, help="Optimizer, such as `adamw`")
 ]
 Context: TypeAlias = Annotated[
-    Text, Option("--context", metavar="TOKENS", rich_help_panel=RUN, help="Longest sequence that must fit, such as `32k`")
+    Text, Option("--context", metavar="TOKENS", rich_help_panel=RUN, help="Longest sequence that must fit, such as `32k` (32,768)")
 ]
 Batch: TypeAlias = Annotated[Text, Option("--batch", metavar="N", rich_help_panel=RUN, help="Sequences at the same time")]
 Prompt: TypeAlias = Annotated[Text, Option("--prompt", metavar="TOKENS", rich_help_panel=RUN, help="Prompt tokens of a request")]
@@ -84,7 +84,7 @@ Tokens: TypeAlias = Annotated[
     Text, Option("--tokens", metavar="N", rich_help_panel=RUN, help="Tokens of the whole run, such as `300B` or `15T`")
 ]
 SeqLen: TypeAlias = Annotated[
-    Text, Option("--seq-len", metavar="TOKENS", rich_help_panel=RUN, help="Tokens of one sequence, such as `8k`")
+    Text, Option("--seq-len", metavar="TOKENS", rich_help_panel=RUN, help="Tokens of one sequence, such as `8k` (8,192)")
 ]
 GlobalBatch: TypeAlias = Annotated[
     Text, Option("--global-batch", metavar="N", rich_help_panel=RUN, help="Sequences of one optimizer step, over all replicas")

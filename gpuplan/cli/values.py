@@ -25,6 +25,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "task": ("serve", "train"),
 }
 """The options that take one of a few words."""
+LENGTHS = {"seq_len", "prompt", "output", "context"}
+"""Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""
 ASKS: Mapping[str, type[ask.Common]] = {"fit": ask.FitAsk, "train": ask.TrainAsk, "serve": ask.ServeAsk}
 
 
@@ -91,15 +93,16 @@ def pins(texts: Iterable[str]) -> list[tuple[str, float, str]]:
 
 
 def count(flag: str, text: str) -> int:
-    """A whole number of at least 1 (or 0 for `zero_stage`); 4k, 300B and 15T are understood.
+    """A whole number of at least 1 (or 0 for `zero_stage`); `4k` is understood, and is 4096 for the length of a sequence.
 
-    >>> count("seq_len", "4k")
-    4000
+    >>> count("seq_len", "4k"), count("global_batch", "4k")
+    (4096, 4000)
 
     Raises:
         UsageError: no number, not whole, or too small.
     """
-    number = _number(flag, text)
+    binary = flag in LENGTHS and text.strip()[-1:] in ("k", "K")
+    number = _number(flag, text.strip()[:-1]) * 1024 if binary else _number(flag, text)
     least = 0 if flag == "zero_stage" else 1
     if number != int(number) or number < least:
         raise UsageError(Problem("usage.count", f"{dashed(flag)} {text}: a whole number of at least {least} is wanted"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.record import Record
-from gpuplan.term import Term
+from gpuplan.term import Term, interval
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -100,11 +100,14 @@ def _answer(
 
 
 def _verdict(needed: Term, parts: Sequence[Term], budget: Term, what: str) -> Verdict:
-    """Fits or not, and the largest part, which binds."""
+    """Fits or not, the largest part, which binds, and whether the range leaves doubt."""
     need, have = float(needed.value), float(budget.value)
     binding = max(parts, key=lambda term: float(term.value))
-    share = f"{human(need, 'B')} of {human(have, 'B')} {what} ({need / have:.0%})"
+    share = f"{human(need, 'B')} of {human(have, 'B')} {what} ({need / have:.0%}) on each accelerator"
+    low, high = interval({"need": needed})["need"]
     if need <= have:
-        return Verdict(True, f"fits: {share} on each accelerator", binding.name)
+        doubt = f", narrowly: it may need up to {human(high, 'B')}" if high > have else ""
+        return Verdict(True, f"fits: {share}{doubt}", binding.name)
     over = f"{human(need - have, 'B')} too much; {binding.name.split('.', 1)[-1].replace('_', ' ')} binds"
-    return Verdict(False, f"does not fit: {share} on each accelerator, {over}", binding.name)
+    doubt = f" (narrowly: it may need as little as {human(low, 'B')})" if low <= have else ""
+    return Verdict(False, f"does not fit: {share}, {over}{doubt}", binding.name)

@@ -24,26 +24,26 @@ Question = TypeVar("Question", bound=Common)
 
 
 class Trial(Record):
-    """A changed question and the flags that change it."""
+    """A changed question and the flags that change it; one success of a `group` is enough ("": all are of interest)."""
 
     ask: Common
     flags: dict[str, str]
+    group: str = ""
 
 
 def fitting_changes(ask: Question, answer: Callable[[Question], Estimate]) -> tuple[Change, ...]:
     """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators."""
     found: list[Change] = []
-    more_found = 0
+    done: set[str] = set()
     for trial in _trials(ask):
-        grows = "on" in trial.flags
-        if grows and more_found:
+        if trial.group in done:
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
         if made is None or not made.verdict.fits:
             continue
         spare = float(made.figures["headroom_bytes"].value)
         found.append(Change(trial.flags, f"fits with {human(spare, 'B')} to spare"))
-        more_found += grows
+        done |= {trial.group} - {""}
         if len(found) == MOST:
             break
     return tuple(found)
@@ -80,7 +80,7 @@ def _trials(ask: Common) -> Iterator[Trial]:
     if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
         yield from _more(ask.replaced(weights="int4"), {"weights": "int4"})
     for name in _BIGGER:
-        yield Trial(_free(ask, name), {"on": name})
+        yield Trial(_free(ask, name), {"on": name}, "other")
 
 
 def _narrower(ask: Common) -> Iterator[Trial]:
@@ -119,7 +119,7 @@ def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
     for factor in (2, 4, 8, 16, 32):
         if count * factor <= 4096:
             on = f"{count * factor}x{name}"
-            yield Trial(_free(ask, on), {**flags, "on": on})
+            yield Trial(_free(ask, on), {**flags, "on": on}, f"more {' '.join(flags)}")
 
 
 def _free(ask: Common, on: str) -> Common:

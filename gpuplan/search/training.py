@@ -18,6 +18,7 @@ from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.term import Source
+from gpuplan.units import human
 
 ENGINE = "megatron-lm"
 TOKENS_A_STEP = 4 * 2**20
@@ -83,9 +84,7 @@ def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
     """The user's values with ones where nothing was given, to say which rules they break."""
     degrees = {name: float(getattr(ask, name) or 1) for name in ("tp", "pp", "cp", "ep", "vpp")}
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
-    dp = float(ask.dp) if ask.dp is not None else max(space.ranks / inner if inner else 1.0, 1.0)
-    if space.ranks % inner == 0 and ask.dp is None:
-        dp = space.ranks / inner
+    dp = float(ask.dp) if ask.dp is not None else max(space.ranks // inner, 1.0)
     return TrainPlan(
         parallel=Parallelism(**degrees, dp=dp, zero_stage=space.zero_stages[0], sequence_parallel=space.sequence_parallel),
         seq_len=float(space.seq_len),
@@ -167,7 +166,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
-    return asked | ({"tokens": f"{ask.tokens:g}"} if ask.tokens is not None else {})
+    return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 
 
 def _notes(plan: TrainPlan) -> list[Note]:
