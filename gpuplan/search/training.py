@@ -53,7 +53,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     if ask.recompute is None:
         chosen.append(Choice("recompute", plan.recompute, why))
     if ask.zero_stage is None:
-        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}, or what fits"))
+        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
     origins = {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     made = training_figures(subject, plan, ask.tokens)
@@ -115,9 +115,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     if precision is None:
         precision = default_precision(hw)
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
-    zero: tuple[int, ...] = (ask.zero_stage,) if ask.zero_stage is not None else tuple(sorted({profile.zero_stage, 3, 1}))
-    if ask.zero_stage is None and profile.zero_stage < 3:
-        zero = tuple(sorted({profile.zero_stage, max(profile.zero_stage, 2)}))
+    zero = (profile.zero_stage if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
     sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
     domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
