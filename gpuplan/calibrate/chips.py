@@ -7,7 +7,8 @@ them as YAML. Choices that a reader should know:
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
 - Prefill is fitted to causal attention without a window; streams to the residual add of vidur's layer tables.
 - Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit one.
-- Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes (collectives).
+- Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes by ranks
+  (collectives).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ NCCL: Mapping[CollectiveKind, str] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
 FEWEST = 12
+LARGEST_CUSTOM = 2.0**23
+"""Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
 ASIDE = ("custom_all_reduce", "transfer")
 """Sets that do not speak for the residual of their kind."""
 
@@ -127,7 +130,7 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
     if link is not None:
         made.sets |= fit_links(folder, system, chip).sets
         custom = custom_rows(table(folder, system, "custom_allreduce"), kernels.custom_all_reduce)
-        custom = custom.where(custom.columns["size"] <= 2.0**26)
+        custom = custom.where(custom.columns["size"] <= LARGEST_CUSTOM)
         _add(made, "collective.custom_all_reduce", _collective(chip, custom, "all_reduce"))
     return made
 

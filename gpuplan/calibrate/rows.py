@@ -85,22 +85,22 @@ _ATTENTION = {
 
 
 def collective_rows(rows: Iterable[Mapping[str, str]], kind: str) -> Rows:
-    """Collectives of one kind as nccl-tests runs them; the message size decides what is held back."""
+    """Collectives of one kind as nccl-tests runs them; message size and ranks decide what is held back."""
     picked = [row for row in rows if row["op_name"] == kind]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
     element = np.array([ELEMENT_BYTES[row["nccl_dtype"]] for row in picked])
     cols = {"size": _numbers(picked, "message_size") * element, "group": _numbers(picked, "num_gpus")}
-    return _made(picked, cols, ("size",))
+    return _made(picked, cols, ("size", "group"))
 
 
 def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
-    """One-shot all-reduces of one engine's kernel; the message size decides what is held back."""
+    """One-shot all-reduces of one engine's kernel; message size and ranks decide what is held back."""
     picked = [row for row in rows if row["backend"] == backend]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
     cols = {"size": _numbers(picked, "message_size") * 2.0, "group": _numbers(picked, "num_gpus")}
-    return _made(picked, cols, ("size",))
+    return _made(picked, cols, ("size", "group"))
 
 
 def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:

@@ -196,3 +196,13 @@ def best_all_reduce_seconds(
     4e-06
     """
     return residual * where(group > inside, transfer + latency, minimum(transfer + latency, custom_transfer + custom_latency))
+
+
+@formula(NCCL_TESTS)
+def measured_share(*, bus_bandwidth: BytesPerS, bandwidth: BytesPerS) -> Ratio:
+    """Share of the link rate that a measured bus bandwidth is.
+
+    >>> measured_share(bus_bandwidth=12.6e9, bandwidth=31.5e9)
+    0.4
+    """
+    return bus_bandwidth / bandwidth

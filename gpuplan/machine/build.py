@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
+from gpuplan.formulas.collectives import measured_share
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import Link
@@ -39,10 +40,13 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
     parameters |= overlay.attention_terms(chain, dtypes)
     parameters |= overlay.single_terms(chain)
     fabrics: list[Link] = []
-    for level in target.levels:
+    levels = _distinct(target.levels)
+    for level in levels:
         link = _fabric_of(level, chain, catalog)
         if link.file.collective is not None:
             parameters |= overlay.fabric_terms(link, level.name, link.file.collective)
+            if link.file.describes == "fabric" and not level.name.startswith(NETWORKS):
+                parameters |= _as_measured(level, target.count)
         fabrics.append(link)
     parameters |= overlay.residual_terms(chain, fabrics or chain)
     notes: list[Note] = []
@@ -58,7 +62,7 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
         hbm_bandwidth=_chip_term(chip, "hbm_bandwidth", chip.memory.bandwidth, target.share),
         memory_capacity=_chip_term(chip, "memory_capacity", chip.usable_memory(), target.share),
         parameters=parameters,
-        levels=target.levels,
+        levels=levels,
         host_link=target.host_link,
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
@@ -109,3 +113,42 @@ def _fabric_of(level: Level, chain: Sequence[Link], catalog: Catalog) -> Link:
         hint = "add it, or run `gpuplan calibrate` on the machine"
         raise UnknownError(Problem("hw.no-fabric-file", f"no measured file `{name}` for the level `{level.name}`", hint))
     return Link(catalog.read(Measured, path), 1.0, False)
+
+
+def _distinct(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """The levels that have links of their own: a tray whose accelerators hang on the switches of the rack is no level.
+
+    Levels are priced as if they worked side by side, which two names for the same links would not.
+    """
+    kept: list[Level] = []
+    for level in levels:
+        if (
+            kept
+            and not level.name.startswith(NETWORKS)
+            and kept[-1].topology == level.topology == "switched"
+            and kept[-1].bandwidth_per_direction.value == level.bandwidth_per_direction.value
+        ):
+            kept.pop()
+        kept.append(level)
+    return tuple(kept)
+
+
+def _as_measured(level: Level, count: int) -> dict[str, Term]:
+    """The share of the link rate by the bus bandwidth that someone measured on this level, for every kind of collective.
+
+    Only where the parameters are those of another fabric of the same topology; switches that reduce on the way reach
+    more in all-reduces than in anything else, and say nothing about the links.
+    """
+    if level.measured_bus_bandwidth is None or level.in_network_reduction:
+        return {}
+    ranks = float(level.size or count)
+    key = "pair" if ranks <= 2 else "full"
+    found: dict[str, Term] = {}
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        prefix = f"fabric.{level.name}.{kind}"
+        found[f"{prefix}.{key}"] = measured_share.term(
+            f"hw.{prefix}.{key}", bus_bandwidth=level.measured_bus_bandwidth, bandwidth=level.bandwidth_per_direction
+        )
+        if key == "full":
+            found[f"{prefix}.ranks"] = Term(f"hw.{prefix}.ranks", ranks, "1", level.measured_bus_bandwidth.source)
+    return found

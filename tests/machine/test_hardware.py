@@ -136,3 +136,19 @@ def test_a_shared_accelerator_has_its_share() -> None:
     assert half.peak("bf16").value == whole.peak("bf16").value / 2
     assert half.hbm_bandwidth.value == whole.hbm_bandwidth.value / 2
     assert "0.5 of one accelerator" in half.hbm_bandwidth.source.note
+
+
+def test_two_names_for_the_same_links_are_one_level() -> None:
+    rack = Hardware.of(parse_target("gb200-nvl72", CATALOG), catalog=CATALOG)
+    assert [level.size for level in rack.levels] == [72.0]
+    two = Hardware.of(parse_target("2xgb200-nvl72", CATALOG), catalog=CATALOG)
+    assert [level.name for level in two.levels] == ["nvlink5-rack", "scale-out"]
+
+
+def test_a_measured_bus_bandwidth_replaces_that_of_another_fabric() -> None:
+    hw = Hardware.of(parse_target("a100-pcie-40gb-8", CATALOG), catalog=CATALOG)
+    share = hw.parameter("fabric.pcie.all_gather.full")
+    level = next(level for level in hw.levels if level.name == "pcie")
+    assert level.measured_bus_bandwidth is not None
+    assert share.value == level.measured_bus_bandwidth.value / level.bandwidth_per_direction.value  # type: ignore[operator]
+    assert share.formula is not None
