@@ -48,12 +48,19 @@ MULTIMODAL: dict[str, str] = {
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
     "qwen2_5_vl": "qwen2",
+    "qwen2_vl": "qwen2",
     "kimi_k25": "deepseek_v3",
     "llava": "llama",
 }
 """`model_type` of models with a vision part: the type of the text model in their `text_config`."""
 
-TEXT_TYPES = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe", "qwen2_5_vl_text": "qwen2", "gemma3_text": "gemma3_text"}
+TEXT_TYPES = {
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "gemma3_text": "gemma3_text",
+}
 
 CLASSES = {
     "BertModel": "bert", "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "Qwen2ForCausalLM": "qwen2",
@@ -200,7 +207,10 @@ def _text_part(c: Config, kind: str) -> tuple[Config, Config | None]:
     text = c.sub("text_config") if nested and c.has("text_config") else c
     if text is not c and text.data.get("tie_word_embeddings") is None and c.has("tie_word_embeddings"):
         text.data = {**text.data, "tie_word_embeddings": c.raw("tie_word_embeddings")}
-    return text, c.sub("vision_config") if c.has("vision_config") else None
+    vision = c.sub("vision_config") if c.has("vision_config") else None
+    if vision is not None and c.has("multimodal_projector_bias"):
+        vision.data = {**vision.data, "multimodal_projector_bias": c.raw("multimodal_projector_bias")}
+    return text, vision
 
 
 def _reader(text: Config, kind: str) -> Reader:

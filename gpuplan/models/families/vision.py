@@ -55,8 +55,45 @@ def qwen25_vl(v: Config, text_hidden: int) -> int:
     return embed + v.count("depth") * layer + hidden + merged * merged + merged + merged * out + out
 
 
+def qwen2_vl(v: Config, text_hidden: int) -> int:
+    """The encoder of Qwen2-VL, whose `hidden_size` is the text model's and whose own width is `embed_dim`."""
+    why = "the library's default"
+    hidden, patch = v.count("embed_dim", default=1280, why=why), v.count("patch_size", "spatial_patch_size", default=14)
+    merged = hidden * v.count("spatial_merge_size", default=2) ** 2
+    embed = 3 * v.count("temporal_patch_size", default=2) * patch * patch * hidden
+    layers = v.count("depth", default=32, why=why) * _layer(hidden, hidden * v.count("mlp_ratio", default=4))
+    v.raw("hidden_size")
+    return embed + layers + 2 * hidden + merged * merged + merged + merged * text_hidden + text_hidden
+
+
+def gemma4(v: Config, text_hidden: int) -> int:
+    """Gemma 4's encoder: sandwich norms, norms on queries and keys, two tables of positions, one projection."""
+    hidden, patch, head_dim = v.count("hidden_size"), v.count("patch_size"), v.count("head_dim")
+    if v.flag("use_clipped_linears", default=False):
+        v.unknown("`vision_config.use_clipped_linears` is true: the vision part of the small Gemma 4 is not known")
+    embed = 3 * patch * patch * hidden + 2 * v.count("position_embedding_size") * hidden
+    layer = 4 * hidden * hidden + 2 * head_dim + 3 * hidden * v.count("intermediate_size") + 4 * hidden
+    return embed + v.count("num_hidden_layers") * layer + hidden * text_hidden
+
+
+def llava(v: Config, text_hidden: int) -> int:
+    """CLIP's or Pixtral's encoder and LLaVA's projector of two matrices."""
+    hidden, patch, width = v.count("hidden_size"), v.count("patch_size"), v.count("intermediate_size")
+    layers = v.count("num_hidden_layers")
+    projector = hidden * text_hidden + text_hidden * text_hidden
+    projector += 2 * text_hidden if v.flag("multimodal_projector_bias", default=True) else 0
+    if v.text("model_type") == "pixtral":
+        return 3 * patch * patch * hidden + hidden + layers * (2 * hidden + 4 * hidden * hidden + 3 * hidden * width) + projector
+    places = (v.count("image_size") // patch) ** 2 + 1
+    embed = 3 * patch * patch * hidden + hidden + places * hidden + 4 * hidden
+    return embed + layers * _layer(hidden, width) + projector
+
+
 TOWERS: dict[str, Callable[[Config, int], int]] = {
     "gemma3": siglip_gemma3,
+    "gemma4": gemma4,
+    "llava": llava,
+    "qwen2_vl": qwen2_vl,
     "llama4": llama4,
     "qwen3_vl": qwen3_vl,
     "qwen3_vl_moe": qwen3_vl,
