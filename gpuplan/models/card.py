@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, PositiveInt, ValidationError
 
 from gpuplan.errors import Note, Problem, SpecError, did_you_mean
-from gpuplan.models.architecture import Architecture, Part
+from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe, Part, Run, Stack, StateSpace
 from gpuplan.models.count import ParamCount, count
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import Kind, Source
@@ -100,6 +100,12 @@ class ModelCard(Part):
         return tuple(Note("model.note", text) for text in self.notes)
 
 
+PARTS: tuple[type[Part], ...] = (
+    ModelCard, CardSource, Published, WeightsFormat, Architecture, Stack, Run, Block, Attention, Mla, StateSpace, Mlp, Moe,
+)  # fmt: skip
+KINDS = {"attention", "mla", "mamba1", "mamba2", "gated_delta", "linear_attention", "mlp", "moe"}
+
+
 def load_card(path: Path) -> ModelCard:
     """The card that a YAML file holds.
 
@@ -167,13 +173,29 @@ def _structure(arch: Architecture, lines: LineMap) -> list[Problem]:
 
 def _problem(error: dict[str, Any], lines: LineMap) -> Problem:
     """A complaint of pydantic as a problem with its line."""
-    tags = {"attention", "mla", "mamba1", "mamba2", "gated_delta", "linear_attention", "mlp", "moe"}
-    loc = tuple(part for part in error["loc"] if isinstance(part, int) or (part not in tags and not part.endswith("[key]")))
-    key, where = ".".join(map(str, loc)), lines.where(loc)
+    loc = _place(error["loc"])
+    key, where, given = ".".join(map(str, loc)), lines.where(loc), error.get("input")
     match error["type"]:
         case "missing":
             return Problem("model.missing-key", f"`{key}` is missing", "", where)
         case "extra_forbidden":
-            return Problem("model.unknown-key", f"`{key}` is not a key gpuplan knows", "", where)
+            known = {name for part in PARTS for name in part.model_fields}
+            return Problem("model.unknown-key", f"`{key}` is not a key gpuplan knows", did_you_mean(str(loc[-1]), known), where)
+        case "union_tag_invalid" | "union_tag_not_found":
+            kinds = error["ctx"].get("expected_tags", "attention, mla, mamba2, …").replace("'", "`")
+            message = f"{key}: the kind is missing or not known"
+            return Problem("model.bad-value", message, f"write `kind:` with one of {kinds}", where)
         case _:
-            return Problem("model.bad-value", f"{key}: {error['msg']}", "", where)
+            shown = f"`{given}`" if isinstance(given, (str, int, float)) else "this"
+            want = error["msg"].removeprefix("Input should be ").removeprefix("String should ")
+            return Problem("model.bad-value", f"{key}: {shown} is not as it must be: {want}", "", where)
+
+
+def _place(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """A place in the file, without the kind that pydantic puts after a mixer or an mlp."""
+    made: list[str | int] = []
+    for before, part in zip((None, *loc), loc, strict=False):
+        kind_of_part = before in ("mixer", "mixer2", "mlp") and part in KINDS
+        if not kind_of_part and not (isinstance(part, str) and part.endswith("[key]")):
+            made.append(part)
+    return tuple(made)
