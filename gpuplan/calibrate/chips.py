@@ -6,7 +6,8 @@ them as YAML. Choices that a reader should know:
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
 - Prefill is fitted to causal attention without a window; streams to the residual add of vidur's layer tables.
-- Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit one.
+- Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit
+  one, or are fewer than 128 a sequence.
 - Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes by ranks
   (collectives).
 """
@@ -39,6 +40,10 @@ NCCL: Mapping[CollectiveKind, str] = {
 FEWEST = 12
 LARGEST_CUSTOM = 2.0**23
 """Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
+FEWEST_KEYS = 128
+"""Shorter contexts than a page or a tile of keys tell of padding only."""
+POOR = 0.2
+"""A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
 ASIDE = ("custom_all_reduce", "transfer")
 """Sets that do not speak for the residual of their kind."""
 
@@ -96,7 +101,8 @@ class Fitted:
 
     def spread(self, prefix: str) -> tuple[float, float] | None:
         """10th and 90th percentile of measured / predicted over the rows held back of all base sets under a prefix."""
-        ratios = [made.ratios for key, made in self.sets.items() if key.startswith(prefix) and key.rpartition(".")[2] not in ASIDE]
+        base = {key: made for key, made in self.sets.items() if key.startswith(prefix) and made.median_ape < POOR}
+        ratios = [made.ratios for key, made in base.items() if key.rpartition(".")[2] not in ASIDE]
         if not ratios:
             return None
         low, high = np.quantile(np.concatenate(ratios), [0.1, 0.9])
@@ -176,7 +182,7 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, names:
         picked = from_memory(picked, size, float(chip.bandwidth.value))
         cols = picked.columns
         size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
-        picked = picked.where((size > chip.l2) | (size < 2e6))
+        picked = picked.where(((size > chip.l2) | (size < 2e6)) & (cols["kv_len"] >= FEWEST_KEYS))
     else:
         picked = picked.where((cols["q_len"] >= 64) & (cols["window"] >= 1e9) & (cols["dim"] <= 256))
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):

@@ -40,7 +40,7 @@ DECODE_KNOBS = {
     "efficiency": Knob(0.2, 0.01, 1.0), "memory_efficiency": Knob(0.9, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
     "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"),
 }  # fmt: skip
-DECODE_FIXED = {"rows": Knob(64, 1, 1), "page": Knob(128, 1, 1)}
+DECODE_FIXED = {"rows": Knob(64, 1, 1), "page": Knob(16, 1, 1)}
 STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": Knob(2e-6, 0, 1e-4, "s")}
 """More than 92 % of the datasheet is the cache serving what the kernel before left there, which a whole step does not find."""
 COLLECTIVE_KNOBS = {
