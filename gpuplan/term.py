@@ -38,7 +38,7 @@ class WiringError(TypeError):
     """A term was wired into a formula that wants another unit or another parameter: a bug in gpuplan."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Term:
     """A named value in base units, with its source, the formula and the terms that it was made from.
 
@@ -53,6 +53,10 @@ class Term:
     formula: Formula[...] | None = None
     args: tuple[tuple[str, Term], ...] = ()
     spread: tuple[float, float] | None = None
+
+    def __repr__(self) -> str:
+        """Name, value and unit; the graph below is shared, so writing it out would take exponentially long."""
+        return f"Term({self.name} = {self.value} {self.unit})"
 
     def walk(self) -> Iterator[Term]:
         """Every term of the graph once, parents first."""

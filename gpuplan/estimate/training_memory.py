@@ -7,7 +7,7 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import product, repeated_bytes
 from gpuplan.formulas.memory import bucket_bytes, state_bytes, tensor_bytes
-from gpuplan.formulas.training import allocator_bytes
+from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.precision import RECIPES, byte, moment_bytes
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -93,20 +93,27 @@ def _stage(
         held = {"layers": gathered}
         if params.edges is not None:
             held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.weight)
-        parts["gathered"] = total(f"{at}.gathered", held)
+        parts["gathered"] = between_ranks.term(
+            f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards
+        )  # fmt: skip
     if not alone(work.dense_shards):
-        parts["buckets"] = bucket_bytes.term(
-            f"{at}.buckets",
+        buckets = bucket_bytes.term(
+            f"{at}.all_buckets",
             total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=params.dense, size=recipe.gradient),
             bucket_limit_bytes=subject.habit("bucket", profile.bucket),
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
+        parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_shards)
     parts["activations"] = _activations(at, plan, work, leaves, stage)
     transient: dict[str, Term] = {}
     if plan.recompute == "full":
         transient["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
-    if stage.has_head and work.edge.head:
-        transient["logits"] = work.logits
+    if stage.head is not None and work.edge.head:
+        transient["logits"] = (
+            work.logits
+            if alone(stage.head)
+            else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=work.logits)
+        )  # fmt: skip
     if transient:
         parts["transient"] = greatest(f"{at}.transient", transient)
     parts["fragmentation"] = allocator_bytes.term(

@@ -103,8 +103,11 @@ class StepPricer(Record, kw_only=True):
             }
             if of_kinds:
                 micro[part] = total(f"{at}.micro.{part}", of_kinds)
-        if stage.has_head and work.edge.head:
-            micro["head_and_loss"] = priced(f"{at}.micro.head_and_loss", [*work.edge.head, work.edge.loss], hw)
+        if stage.head is not None and work.edge.head:
+            made = priced(f"{at}.micro.head_and_loss", [*work.edge.head, work.edge.loss], hw)
+            if not alone(stage.head):
+                made = repeated_seconds.term(f"{at}.micro.head_and_loss_here", count=stage.head, seconds=made)
+            micro["head_and_loss"] = made
         if stage.has_embedding:
             micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
         if not alone(work.pipeline.group):
@@ -112,7 +115,7 @@ class StepPricer(Record, kw_only=True):
             micro["pipeline_send"] = repeated_seconds.term(
                 f"{at}.micro.pipeline_send", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
             )
-        if self.plan.parallel.zero_stage == 3 and not alone(work.dense_shards):
+        if self.plan.parallel.zero_stage == 3 and self.replicated:
             micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
         whole = total(f"{at}.micro", dict(micro))
         parts = {
@@ -120,11 +123,16 @@ class StepPricer(Record, kw_only=True):
         }
         if not alone(work.pipeline.group):
             parts["bubble"] = bubble_seconds.term(f"{at}.bubble", stage=whole, pp=step.pp, vpp=step.vpp)
-        if self.plan.parallel.zero_stage < 3 and not alone(work.dense_shards):
+        if self.plan.parallel.zero_stage < 3 and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
         parts["step_host"] = self.subject.habit("step_host", self.profile.step_host)
         return total(f"{at}.seconds", parts), tuple(parts.values())
+
+    @property
+    def replicated(self) -> bool:
+        """Whether several ranks hold the same weights: of dense layers, or of experts where ep is less than tp x cp x dp."""
+        return not (alone(self.work.dense_shards) and alone(self.work.expert_shards))
 
     def gradient_sync(self, stage: Stage) -> list[Collective]:
         """The collectives that follow a backward pass: an all-reduce, or a reduce-scatter and the gather of new weights."""

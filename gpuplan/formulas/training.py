@@ -158,6 +158,16 @@ def on_single_stage(*, amount: Count, pp: Count) -> Count:
     return where(pp > 1, 0.0 * amount, amount)
 
 
+@formula(DEFINITION)
+def between_ranks(*, size: Bytes, ranks: Count) -> Bytes:
+    """Memory that only serves the exchange between ranks: none where there is a single one.
+
+    >>> between_ranks(size=8.0, ranks=1), between_ranks(size=8.0, ranks=2)
+    (0.0, 8.0)
+    """
+    return where(ranks > 1, size, 0.0 * size)
+
+
 @formula(_RECOMPUTE)
 def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> Count:
     """Micro-batches whose activations a stage holds at once: 1F1B, or interleaved 1F1B when `vpp` > 1.

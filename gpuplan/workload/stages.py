@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, stage_layers
+from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, on_single_stage, stage_layers
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import is_array
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
-from gpuplan.workload.context import Leaves
+from gpuplan.workload.context import ONE, Leaves
 
 Place = Literal["only", "first", "middle", "last"]
 
@@ -24,6 +24,8 @@ class Stage(Record):
     place: Place
     layers: dict[str, Term]
     in_flight: Term
+    head: Term | None
+    """How much of the head the stage has; in a grid, a first stage has all of it where there is no pipeline."""
 
     @property
     def prefix(self) -> str:
@@ -60,7 +62,7 @@ def stages(
         for key, (index, block) in block_keys(arch).items()
     }
     if not is_array(pp.value) and pp.value == 1:
-        return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION)),)
+        return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION), ONE),)
     depth = total("model.layers", layers)
     full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
     edge = edge_layers.term("stage.edge_layers", layers=depth, pp=pp, full=full)
@@ -70,10 +72,14 @@ def stages(
         "middle": (full, Term("stage.middle_index", 1.0, "1", DEFINITION)),
         "last": (edge, last_index),
     }
+    heads = {"last": ONE}
+    if is_array(pp.value):
+        heads["first"] = on_single_stage.term("first_stage.head", amount=ONE, pp=pp)
     made = []
     for place, (held, index) in indexes.items():
         flying = in_flight.term(f"{place}_stage.in_flight", pp=pp, stage=index, micro_batches=micro_batches, vpp=vpp)
-        made.append(Stage(place, _placed(arch, counts, leaves, layers, depth, held, place), flying))  # type: ignore[arg-type]
+        placed = _placed(arch, counts, leaves, layers, depth, held, place)
+        made.append(Stage(place, placed, flying, heads.get(place)))  # type: ignore[arg-type]
     return tuple(made)
 
 
