@@ -38,6 +38,7 @@ def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = N
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train.
     """
+    subject = subject.replaced(hw=subject.hw.under_load())
     leaves = subject.leaves()
     profile = training_profile(subject.engine)
     recipe = RecipeTerms.of(plan, subject, profile)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, did_you_mean
-from gpuplan.term import Term
+from gpuplan.record import Record, field
+from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from gpuplan.specs.target import Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
+class Hardware(Record, kw_only=True):
     """A target as the machine layer sees it.
 
     `peaks` holds the dense datasheet rate of each data type, `parameters` the kernel and fabric parameters by dotted
@@ -56,6 +56,15 @@ class Hardware:
         from gpuplan.machine.build import hardware_of
 
         return hardware_of(target, measured, catalog, engine)
+
+    def under_load(self) -> Hardware:
+        """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""
+        settled = Source("assumed", "a busy step leaves no pause in which the clock could recover")
+        busy = {
+            name: replace(term, value=1e-12, source=settled) if name.endswith(".settle") else term
+            for name, term in self.parameters.items()
+        }
+        return self.replaced(parameters=busy)
 
     def peak(self, dtype: Dtype) -> Term:
         """The dense datasheet rate for a data type, in FLOP/s.

@@ -74,6 +74,8 @@ class Scored(Record):
     step_time_s: Column
     peak_memory_bytes: Column
     fits: NDArray[np.bool_]
+    surely: NDArray[np.bool_]
+    """Fits even where everything doubtful about its memory is at its high end."""
 
 
 def candidates(space: Space, shape: Shape) -> Iterator[Candidates]:
@@ -99,7 +101,11 @@ def scored(subject: Subject, space: Space, found: Candidates) -> Iterator[Scored
             np.broadcast_to(np.asarray(figures[name].value, dtype=np.float64), (length,))
             for name in ("step_time_s", "peak_memory_bytes", "memory_capacity_bytes")
         )
-        yield Scored(chunk, step, peak, peak <= capacity)
+        # A plan that may need more than there is once the doubtful parts are at their high ends is no good choice.
+        memory = figures["peak_memory_bytes"]
+        doubtful = {term.name: term.spread[1] for term in memory.walk() if term.spread is not None}
+        most = np.broadcast_to(np.asarray(memory.given(doubtful).value, dtype=np.float64), (length,))
+        yield Scored(chunk, step, peak, peak <= capacity, most <= capacity)
 
 
 class Best(Record):
@@ -112,22 +118,22 @@ class Best(Record):
 
 
 def best(subject: Subject, space: Space, shape: Shape) -> Best | None:
-    """The fastest plan that fits; without one, the plan that needs the least memory; None when no plan is legal."""
-    chosen: tuple[bool, float, Candidates] | None = None
+    """The fastest plan that surely fits, or else fits; without one, the plan of least memory; None when no plan is legal."""
+    chosen: tuple[int, float, Candidates] | None = None
     looked_at = fitting = 0
     for found in candidates(space, shape):
         for one in scored(subject, space, found):
             looked_at += len(one.candidates)
             fitting += int(one.fits.sum())
-            fits = bool(one.fits.any())
-            score = np.where(one.fits, one.step_time_s, np.inf) if fits else one.peak_memory_bytes
-            index = int(np.argmin(score))
-            if chosen is None or (fits, -score[index]) > (chosen[0], -chosen[1]):
-                chosen = (fits, float(score[index]), one.candidates.part([index]))
+            good = one.surely if one.surely.any() else one.fits
+            score = np.where(good, one.step_time_s, np.inf) if good.any() else one.peak_memory_bytes
+            rank, index = int(one.fits.any()) + int(one.surely.any()), int(np.argmin(score))
+            if chosen is None or (rank, -score[index]) > (chosen[0], -chosen[1]):
+                chosen = (rank, float(score[index]), one.candidates.part([index]))
     if chosen is None:
         return None
-    fits, _, only = chosen
-    return Best(single(only, space), fits, looked_at, fitting)
+    rank, _, only = chosen
+    return Best(single(only, space), rank > 0, looked_at, fitting)
 
 
 def single(only: Candidates, space: Space) -> TrainPlan:

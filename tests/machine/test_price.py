@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,7 +197,7 @@ def test_no_fabric_is_an_error() -> None:
     with pytest.raises(UnknownError, match="no fabric level"):
         collective_seconds(collective("all_reduce", 1.0, 2.0), hw)
     with pytest.raises(UnknownError, match="host link"):
-        transfer_seconds(Transfer(name="t", size=given(1.0, "B"), path="host", stride=given(1.0)), replace(hw, host_link=None))
+        transfer_seconds(Transfer(name="t", size=given(1.0, "B"), path="host", stride=given(1.0)), hw.replaced(host_link=None))
 
 
 def test_narrow_weights_speed_up_decode_only() -> None:
