@@ -226,6 +226,9 @@ def _answered(
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
     notes = list(found.notes)
     if task == "serve":
+        dtype = ServingModel.of(found.subject, plan).types().matmul
+        if dtype in found.subject.hw.dtype_notes:
+            notes.append(found.subject.hw.dtype_notes[dtype])
         notes.append(Note("serve.unloaded", "ttft_s is for one request on an idle replica; waiting under load is not counted"))
     said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)

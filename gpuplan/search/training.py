@@ -13,6 +13,7 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
+from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
@@ -57,7 +58,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     origins = {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     made = training_figures(subject, plan, ask.tokens)
-    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan)))
+    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan, subject)))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
@@ -167,8 +168,10 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 
 
-def _notes(plan: TrainPlan) -> list[Note]:
+def _notes(plan: TrainPlan, subject: Subject) -> list[Note]:
+    known = subject.hw.dtype_notes
     notes = [
+        *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
         Note(
             "mfu.convention",
             "mfu counts attention in full, as PaLM and Megatron do; mfu_causal counts the half that the mask leaves",
