@@ -107,7 +107,12 @@ def _placed(
             key: mixed_layers.term(f"{place}_stage.{key}.layers", kind=kind, stage=held, layers=depth)
             for key, kind in layers.items()
         }
-    weight = {key: float(next(one.layer_total.value for one in counts.blocks if key.endswith(one.block))) for key in layers}
+    weight = {
+        key: float(
+            next(one.layer_total.value for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
+        )
+        for key, (index, block) in block_keys(arch).items()
+    }
     found: dict[str, Term] = {}
     before = leaves("none", 0)
     for key in sorted(layers, key=lambda one: -weight[one]):
