@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuplan.formulas.training import unhidden_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds
-from gpuplan.num import is_array
+from gpuplan.num import all_true
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.work import Collective, WorkItem
 
@@ -37,5 +37,5 @@ def exposed(name: str, items: Iterable[Collective], hw: Hardware, overlap: Term)
 
 
 def alone(group: Term) -> bool:
-    """Whether a group is certainly a single rank."""
-    return not is_array(group.value) and group.value == 1
+    """Whether a group is a single rank, in every candidate of a grid."""
+    return all_true(group.value == 1)
