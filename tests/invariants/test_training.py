@@ -1,0 +1,197 @@
+"""What must hold of every training estimate, whatever its numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from estimate.subjects import MODELS, subject, traffic, train_plan
+
+from gpuplan.errors import GpuplanError
+from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.train import TrainPlan
+from gpuplan.search.ask import train
+from gpuplan.search.grid import candidates, single
+from gpuplan.search.shape import shape_of
+from search.test_contract import space_for
+
+RANKS = 16
+ON = f"{RANKS}xh100-sxm-80gb"
+
+
+def some_plans(model: str, **given: Any) -> Iterator[TrainPlan]:
+    """A handful of legal plans, spread over the degrees."""
+    space = space_for(model, ranks=RANKS, **given)
+    for found in candidates(space, shape_of(subject(model).arch, RANKS)):
+        for index in range(0, len(found), max(len(found) // 4, 1)):
+            yield single(found.part([index]), space)
+
+
+def figures(model: str, plan: TrainPlan, on: str = ON, engine: str = "megatron-lm") -> TrainingFigures:
+    return training_figures(subject(model, on, engine), plan, tokens=1e12)
+
+
+def peak(model: str, on: str = ON, engine: str = "megatron-lm", **given: Any) -> float:
+    return float(figures(model, train_plan(**given), on, engine).memory.peak.value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_parts_sum_to_the_totals(model: str) -> None:
+    for plan in some_plans(model, zero_stages=(0, 3), recomputes=("none", "full")):
+        made = figures(model, plan)
+        for stages in (made.memory.stages, made.time.stages):
+            for whole, parts in stages.values():
+                assert sum(float(part.value) for part in parts) == pytest.approx(whole.value, rel=1e-12)
+        assert made.memory.peak.value == max(float(whole.value) for whole, _ in made.memory.stages.values())
+        assert made.time.step.value == max(float(whole.value) for whole, _ in made.time.stages.values())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_part_is_negative(model: str) -> None:
+    for plan in some_plans(model, zero_stages=(1, 3), recomputes=("none", "selective")):
+        made = figures(model, plan)
+        for stages in (made.memory.stages, made.time.stages):
+            for _, parts in stages.values():
+                assert all(float(part.value) >= 0 for part in parts), [part for part in parts if part.value < 0]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_hardware_flop_is_never_below_model_flop_nor_faster_than_the_peak(model: str) -> None:
+    for plan in some_plans(model, zero_stages=(1,), recomputes=("none", "selective", "full")):
+        made = figures(model, plan).figures
+        assert made["hfu"].value >= made["mfu"].value >= made["mfu_causal"].value > 0
+        # The mask leaves half of the scores: the other half is in `mfu` by convention and need not run.
+        assert made["mfu_causal"].value < 1
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gpt2"])
+@pytest.mark.parametrize("engine", ["megatron-lm", "fsdp"])
+def test_memory_falls_with_the_zero_stage(model: str, engine: str) -> None:
+    for dp, tp in ((2.0, 8.0), (16.0, 1.0), (4.0, 4.0)):
+        sizes = [peak(model, engine=engine, dp=dp, tp=tp, zero_stage=stage) for stage in (0, 1, 2, 3)]
+        assert all(more >= less for more, less in pairwise(sizes)), (dp, sizes)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_memory_falls_with_recomputation(model: str) -> None:
+    for micro_batch in (1.0, 4.0):
+        sizes = [peak(model, dp=16.0, micro_batch=micro_batch, recompute=how) for how in ("none", "selective", "full")]
+        assert all(more >= less for more, less in pairwise(sizes)), sizes
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_memory_falls_with_the_tensor_parallel_degree(model: str, sequence_parallel: bool) -> None:
+    sizes = [peak(model, tp=tp, dp=2.0, sequence_parallel=sequence_parallel) for tp in (1.0, 2.0, 4.0, 8.0)]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_memory_falls_with_the_ranks_that_share_states(model: str, stage: int) -> None:
+    sizes = [peak(model, dp=dp, zero_stage=stage) for dp in (2.0, 4.0, 8.0, 64.0)]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_memory_falls_with_the_micro_batch_and_the_length(model: str) -> None:
+    for name, values in (("micro_batch", (8.0, 4.0, 2.0, 1.0)), ("seq_len", (4096.0, 2048.0, 1024.0))):
+        sizes = [peak(model, dp=8.0, **{name: value}) for value in values]
+        assert all(more > less for more, less in pairwise(sizes)), (name, sizes)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_memory_falls_with_narrower_optimizer_states(model: str) -> None:
+    sizes = [peak(model, dp=8.0, optimizer=name) for name in ("adamw", "lion", "adamw-8bit")]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+    assert peak(model, dp=8.0, precision="bf16-pure") < peak(model, dp=8.0) <= peak(model, dp=8.0, precision="fp32")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_degree_of_one_has_no_traffic(model: str) -> None:
+    alone = figures(model, train_plan(zero_stage=1), on="h100-sxm-80gb")
+    for word in ("tensor_parallel", "data_parallel", "pipeline", "bubble", "context_parallel", "expert_parallel"):
+        assert sum(traffic(alone, word)) == 0, word
+    spread = figures(model, train_plan(tp=2.0, pp=2.0, dp=4.0, zero_stage=3))
+    assert sum(traffic(spread, "tensor_parallel")) > 0
+    assert sum(traffic(spread, "pipeline_send")) > 0
+    assert sum(traffic(spread, "bubble")) > 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_all_ranks_together_hold_the_model_at_least_once(model: str) -> None:
+    total = float(subject(model).counts.params_total.value)
+    for plan in some_plans(model, zero_stages=(1,)):
+        made = figures(model, plan)
+        weights = max(
+            float(part.value) for _, parts in made.memory.stages.values() for part in parts if part.name.endswith("memory.weights")
+        )
+        p = plan.parallel
+        # Experts are spread over ep x etp of the tp x cp x dp ranks of a stage, dense layers over tp of them.
+        ways = float(p.pp * max(p.tp, p.ep * (1 if p.ep > 1 else p.tp)))
+        assert weights / 2 * ways >= total * (1 - 1e-12), plan.parallel
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_rank_holds_every_parameter_once_and_a_tied_model_its_embedding_once(model: str) -> None:
+    about = subject(model, "h100-sxm-80gb")
+    made = training_figures(about, train_plan())
+    assert made.memory.stages["only"][1][0].value == pytest.approx(2 * float(about.counts.params_total.value), rel=1e-12)
+    if about.arch.tied:
+        assert about.counts.head is None
+
+
+def test_a_tied_model_holds_its_embedding_on_both_ends_of_a_pipeline() -> None:
+    about = subject("gemma-3-27b")
+    assert about.arch.tied
+    made = training_figures(about, train_plan(pp=2.0, dp=8.0))
+    embedding = float(about.counts.embedding.value)
+    both = sum(
+        float(part.value) / 2
+        for place in ("first", "last")
+        for part in made.memory.stages[place][1]  # type: ignore[index]
+        if part.name.endswith("memory.weights")
+    )
+    assert both == pytest.approx(float(about.counts.params_total.value) + embedding, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gemma-3-27b", "gpt2"])
+def test_a_step_takes_longer_than_its_arithmetic_at_the_peak(model: str) -> None:
+    for plan in some_plans(model, recomputes=("none", "full")):
+        about = subject(model, ON)
+        made = figures(model, plan)
+        params = float(about.counts.params_active.value) - float(about.counts.embedding.value)
+        flop = 6 * params * float(plan.global_batch * plan.seq_len)
+        assert made.time.step.value > flop / (RANKS * float(about.hw.peak("bf16").value))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tokens=15e12),
+        TrainAsk(model="mixtral-8x7b", on="16xa100-sxm-80gb", tokens=1e12),
+        TrainAsk(model="gpt2", on="l40s", tokens=1e9),
+    ],
+    ids=lambda ask: ask.model,
+)
+def test_every_figure_lies_within_its_range(ask: TrainAsk) -> None:
+    made = train(ask)
+    for name, (low, high) in made.ranges.items():
+        assert low <= float(made.figures[name].value) <= high, name
+    low, high = made.ranges["step_time_s"]
+    assert low < high
+
+
+def test_a_longer_run_costs_as_much_more() -> None:
+    short, long = (train(TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tokens=n, dp=8)).figures for n in (1e12, 3e12))
+    for name in ("run_time_s", "accelerator_time_s", "cost_usd", "energy_joules"):
+        assert long[name].value == pytest.approx(3 * float(short[name].value))
+    assert short["accelerator_time_s"].value == pytest.approx(8 * float(short["run_time_s"].value))
+
+
+def test_a_wish_that_cannot_be_met_is_an_error_and_not_a_number() -> None:
+    with pytest.raises(GpuplanError):
+        train(TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", precision="fp8", engine="vllm"))
