@@ -7,7 +7,7 @@ from typing import Literal
 from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, on_single_stage, stage_layers
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
-from gpuplan.num import is_array
+from gpuplan.num import all_true, is_array
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import ONE, Leaves
@@ -61,7 +61,7 @@ def stages(
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
         for key, (index, block) in block_keys(arch).items()
     }
-    if not is_array(pp.value) and pp.value == 1:
+    if all_true(pp.value == 1):
         return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION), ONE),)
     depth = total("model.layers", layers)
     full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
@@ -89,7 +89,7 @@ def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp:
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
         for key, (index, block) in block_keys(arch).items()
     }
-    if not is_array(pp.value) and pp.value == 1:
+    if all_true(pp.value == 1):
         return layers
     depth = total("model.layers", layers)
     full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
