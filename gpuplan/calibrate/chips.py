@@ -79,6 +79,10 @@ class Kernels:
 
 
 _FA3 = ("vllm_flash_attn_fa3", "fa3")
+_BLACKWELL = Kernels(
+    {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("trtllm_mha",)},
+    {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
+)
 KERNELS: Mapping[str, Kernels] = {
     "h100_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}, stream="vidur-h100"),
     "h200_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}),
@@ -86,10 +90,12 @@ KERNELS: Mapping[str, Kernels] = {
     "l40s": Kernels(
         {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)}, {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)}
     ),
-    "b200_sxm": Kernels(
-        {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("trtllm_mha",)},
-        {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
+    "rtx_pro_6000_server": Kernels(
+        {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)}, {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)}
     ),
+    "b200_sxm": _BLACKWELL,
+    "gb200": _BLACKWELL,
+    "gb300": _BLACKWELL,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -49,12 +49,6 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
                 parameters |= _as_measured(level, target.count)
         fabrics.append(link)
     parameters |= overlay.residual_terms(chain, fabrics or chain)
-    notes: list[Note] = []
-    if chain[0].borrowed:
-        lender = next((link for link in chain if link.file.matmul), chain[0])
-        text = f"no kernels of {chip.name} were measured: those of {lender.file.name} are used as shares of its own peaks"
-        ranges = f", with ranges to the power of {lender.widen:g}" if lender.widen != 1 else ""
-        notes.append(Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine"))
     return Hardware(
         name=chip.name,
         count=target.count,
@@ -67,9 +61,23 @@ def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | No
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
-        notes=tuple(notes),
+        notes=tuple(_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
+
+
+def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:
+    """What the reader must know of kernels that were measured on another chip, or on none."""
+    matmul = next((link for link in chain if link.file.matmul), chain[0])
+    attention = next((link for link in chain if link.file.attention is not None), chain[0])
+    for kinds, link in (
+        [("kernels", matmul)] if matmul.file is attention.file else [("matmuls", matmul), ("attention kernels", attention)]
+    ):
+        if link.borrowed:
+            told = f"those of {link.file.name} are used" if link.file.describes == "accelerator" else "assumptions are used"
+            text = f"no {kinds} of {chip.name} were measured: {told}, as shares of its own peaks"
+            ranges = f", with ranges to the power of {link.widen:g}" if link.widen != 1 else ""
+            yield Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine")
 
 
 def _chip_term(chip: Accelerator, name: str, value: Sourced, share: float) -> Term:
