@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from estimate.subjects import MODELS, subject, traffic, train_plan
+from search.test_contract import space_for
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.training import TrainingFigures, training_figures
@@ -16,7 +17,6 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.search.ask import train
 from gpuplan.search.grid import candidates, single
 from gpuplan.search.shape import shape_of
-from search.test_contract import space_for
 
 RANKS = 16
 ON = f"{RANKS}xh100-sxm-80gb"
