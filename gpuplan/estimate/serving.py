@@ -132,6 +132,17 @@ class ServingModel(Record, kw_only=True):
             needed=needed, parts=tuple(parts.values()), budget=budget, pool=pool, sequence=sequence, max_sequences=most
         )
 
+    def cache_read(self, name: str = "decode") -> Term:
+        """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
+        subject = self.subject
+        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        seen = self.serve.replaced(context=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output), page=ONE)
+        element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
+        each = cache_bytes(
+            subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read"
+        )  # fmt: skip
+        return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
+
     def activations(self) -> Term:
         """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
         subject, leaves = self.subject, self.leaves
@@ -302,7 +313,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "tokens_per_s", batch=model.serve.batch, output=output, seconds=time, replicas=replicas
     )
     chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
-    read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": memory.parts[1]})
+    read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": model.cache_read()})
     figures = {
         "ttft_s": alone_prefill.seconds,
         "tpot_s": decode.seconds,

@@ -50,11 +50,10 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
     found = library.look_up(ask, ENGINE)
     chosen: list[Choice] = []
-    prompt, output = ask.prompt or PROMPT, ask.output or OUTPUT
-    if ask.prompt is None:
-        chosen.append(Choice("prompt", str(prompt), "a medium chat request"))
-    if ask.output is None:
-        chosen.append(Choice("output", str(output), "a medium chat request"))
+    prompt, output = request_of(ask, ask.context or found.card.architecture.max_context)
+    for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
+        if given is None:
+            chosen.append(Choice(name, str(value), "a medium chat request, within the context"))
     want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
     chosen += said
     plans = legal_plans(want, found.subject)
@@ -70,6 +69,17 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     subject = found.subject.replaced(origins=_origins(_chosen(ask, plan, why, chosen)))
     made = serving_figures(subject, plan)
     return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
+
+
+def request_of(ask: ServeAsk, limit: int | None) -> tuple[int, int]:
+    """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens."""
+    output, prompt = ask.output or OUTPUT, ask.prompt or PROMPT
+    if limit is not None:
+        if ask.output is None:
+            output = max(min(OUTPUT, limit - ask.prompt if ask.prompt else limit // 4), 1)
+        if ask.prompt is None:
+            prompt = max(min(PROMPT, limit - output), 1)
+    return prompt, output
 
 
 def answer_fit(ask: FitAsk, library: Library) -> Estimate:

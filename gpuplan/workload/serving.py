@@ -148,28 +148,37 @@ def _edges(counts: ParamCount, serve: ServeTerms) -> Term:
 
 
 def cache_bytes(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache"
 ) -> Term:  # fmt: skip
-    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank."""
+    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name."""
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
-    tokens = paged_tokens.term("cache.tokens", tokens=serve.context, page_tokens=serve.page)
+    tokens = paged_tokens.term(f"{at}.tokens", tokens=serve.context, page_tokens=serve.page)
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
         stack = arch.stacks[index]
         if stack.kind == "encoder":
             continue
         parts |= _block_cache(
-            key, stack.blocks[block_name], held[key], leaves, serve, tokens=tokens, element=element, capped=capped
+            f"{at}.{key}", key, stack.blocks[block_name], held[key], leaves, serve, tokens=tokens, element=element, capped=capped
         )
-    return total("cache.sequence", parts) if parts else Term("cache.sequence", 0.0, "B", DEFINITION)
+    return total(f"{at}.sequence", parts) if parts else Term(f"{at}.sequence", 0.0, "B", DEFINITION)
 
 
 def _block_cache(
-    key: str, block: Block, layers: Term, leaves: Leaves, serve: ServeTerms, *, tokens: Term, element: Term, capped: bool
+    prefix: str,
+    key: str,
+    block: Block,
+    layers: Term,
+    leaves: Leaves,
+    serve: ServeTerms,
+    *,
+    tokens: Term,
+    element: Term,
+    capped: bool,
 ) -> dict[str, Term]:
     parts: dict[str, Term] = {}
     for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-        at, path = f"cache.{key}.{name}", f"{key}.{name}"
+        at, path = f"{prefix}.{name}", f"{key}.{name}"
         if isinstance(mixer, Attention):
             whole = leaves(f"{path}.kv_heads", mixer.kv_heads)
             heads = leaves.split(f"{path}.rank_kv_heads", whole, leaves.least(f"{path}.kv_ways", serve.tp, whole))
