@@ -93,7 +93,7 @@ def show(
 
     card = find(model, _folders(specs))
     if json:
-        print(jsonlib.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(card.plain(), indent=2, ensure_ascii=False))
         return
     from gpuplan.render.model import model_page
     from gpuplan.render.text import look_of
@@ -119,7 +119,7 @@ def import_model(
 
     card = import_config(Path(path))
     if json:
-        print(jsonlib.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(card.plain(), indent=2, ensure_ascii=False))
     else:
         from gpuplan.render.model import card_yaml
 

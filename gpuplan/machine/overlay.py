@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpuplan.errors import Note, Problem, SpecError, UnknownError
-from gpuplan.specs.base import Strict
+from gpuplan.record import Record
+from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import CollectiveFit, Fabric, Measured
 from gpuplan.specs.quantity import Sourced
@@ -20,8 +21,7 @@ MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
 DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Record):
     """A measured file in the order of its claim, and how much its residual ranges are widened."""
 
     file: Measured
@@ -63,9 +63,9 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
     return tuple(links)
 
 
-def terms_of(link: Link, prefix: str, fit: Strict, note: str = "") -> Iterator[tuple[str, Term]]:
+def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[tuple[str, Term]]:
     """Each number of a set of parameters as a term `hw.<prefix>.<key>`, by its dotted name without `hw.`."""
-    for key in type(fit).model_fields:
+    for key in fit.field_names():
         value = getattr(fit, key)
         if isinstance(value, Sourced):
             term = link.file.term(f"hw.{prefix}.{key}", value)
@@ -128,7 +128,7 @@ def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
 def fabric_terms(link: Link, level: str, fabric: Fabric) -> dict[str, Term]:
     """The collective parameters of one level: `fabric.<level>.<kind>.<key>`."""
     found: dict[str, Term] = {}
-    for kind in type(fabric).model_fields:
+    for kind in fabric.field_names():
         fit = getattr(fabric, kind)
         if isinstance(fit, CollectiveFit):
             found |= dict(terms_of(link, f"fabric.{level}.{kind}", fit))

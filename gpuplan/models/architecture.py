@@ -5,20 +5,17 @@ Counts and widths are plain integers of the model's own geometry; nothing here k
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from gpuplan.errors import did_you_mean
+from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema, field
 
 NormKind: TypeAlias = Literal["rms", "layer", "layer-no-bias"]
+QkNorm: TypeAlias = Literal["none", "head", "width"]
 
 
-class Part(BaseModel):
-    """A frozen, strict piece of an architecture."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True, hide_input_in_errors=True)
-
-
-class Attention(Part):
+class Attention(Schema):
     """Softmax attention with `heads` query heads over `kv_heads` key and value heads (MHA, GQA, MQA)."""
 
     kind: Literal["attention"] = "attention"
@@ -35,7 +32,7 @@ class Attention(Part):
     causal: bool = True
     qkv_bias: bool = False
     out_bias: bool = False
-    qk_norm: Literal["none", "head", "width"] = "none"
+    qk_norm: QkNorm = "none"
     """A norm on queries and keys: one vector per head dimension, or over the whole projected width."""
     shared_kv: bool = False
     """One projection makes both keys and values (Gemma 4's global layers); both are still cached."""
@@ -46,8 +43,13 @@ class Attention(Part):
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 
+    def faults(self) -> Iterator[Fault]:
+        """Heads that do not divide."""
+        if self.heads % self.kv_heads:
+            yield Fault("model.heads", f"{self.kv_heads} key and value heads do not divide {self.heads} query heads")
 
-class Mla(Part):
+
+class Mla(Schema):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one cached latent."""
 
     kind: Literal["mla"] = "mla"
@@ -65,7 +67,7 @@ class Mla(Part):
     indexer_top_k: NonNegativeInt = 0
 
 
-class StateSpace(Part):
+class StateSpace(Schema):
     """A recurrent mixer with a state of fixed size a sequence: Mamba, Mamba-2, gated delta rule, linear attention."""
 
     kind: Literal["mamba1", "mamba2", "gated_delta", "linear_attention"]
@@ -87,8 +89,15 @@ class StateSpace(Part):
     gated_norm: bool = False
     """A norm over the inner width before the output projection."""
 
+    def faults(self) -> Iterator[Fault]:
+        """What the kind needs and is not there."""
+        if self.kind != "linear_attention" and not self.conv_kernel:
+            yield Fault("model.bad-value", f"a {self.kind} layer has no `conv_kernel`")
+        if self.kind == "mamba1" and not self.dt_rank:
+            yield Fault("model.bad-value", "a mamba1 layer has no `dt_rank`")
 
-class Mlp(Part):
+
+class Mlp(Schema):
     """A dense feed-forward layer: two matrices, or three when gated."""
 
     kind: Literal["mlp"] = "mlp"
@@ -97,7 +106,7 @@ class Mlp(Part):
     bias: bool = False
 
 
-class Moe(Part):
+class Moe(Schema):
     """A mixture of experts: `top_k` of `experts` feed-forward layers a token, and shared experts for every token."""
 
     kind: Literal["moe"] = "moe"
@@ -117,12 +126,19 @@ class Moe(Part):
     router_bias: bool = False
     """One value an expert beside the router matrix: a bias, or a score correction (DeepSeek-V3)."""
 
+    def faults(self) -> Iterator[Fault]:
+        """Experts without a width, or chosen twice."""
+        if self.shared_experts and not self.shared_width:
+            yield Fault("model.bad-value", "shared experts have no `shared_width`")
+        if self.top_k > self.experts:
+            yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
-Mixer: TypeAlias = Annotated[Attention | Mla | StateSpace, Field(discriminator="kind")]
-ChannelMixer: TypeAlias = Annotated[Mlp | Moe, Field(discriminator="kind")]
+
+Mixer: TypeAlias = Attention | Mla | StateSpace
+ChannelMixer: TypeAlias = Mlp | Moe
 
 
-class Block(Part):
+class Block(Schema):
     """One layer: a token mixer, perhaps cross attention, a channel mixer, and their norms."""
 
     mixer: Mixer | None = None
@@ -139,15 +155,20 @@ class Block(Part):
     extra_params: NonNegativeInt = 0
     """Parameters that no other field counts; the card's notes say what they are."""
 
+    def faults(self) -> Iterator[Fault]:
+        """A block of nothing."""
+        if not (self.mixer or self.cross or self.mlp):
+            yield Fault("model.empty-block", "the block has no mixer and no mlp")
 
-class Run(Part):
+
+class Run(Schema):
     """`count` consecutive layers of one kind of block."""
 
     block: str
     count: PositiveInt
 
 
-class Stack(Part):
+class Stack(Schema):
     """The layers of an encoder or decoder, in order, as runs of named blocks."""
 
     kind: Literal["decoder", "encoder"]
@@ -155,6 +176,13 @@ class Stack(Part):
     layers: tuple[Run, ...]
     final_norm: bool = True
     norm: NormKind = "rms"
+
+    def faults(self) -> Iterator[Fault]:
+        """Layers of blocks that are not there."""
+        for at, run in enumerate(self.layers):
+            if run.block not in self.blocks:
+                hint = did_you_mean(run.block, self.blocks) or f"blocks are {', '.join(self.blocks)}"
+                yield Fault("model.unknown-block", f"`{run.block}` is no block of this stack", hint, ("layers", at))
 
     def counts(self) -> dict[str, int]:
         """How many layers of each kind of block the stack has, in order of first appearance."""
@@ -169,7 +197,7 @@ class Stack(Part):
         return sum(run.count for run in self.layers)
 
 
-class Architecture(Part):
+class Architecture(Schema):
     """A whole model: embeddings, stacks of blocks, and the output head."""
 
     hidden: PositiveInt
@@ -190,8 +218,14 @@ class Architecture(Part):
     """Learned position vectors (0: rotary, ALiBi, relative or none)."""
     token_types: NonNegativeInt = 0
     embedding_norm: NormKind | None = None
-    extra_params: dict[str, PositiveInt] = Field(default_factory=dict)
+    extra_params: dict[str, PositiveInt] = field(default_factory=dict)
     """Parts that are counted but not broken down, by name: a pooler, a vision tower, multi-token prediction."""
+
+    def faults(self) -> Iterator[Fault]:
+        """Stacks of one kind, or none at all."""
+        kinds = [stack.kind for stack in self.stacks]
+        if not kinds or len(set(kinds)) < len(kinds):
+            yield Fault("model.stacks", "a model has one decoder, one encoder, or one of each", at=("stacks",))
 
     @property
     def depth(self) -> int:

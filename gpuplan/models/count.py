@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from gpuplan.formulas import params as f
 from gpuplan.models.architecture import Architecture, Attention, Block, ChannelMixer, Mixer, Mla, Moe, NormKind, Stack, StateSpace
+from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
 Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "extra"]
@@ -17,8 +18,7 @@ NOT_IN_ACTIVE = frozenset({"vision_tower", "audio_tower", "vision_projector", "a
 """Names of `Architecture.extra_params` that a text token does not pass through."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCount:
+class BlockCount(Record):
     """What one kind of layer of a stack holds: each part of a single layer, and all its layers together."""
 
     stack: str
@@ -30,8 +30,7 @@ class BlockCount:
     total: Term
 
 
-@dataclass(frozen=True, slots=True)
-class ParamCount:
+class ParamCount(Record):
     """Parameters of a model by part; all terms are plain counts."""
 
     blocks: tuple[BlockCount, ...]

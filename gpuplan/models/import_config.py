@@ -239,7 +239,7 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
     if kind not in TOWERS:
         c.note(f"the vision part of `{kind}` is not known and is left out", "model.vision-left-out")
         return arch
-    return arch.model_copy(update={"extra_params": {**arch.extra_params, "vision_tower": TOWERS[kind](vision, arch.hidden)}})
+    return arch.replaced(extra_params={**arch.extra_params, "vision_tower": TOWERS[kind](vision, arch.hidden)})
 
 
 def _beside(file: Path) -> Mapping[str, Any] | None:

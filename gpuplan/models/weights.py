@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.errors import Note
-from gpuplan.models.card import Dtype, WeightsFormat
+from gpuplan.models.card import Dtype, NumberKind, WeightsFormat
 
 DTYPES: dict[str, Dtype] = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "bf16": "bf16", "fp16": "fp16",
@@ -35,20 +35,18 @@ def weights_format(config: Mapping[str, Any], notes: list[Note]) -> WeightsForma
         notes.append(Note("model.unknown-quantisation", f"the quantisation `{method or 'unnamed'}` is not known and was not read"))
         return None
     kind = weights.get("type")
-    number = kind if kind in ("int", "float") else "float" if method in _FLOAT else "int"
+    number: NumberKind = "float" if kind == "float" or (kind != "int" and method in _FLOAT) else "int"
     kv_cache = config.get("kv_cache_quant_algo") or config.get("kv_cache_scheme")
     block = config.get("weight_block_size")
-    return WeightsFormat.model_validate(
-        {
-            "method": method,
-            "bits": None if mixed else bits,
-            "number": None if mixed else number,
-            "group_size": _int(config.get("group_size")) or _int(weights.get("group_size")) or (32 if method == "mxfp4" else None),
-            "block": tuple(one for one in block if _int(one)) if isinstance(block, list) else (),
-            "activation_bits": _int(_first_group(config, "input_activations").get("num_bits")),
-            "kv_cache": str(kv_cache).lower() if isinstance(kv_cache, str) else "fp8" if isinstance(kv_cache, Mapping) else None,
-            "excluded": _excluded(config),
-        }
+    return WeightsFormat(
+        method=method,
+        bits=None if mixed else bits,
+        number=None if mixed else number,
+        group_size=_int(config.get("group_size")) or _int(weights.get("group_size")) or (32 if method == "mxfp4" else None),
+        block=tuple(one for one in block if _int(one)) if isinstance(block, list) else (),
+        activation_bits=_int(_first_group(config, "input_activations").get("num_bits")),
+        kv_cache=str(kv_cache).lower() if isinstance(kv_cache, str) else "fp8" if isinstance(kv_cache, Mapping) else None,
+        excluded=_excluded(config),
     )
 
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
 from gpuplan.models.card import ModelCard
 from gpuplan.render.text import Look, amount, columns, percent, shown, wrap
+from gpuplan.schema import Schema
 from gpuplan.term import Term
 
 HEADS = ("id", "params", "active", "layers", "hidden", "context", "name")
@@ -71,18 +70,14 @@ def card_yaml(card: ModelCard) -> str:
     return "\n".join(_yaml(_data(card), 0)) + "\n"
 
 
-def _data(part: BaseModel) -> dict[str, Any]:
+def _data(part: Schema) -> dict[str, Any]:
     """The fields of a card's part that are not left at their defaults; what tells kinds apart always stays."""
-    made = {}
-    for key, about in type(part).model_fields.items():
-        value = getattr(part, key)
-        if key in ("kind", "format") or about.is_required() or value != about.get_default(call_default_factory=True):
-            made[key] = _plain(value)
-    return made
+    said = {**part.stated(), **{key: getattr(part, key) for key in ("kind", "format") if hasattr(part, key)}}
+    return {key: _plain(said[key]) for key in part.field_names() if key in said}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
+    if isinstance(value, Schema):
         return _data(value)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}

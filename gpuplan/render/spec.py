@@ -60,7 +60,7 @@ def source_text(entry: SourceEntry) -> str:
 def _facts(spec: SpecFile) -> list[str]:
     """The plain fields of a spec, such as its vendor and its date."""
     made = []
-    for key in type(spec).model_fields:
+    for key in spec.field_names():
         value = getattr(spec, key)
         if key not in _COMMON and isinstance(value, (str, int)) and value != "":
             made.append(f"{key.replace('_', ' ')} {value}")
@@ -130,7 +130,7 @@ def _printed(value: Sourced | SourcedText) -> str:
 
 def spec_record(spec: SpecFile) -> Mapping[str, object]:
     """A whole spec as plain data, as its file has it."""
-    return {key: value for key, value in spec.model_dump(mode="json").items() if value not in (None, (), [], {}, "")}
+    return {key: value for key, value in spec.plain().items() if value not in (None, (), [], {}, "")}
 
 
 def _text(value: Sourced | None) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
-from pydantic import Field
-
 from gpuplan.errors import Problem, UnknownError, did_you_mean
-from gpuplan.specs.base import Id, Month, SpecFile, Strict
+from gpuplan.schema import Schema, field
+from gpuplan.specs.base import Id, Month, SpecFile
 from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
@@ -24,7 +22,7 @@ RateName: TypeAlias = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp
 RATE_NAMES: tuple[str, ...] = get_args(RateName)
 
 
-class Memory(Strict):
+class Memory(Schema):
     """The memory that weights and activations live in."""
 
     capacity: BytesField
@@ -45,7 +43,7 @@ class Memory(Strict):
     """Whether CPU and operating system share it."""
 
 
-class DenseRates(Strict):
+class DenseRates(Schema):
     """Dense peak rates with 32-bit accumulation; a data type that is left out or `null` is not supported."""
 
     fp64: FlopPerSField | None = None
@@ -72,7 +70,7 @@ class DenseRates(Strict):
     """4-bit integers, in OP/s."""
 
 
-class Sparsity(Strict):
+class Sparsity(Schema):
     """Structured sparsity, which no estimate counts on."""
 
     pattern: str
@@ -81,13 +79,13 @@ class Sparsity(Strict):
     """How much the printed sparse rate exceeds the dense one."""
     dtypes: tuple[RateName, ...]
     """The data types that have it."""
-    printed: dict[str, FlopPerSField] = Field(default_factory=dict)
+    printed: dict[str, FlopPerSField] = field(default_factory=dict)
     """Sparse rates where they are not the factor times the dense one."""
     note: str = ""
     """What is odd about it."""
 
 
-class Units(Strict):
+class Units(Schema):
     """The compute units that the peak rates can be recounted from."""
 
     name: Literal["sm", "cu", "core", "xe-core", "mme"]
@@ -104,7 +102,7 @@ class Units(Strict):
     """How far the recounted rates may be from the printed ones where clocks and rates do not belong together; the note says why."""
 
 
-class ScaleUp(Strict):
+class ScaleUp(Schema):
     """The vendor's own link between accelerators."""
 
     kind: str
@@ -127,7 +125,7 @@ class ScaleUp(Strict):
     """What is odd about it."""
 
 
-class Pcie(Strict):
+class Pcie(Schema):
     """The link to the host, where it is PCIe."""
 
     gen: CountField
@@ -157,7 +155,7 @@ class Accelerator(SpecFile):
     """The memory that weights and activations live in."""
     compute_dense: DenseRates
     """Dense peak rates."""
-    other_rates: dict[str, FlopPerSField] = Field(default_factory=dict)
+    other_rates: dict[str, FlopPerSField] = field(default_factory=dict)
     """Rates that no estimate uses unasked: accumulation in 16 bits, vector units, other clocks."""
     sparsity: Sparsity | None = None
     """Structured sparsity."""
@@ -211,4 +209,4 @@ class Accelerator(SpecFile):
             return self.memory.capacity_reported
         capacity = self.memory.capacity
         notes = [capacity.note, "the nominal capacity: what the driver reports is not on record, and is often less"]
-        return replace(capacity, note="; ".join(note for note in notes if note))
+        return capacity.replaced(note="; ".join(note for note in notes if note))

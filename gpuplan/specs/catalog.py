@@ -12,6 +12,7 @@ from typing import Any
 
 import gpuplan
 from gpuplan.errors import Note, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.record import Record
 from gpuplan.specs.base import Spec, SpecFile, load_spec
 from gpuplan.strict_yaml import load_yaml, read_text
 
@@ -73,8 +74,7 @@ def key(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower())
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Record):
     """The file that a name means, and what the user should hear about the choice."""
 
     id: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
+from gpuplan.record import Record
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, key, schema_of, shipped_folder
@@ -18,8 +18,7 @@ from gpuplan.strict_yaml import LineMap
 Severity: TypeAlias = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """One thing that is wrong (`error`) or odd (`warning`) in a file; `where` is file:line."""
 
     code: str
@@ -29,8 +28,7 @@ class Finding:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lined:
+class _Lined(Record):
     """A loaded file with the lines of its keys."""
 
     kind: str

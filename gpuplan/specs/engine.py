@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from gpuplan.specs.base import SpecFile, Strict
+from gpuplan.schema import Limits, Schema
+from gpuplan.specs.base import SpecFile
 from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
 
 
-class TrainingProfile(Strict):
+class TrainingProfile(Schema):
     """How an engine trains."""
 
     gradient: BytesField
     """Bytes of the gradient that it keeps for each parameter in mixed precision."""
     weight_copy: bool
     """A 16-bit copy of the weights lives beside the fp32 master copy (false: the sharded fp32 weights are cast when gathered)."""
-    zero_stage: Annotated[int, Field(ge=0, le=3)]
+    zero_stage: Annotated[int, Limits(0, 3)]
     """What it shards over data parallelism unless the user says otherwise."""
     sequence_parallel: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
@@ -43,9 +42,11 @@ class TrainingProfile(Strict):
     """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
     step_host: SecondsField
     """Time of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+    residual: RatioField
+    """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
 
 
-class ServingProfile(Strict):
+class ServingProfile(Schema):
     """How an engine serves."""
 
     memory_utilization: RatioField

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.num import BytesPerS, Count
+from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Source, Term, formula
 
@@ -21,8 +22,7 @@ Topology = Literal["switched", "ring", "mesh", "hybrid-mesh", "torus", "pcie-tre
 CARDS_IN_A_HOST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Record):
     """One level of the fabric: accelerators that reach each other at the same rate.
 
     `size` is how many accelerators of the target are inside one such level (None: all of the target);
@@ -165,8 +165,7 @@ def levels_of_instance(instance: Instance, system: System | None, accelerator: A
         listed = instance.qualified_name in system.clouds
         outer = next((at for at in system.fabric if at.size is None), None)
         if network is not None and outer is not None and listed:
-            network = replace(
-                network,
+            network = network.replaced(
                 in_network_reduction=outer.in_network_reduction,
                 latency=_latency(system, outer),
                 latency_of=outer.latency_of,
@@ -245,7 +244,7 @@ def _measured(system: System, at: FabricLevel, inside: int) -> Term | None:
     best = max(runs, key=lambda run: run.bus_bandwidth.value)
     given = best.bus_bandwidth
     conditions = [f"all-reduce, {best.ranks} ranks", best.algorithm, best.payload.text if best.payload else "", given.note]
-    noted = replace(given, note=", ".join(part for part in conditions if part))
+    noted = given.replaced(note=", ".join(part for part in conditions if part))
     return _term(system, at.name, "measured_bus_bandwidth", noted)
 
 

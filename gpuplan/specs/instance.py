@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
-
-from gpuplan.specs.base import Id, SpecFile, Strict
-from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, Sourced, fault
+from gpuplan.record import Record
+from gpuplan.schema import Fault, Limits, Schema
+from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, Sourced
 from gpuplan.term import Term
 
 Share: TypeAlias = Annotated[Sourced, Measure("1")]
@@ -18,20 +18,20 @@ ScaleUpKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class ScaleUp(Strict):
+class ScaleUp(Schema):
     """How the accelerators of one instance reach each other."""
 
     kind: ScaleUpKind
     """Which link."""
     bandwidth_per_direction: BytesPerSField | None = None
     """All links of one accelerator, one way."""
-    domain: Annotated[int, Field(ge=2)] | None = None
+    domain: Annotated[int, Limits(2)] | None = None
     """How many accelerators the link joins, where that is more than one instance has."""
     note: str = ""
     """What the provider says about it."""
 
 
-class Network(Strict):
+class Network(Schema):
     """What one instance sends to others."""
 
     kind: Literal["ethernet", "efa", "infiniband", "rdma-roce", "gpudirect-tcpx", "gpudirect-tcpxo", "dcn"]
@@ -44,7 +44,7 @@ class Network(Strict):
     """Which cards."""
 
 
-class Shape(Strict):
+class Shape(Schema):
     """One instance type of a family."""
 
     name: str
@@ -59,7 +59,7 @@ class Shape(Strict):
     """The accelerator memory of the instance, where it is a share of one accelerator."""
     system: Id | None = None
     """The system that has the same board and fabric."""
-    vcpus: Annotated[int, Field(ge=1)] | None = None
+    vcpus: Annotated[int, Limits(1)] | None = None
     """Virtual processors."""
     memory: BytesField | None = None
     """Main memory."""
@@ -84,22 +84,21 @@ class InstanceFamily(SpecFile):
 
     provider: Id
     """The id of the provider; also the folder of the file."""
-    instances: Annotated[tuple[Shape, ...], Field(min_length=1)]
+    instances: Annotated[tuple[Shape, ...], Limits(1)]
     """The instance types."""
 
-    @model_validator(mode="after")
-    def _names_once(self) -> InstanceFamily:
+    def faults(self) -> Iterator[Fault]:
+        """Names that two instances have."""
+        yield from super().faults()
         seen: set[str] = set()
         for shape in self.instances:
             for name in (shape.name, *shape.aliases):
                 if name.lower() in seen:
-                    raise fault("spec.duplicate-name", f"two instances named `{name}`")
+                    yield Fault("spec.duplicate-name", f"two instances named `{name}`")
                 seen.add(name.lower())
-        return self
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Instance:
+class Instance(Record, eq=False):
     """An instance type together with the file that it comes from."""
 
     family: InstanceFamily

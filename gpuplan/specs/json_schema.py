@@ -4,40 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
-
-from gpuplan.specs.base import SpecFile, Strict, documented
+from gpuplan.schema_json import json_schema
 from gpuplan.specs.catalog import KINDS, schema_of
 
 FILE_NAMES = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price",
     "measured": "measured", "engines": "engine",
 }  # fmt: skip
-
-
-class _Documented(GenerateJsonSchema):
-    """Takes the description of each key from the docstring below the attribute."""
-
-    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        made = super().model_schema(schema)
-        cls = schema["cls"]
-        if issubclass(cls, Strict):
-            for name, text in documented(cls).items():
-                if name in made.get("properties", {}):
-                    made["properties"][name]["description"] = text
-        return made
-
-    def get_title_from_name(self, name: str) -> str:
-        return name
-
-
-def json_schema(cls: type[SpecFile]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a kind of spec file."""
-    made = cls.model_json_schema(schema_generator=_Documented)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
 def texts() -> dict[str, str]:

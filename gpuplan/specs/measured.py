@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
-
-from gpuplan.specs.base import Date, Id, SpecFile, Strict
+from gpuplan.schema import Schema, field
+from gpuplan.specs.base import Date, Id, SpecFile
 from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -14,7 +13,7 @@ Extra: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
-class Fit(Strict):
+class Fit(Schema):
     """How well a set of parameters meets the rows it was fitted to and the rows that were held back."""
 
     backend: str = ""
@@ -33,7 +32,7 @@ class Fit(Strict):
     """The median error, on the same held-back rows, of a roofline with one efficiency for arithmetic and one for memory."""
 
 
-class Residual(Strict):
+class Residual(Schema):
     """The range of measured / predicted for a kind of work, on the rows that were held back: the 10th and the 90th percentile."""
 
     low: RatioField
@@ -42,7 +41,7 @@ class Residual(Strict):
     """90th percentile, or a stated assumption."""
 
 
-class MatmulFit(Strict):
+class MatmulFit(Schema):
     """Parameters of matmuls in one data type; see gpuplan/formulas/kernels.py for what each does."""
 
     efficiency: RatioField
@@ -71,7 +70,7 @@ class MatmulFit(Strict):
     """How well it fits."""
 
 
-class PrefillFit(Strict):
+class PrefillFit(Schema):
     """Parameters of fused attention over many queries in one data type."""
 
     efficiency: RatioField
@@ -96,7 +95,7 @@ class PrefillFit(Strict):
     """How well it fits."""
 
 
-class DecodeFit(Strict):
+class DecodeFit(Schema):
     """Parameters of decode attention by the data type of the stored keys and values."""
 
     efficiency: RatioField
@@ -117,18 +116,18 @@ class DecodeFit(Strict):
     """How well it fits."""
 
 
-class AttentionFits(Strict):
+class AttentionFits(Schema):
     """Fused attention."""
 
-    prefill: dict[Dtype, PrefillFit] = Field(default_factory=dict)
+    prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
     """Many queries, by the data type that is multiplied."""
-    decode: dict[Dtype, DecodeFit] = Field(default_factory=dict)
+    decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
     backward_share: RatioField | None = None
     """Efficiency of the backward kernel as a share of the forward one."""
 
 
-class StreamFit(Strict):
+class StreamFit(Schema):
     """Memory-bound kernels: norms, activations, casts, optimizer."""
 
     efficiency: RatioField
@@ -139,7 +138,7 @@ class StreamFit(Strict):
     """How well it fits."""
 
 
-class CollectiveFit(Strict):
+class CollectiveFit(Schema):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
     pair: RatioField
@@ -158,7 +157,7 @@ class CollectiveFit(Strict):
     """How well it fits."""
 
 
-class Fabric(Strict):
+class Fabric(Schema):
     """Collectives on the links between accelerators, or on a network."""
 
     all_reduce: CollectiveFit
@@ -175,10 +174,10 @@ class Fabric(Strict):
     """Point to point; `pair` and `start` count."""
 
 
-class EngineFits(Strict):
+class EngineFits(Schema):
     """What differs when a serving engine's own kernels run."""
 
-    matmul: dict[Dtype, MatmulFit] = Field(default_factory=dict)
+    matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls above."""
 
 
@@ -197,7 +196,7 @@ class Measured(SpecFile):
     """Factor by which the residual ranges grow when they come from `like`."""
     units: CountField | None = None
     """Compute units (SMs, CUs, cores) of the chip that was measured."""
-    matmul: dict[Dtype, MatmulFit] = Field(default_factory=dict)
+    matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
     """Matmuls by the data type that is multiplied."""
     attention: AttentionFits | None = None
     """Fused attention."""
@@ -207,7 +206,7 @@ class Measured(SpecFile):
     """Collectives on the accelerator's own links (NVLink, xGMI, ICI), or on the fabric that the file describes."""
     host: StreamFit | None = None
     """Copies over the host link: `efficiency` of its rate, and `launch`."""
-    engines: dict[Id, EngineFits] = Field(default_factory=dict)
+    engines: dict[Id, EngineFits] = field(default_factory=dict)
     """Exceptions by serving engine."""
-    residual: dict[Literal["matmul", "attention", "stream", "collective"], Residual] = Field(default_factory=dict)
+    residual: dict[Literal["matmul", "attention", "stream", "collective"], Residual] = field(default_factory=dict)
     """How far measurements of each kind of work lie from the prediction."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.num import Count, UsdPerS
+from gpuplan.record import Record
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.price import Offer, PriceKind, PriceList
 from gpuplan.term import DEFINITION, Source, Term, formula
@@ -39,8 +39,7 @@ def usd_per_s_each(*, price: UsdPerS, parts: Count) -> UsdPerS:
     return price / parts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreetPrice:
+class StreetPrice(Record, eq=False):
     """The cheapest current on-demand rate of an accelerator that is on record: a reference, not an offer for what the user has.
 
     `price` is in USD/s for one accelerator; `instance` and `offer` say whose rate it is.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import model_validator
-
-from gpuplan.specs.base import Month, SpecFile, Strict
-from gpuplan.specs.quantity import Measure, Sourced, UsdField, fault
+from gpuplan.record import Record
+from gpuplan.schema import Fault, Schema
+from gpuplan.specs.base import Month, SpecFile
+from gpuplan.specs.quantity import Measure, Sourced, UsdField
 from gpuplan.term import Term
 
 PriceKind: TypeAlias = Literal[
@@ -20,7 +20,7 @@ Rate: TypeAlias = Annotated[Sourced, Measure("USD/s")]
 Credits: TypeAlias = Annotated[Sourced, Measure("1")]
 
 
-class Credit(Strict):
+class Credit(Schema):
     """What a provider's own unit of account costs."""
 
     name: str
@@ -33,7 +33,7 @@ class Credit(Strict):
     """What it depends on."""
 
 
-class OfferEntry(Strict):
+class OfferEntry(Schema):
     """One price of one instance in one region."""
 
     instance: str
@@ -57,14 +57,13 @@ class OfferEntry(Strict):
     note: str = ""
     """What a reader must know."""
 
-    @model_validator(mode="after")
-    def _one_price(self) -> OfferEntry:
+    def faults(self) -> Iterator[Fault]:
+        """No price, or two."""
         given = [value for value in (self.price, self.credits_per_hour) if value is not None]
         if len(given) != (0 if self.kind == "free" else 1):
-            raise fault(
+            yield Fault(
                 "spec.no-price", f"the offer of `{self.instance}` needs `price` or `credits_per_hour`, and only one of them"
             )
-        return self
 
 
 class PriceList(SpecFile):
@@ -79,14 +78,15 @@ class PriceList(SpecFile):
     offers: tuple[OfferEntry, ...]
     """The prices."""
 
-    @model_validator(mode="after")
-    def _sources_of_offers(self) -> PriceList:
-        for entry in self.offers:
+    def faults(self) -> Iterator[Fault]:
+        """Offers whose source or credit is not there."""
+        yield from super().faults()
+        for at, entry in enumerate(self.offers):
             if entry.source and entry.source not in self.sources:
-                raise fault("spec.unknown-source", f"an offer of `{entry.instance}` names the source `{entry.source}`")
-            if entry.credits_per_hour is not None and self.credit is None:
-                raise fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
-        return self
+                message = f"an offer of `{entry.instance}` names the source `{entry.source}`"
+                yield Fault("spec.unknown-source", message, at=("offers", at, "source"))
+        if self.credit is None and any(entry.credits_per_hour is not None for entry in self.offers):
+            yield Fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
 
     def offer(self, entry: OfferEntry) -> Offer:
         """An entry as an offer with its price as a term.
@@ -110,8 +110,7 @@ class PriceList(SpecFile):
         return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class Offer(Record, eq=False):
     """A price that can be used: who sells what, where, on which terms, for how much, as of when.
 
     `price` is in USD/s for one `per`; None for what is free of charge and cannot be bought.

@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic_core import PydanticCustomError, core_schema
-
+from gpuplan.record import Record
+from gpuplan.schema import Fault
 from gpuplan.units import UnitError, parse
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 _NUMBER = re.compile(r"\s*[+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?\s*")
 _KEYS = ("value", "source", "note", "accept")
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced:
+class Sourced(Record):
     """A value in base units as a data file gives it.
 
     `text` is the value as printed; `source` the key in the file's `sources` ("": the first one); `accept` the
@@ -42,8 +37,7 @@ class Sourced:
         return {"value": self.text, **extra} if extra else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedText:
+class SourcedText(Record):
     """A word or sentence as a data file gives it, with the key of its source ("": the first one)."""
 
     text: str
@@ -56,17 +50,8 @@ class SourcedText:
         return {"value": self.text, **extra} if extra else self.text
 
 
-def fault(code: str, message: str, hint: str = "", at: str = "") -> PydanticCustomError:
-    """An error for a validator to raise; the loader turns it into a `Problem` with that code, message and hint.
-
-    `at` is the dotted path, below what is validated, of the key that is wrong.
-    """
-    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint, "at": at})
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Makes a pydantic field of `Annotated[Sourced, Measure("B/s")]`: text with a unit of that kind, or a mapping.
+class Measure(Record):
+    """Makes a key of `Annotated[Sourced, Measure("B/s")]`: text with a unit of that kind, or a mapping.
 
     Accepted are `3.35 TB/s` and `{value: 3.35 TB/s, source: key, note: …, accept: [3.35 TB/s, 3.36 TB/s]}`.
     Counts and ratios (unit `1`) may be bare numbers. `zero` allows 0; `whole` wants a whole number.
@@ -85,11 +70,11 @@ class Measure:
         'whitepaper'
 
         Raises:
-            PydanticCustomError: no unit, a unit of another kind, or a mapping with other keys.
+            Fault: no unit, a unit of another kind, or a mapping with other keys.
         """
         if isinstance(given, Sourced):
             if given.unit != self.unit:
-                raise fault("spec.wrong-unit", f"`{given.text}` is in {given.unit}, but {self.unit} is wanted")
+                raise Fault("spec.wrong-unit", f"`{given.text}` is in {given.unit}, but {self.unit} is wanted")
             return given
         if not isinstance(given, Mapping):
             return Sourced(self.number(given), self.unit, str(given))
@@ -97,28 +82,28 @@ class Measure:
         accept = given.get("accept")
         if accept is not None:
             if not isinstance(accept, (tuple, list)) or len(accept) != 2:
-                raise fault("spec.bad-accept", "`accept` is not a pair", "write `accept: [low, high]`, each with its unit")
+                raise Fault("spec.bad-accept", "`accept` is not a pair", "write `accept: [low, high]`, each with its unit")
             low, high = (self.number(end) for end in accept)
             if low > high:
-                raise fault("spec.bad-accept", f"`accept` runs from {accept[0]} down to {accept[1]}", "write the lower value first")
+                raise Fault("spec.bad-accept", f"`accept` runs from {accept[0]} down to {accept[1]}", "write the lower value first")
             accept = (low, high)
         return Sourced(self.number(given["value"]), self.unit, str(given["value"]), source, note, accept)
 
     def number(self, given: Any) -> float:
         """The number in base units of one text, or of a bare count where the unit is `1`."""
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-            raise fault("spec.bad-quantity", f"`{given}` is not a value with a unit", f"write it as {self.example()}")
+            raise Fault("spec.bad-quantity", f"`{given}` is not a value with a unit", f"write it as {self.example()}")
         if not isinstance(given, str):
             if self.unit != "1":
-                raise fault("spec.missing-unit", f"`{given}` has no unit", f"write it as {self.example(given)}")
+                raise Fault("spec.missing-unit", f"`{given}` has no unit", f"write it as {self.example(given)}")
             value = float(given)
         else:
             value = self._parsed(given)
         if not math.isfinite(value) or value < 0 or (value == 0 and not self.zero):
             bound = "zero or above" if self.zero else "above zero"
-            raise fault("spec.out-of-range", f"`{given}` is not {bound}", "leave the key out where the value is not known")
+            raise Fault("spec.out-of-range", f"`{given}` is not {bound}", "leave the key out where the value is not known")
         if self.whole and value != int(value):
-            raise fault("spec.not-whole", f"`{given}` is not a whole number")
+            raise Fault("spec.not-whole", f"`{given}` is not a whole number")
         return value
 
     def _parsed(self, text: str) -> float:
@@ -126,13 +111,13 @@ class Measure:
             return parse(text, self.unit).value
         except UnitError as error:
             if _NUMBER.fullmatch(text):
-                raise fault("spec.missing-unit", f"`{text}` has no unit", f"write it as {self.example(text.strip())}") from None
+                raise Fault("spec.missing-unit", f"`{text}` has no unit", f"write it as {self.example(text.strip())}") from None
             try:
                 parse(text)
             except UnitError:
                 message, _, hint = str(error).partition(": write ")
-                raise fault("spec.bad-unit", message, f"write {hint}" if hint else f"write it as {self.example()}") from None
-            raise fault("spec.wrong-unit", str(error).partition(", such as")[0], f"write it as {self.example()}") from None
+                raise Fault("spec.bad-unit", message, f"write {hint}" if hint else f"write it as {self.example()}") from None
+            raise Fault("spec.wrong-unit", str(error).partition(", such as")[0], f"write it as {self.example()}") from None
 
     def example(self, number: object = None) -> str:
         """What a value of this unit looks like, in backquotes."""
@@ -141,11 +126,7 @@ class Measure:
             return f"`{number} GB` (1e9) or `{number} GiB` (2**30), whichever the source means"
         return f"`{number if number is not None else figure} {unit}`".replace(" `", "`")
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """For pydantic: read with `read`, write with `printed`."""
-        return core_schema.no_info_plain_validator_function(self.read, serialization=_PRINTED)
-
-    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, Any]:
         """For the generated JSON Schema."""
         plain: dict[str, Any] = {"type": "string", "pattern": r"^\s*\d.*[A-Za-z]", "examples": [self.example().strip("`")]}
         if self.unit == "1":
@@ -153,9 +134,8 @@ class Measure:
         return _either(plain, {"accept": {"type": "array", "items": plain, "minItems": 2, "maxItems": 2}})
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Makes a pydantic field of `Annotated[SourcedText, Words()]`: text, or `{value: text, source: key, note: …}`."""
+class Words(Record):
+    """Makes a key of `Annotated[SourcedText, Words()]`: text, or `{value: text, source: key, note: …}`."""
 
     def read(self, given: Any) -> SourcedText:
         """The text that a file's entry means.
@@ -170,14 +150,10 @@ class Words:
             source, note = _extras(given, ("value", "source", "note"))
             given = given["value"]
         if not isinstance(given, str) or not given.strip():
-            raise fault("spec.wrong-type", f"`{given}` is not text", "write it in quotes")
+            raise Fault("spec.wrong-type", f"`{given}` is not text", "write it in quotes")
         return SourcedText(given, source, note)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """For pydantic: read with `read`, write with `printed`."""
-        return core_schema.no_info_plain_validator_function(self.read, serialization=_PRINTED)
-
-    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, Any]:
         """For the generated JSON Schema."""
         return _either({"type": "string"}, {})
 
@@ -185,12 +161,12 @@ class Words:
 def _extras(given: Mapping[Any, Any], known: tuple[str, ...] = _KEYS) -> tuple[str, str]:
     odd = [str(key) for key in given if key not in known]
     if odd:
-        raise fault("spec.unknown-key", f"`{odd[0]}` is not a key of a value", f"known are {', '.join(known)}")
+        raise Fault("spec.unknown-key", f"`{odd[0]}` is not a key of a value", f"known are {', '.join(known)}")
     if "value" not in given:
-        raise fault("spec.missing-key", "`value` is missing", "write `{value: …, source: …}`")
+        raise Fault("spec.missing-key", "`value` is missing", "write `{value: …, source: …}`")
     texts = [given.get(key, "") for key in ("source", "note")]
     if not all(isinstance(text, str) for text in texts):
-        raise fault("spec.wrong-type", "`source` and `note` are text", "write them in quotes")
+        raise Fault("spec.wrong-type", "`source` and `note` are text", "write them in quotes")
     return texts[0], texts[1]
 
 
@@ -199,7 +175,6 @@ def _either(plain: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [plain, {"type": "object", "properties": properties, "required": ["value"], "additionalProperties": False}]}
 
 
-_PRINTED = core_schema.plain_serializer_function_ser_schema(lambda value: value.printed())
 _EXAMPLES = {
     "B": ("80", "GiB"), "B/s": ("3.35", "TB/s"), "FLOP/s": ("989.4", "TFLOP/s"), "FLOP": ("1", "TFLOP"), "s": ("5", "us"),
     "W": ("700", "W"), "Hz": ("1.83", "GHz"), "USD": ("3", "USD"), "USD/s": ("2.50", "USD/h"), "J": ("1", "kWh"), "1": ("8", ""),

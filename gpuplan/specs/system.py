@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
-
-from gpuplan.specs.base import Id, Month, SpecFile, Strict
+from gpuplan.schema import Fault, Limits, Schema
+from gpuplan.specs.base import Id, Month, SpecFile
 from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
@@ -20,21 +20,20 @@ from gpuplan.specs.quantity import (
     Sourced,
     UsdField,
     WattsField,
-    fault,
 )
 
 Topology: TypeAlias = Literal["switched", "ring", "mesh", "hybrid-mesh", "torus", "pcie-tree"]
 Collective: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 MaybeZero: TypeAlias = Annotated[Sourced, Measure("B/s", zero=True)]
-Dims: TypeAlias = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1, max_length=4)]
+Dims: TypeAlias = Annotated[tuple[Annotated[int, Limits(1)], ...], Limits(1, 4)]
 
 
-class MeasuredBandwidth(Strict):
+class MeasuredBandwidth(Schema):
     """A bus bandwidth as nccl-tests defines it, with the conditions of the run."""
 
     collective: Collective
     """Which collective ran."""
-    ranks: Annotated[int, Field(ge=2)]
+    ranks: Annotated[int, Limits(2)]
     """How many accelerators took part."""
     bus_bandwidth: BytesPerSField
     """Bytes over time, times 2(n-1)/n for an all-reduce and (n-1)/n for the others."""
@@ -46,12 +45,12 @@ class MeasuredBandwidth(Strict):
     """Whether the run is an outlier that no estimate should use."""
 
 
-class FabricLevel(Strict):
+class FabricLevel(Schema):
     """One level of the fabric. All rates are one direction and per accelerator."""
 
     name: str
     """What the level is called, such as `nvlink4-nvswitch` or `scale-out`."""
-    size: Annotated[int, Field(ge=2)] | None = None
+    size: Annotated[int, Limits(2)] | None = None
     """How many accelerators are inside one such level; nothing for a level without bound, or with an unpublished one."""
     topology: Topology
     """How they are joined: a `mesh` is a direct link between every pair; a grid is a `torus` without `wrap`."""
@@ -82,45 +81,44 @@ class FabricLevel(Strict):
     note: str = ""
     """What is odd about the level."""
 
-    @model_validator(mode="after")
-    def _shape(self) -> FabricLevel:
-        check_shape(self.dims, self.wrap, self.size, f"the level `{self.name}`")
+    def faults(self) -> Iterator[Fault]:
+        """A shape that does not fit the level."""
+        yield from shape_faults(self.dims, self.wrap, self.size, f"the level `{self.name}`")
         if self.topology == "torus" and self.dims is None and self.size is not None:
-            raise fault("spec.missing-key", f"the torus `{self.name}` has no `dims`", "write its shape: `dims: [16, 16]`")
-        return self
+            yield Fault("spec.missing-key", f"the torus `{self.name}` has no `dims`", "write its shape: `dims: [16, 16]`")
 
 
-class ScaleOut(Strict):
+class ScaleOut(Schema):
     """The network cards between systems; front-end and storage cards are not counted."""
 
     kind: str
     """Which network: `InfiniBand NDR`, `EFA v2`, `RoCE 400G` …"""
-    nics: Annotated[int, Field(ge=1)] | None = None
+    nics: Annotated[int, Limits(1)] | None = None
     """How many cards the system has."""
     bandwidth_each: BytesPerSField | None = None
     """What one card sends."""
-    rails: Annotated[int, Field(ge=1)] | None = None
+    rails: Annotated[int, Limits(1)] | None = None
     """How many independent planes the cards form."""
     note: str = ""
     """What is odd about the network."""
 
 
-class Host(Strict):
+class Host(Schema):
     """The computer around the accelerators."""
 
     cpu: str = ""
     """The processor."""
-    cpu_count: Annotated[int, Field(ge=1)] | None = None
+    cpu_count: Annotated[int, Limits(1)] | None = None
     """How many processors."""
-    vcpus: Annotated[int, Field(ge=1)] | None = None
+    vcpus: Annotated[int, Limits(1)] | None = None
     """How many virtual processors a cloud form has."""
     memory: BytesField | None = None
     """Main memory."""
     memory_scope: Literal["system", "host"] = "system"
     """Whether `memory` is that of the whole system or of one host of several."""
-    pcie_generation: Annotated[int, Field(ge=1, le=8)] | None = None
+    pcie_generation: Annotated[int, Limits(1, 8)] | None = None
     """The PCIe generation between host and accelerator."""
-    pcie_lanes: Annotated[int, Field(ge=1, le=32)] | None = None
+    pcie_lanes: Annotated[int, Limits(1, 32)] | None = None
     """Lanes per accelerator."""
     bandwidth_per_direction: BytesPerSField | None = None
     """Between host memory and one accelerator, one way, with all accelerators busy."""
@@ -132,7 +130,7 @@ class Host(Strict):
     """Measured copy rates and other remarks."""
 
 
-class Power(Strict):
+class Power(Schema):
     """What the whole system draws."""
 
     maximum: WattsField | None = None
@@ -141,7 +139,7 @@ class Power(Strict):
     """Under a training load."""
 
 
-class ListPrice(Strict):
+class ListPrice(Schema):
     """What the maker or the press said it costs to buy."""
 
     price: UsdField
@@ -150,26 +148,25 @@ class ListPrice(Strict):
     """When it was said."""
 
 
-class Slice(Strict):
+class Slice(Schema):
     """A part of a pod that can be rented."""
 
     name: str
     """The vendor's name, such as `v5p-256`, whose number may count cores."""
-    chips: Annotated[int, Field(ge=1)]
+    chips: Annotated[int, Limits(1)]
     """How many chips it has."""
     dims: Dims
     """Its shape in chips per axis."""
     wrap: tuple[bool | None, ...]
     """For each axis, whether its ends are joined; nothing where the vendor does not say."""
-    links: Annotated[int, Field(ge=0)] | None = None
+    links: Annotated[int, Limits(0)] | None = None
     """How many links the worst-placed chip has inside the slice."""
     twisted: bool = False
     """Whether the twisted torus can be asked for."""
 
-    @model_validator(mode="after")
-    def _shape(self) -> Slice:
-        check_shape(self.dims, self.wrap, self.chips, f"the slice `{self.name}`")
-        return self
+    def faults(self) -> Iterator[Fault]:
+        """A shape that does not fit the slice."""
+        yield from shape_faults(self.dims, self.wrap, self.chips, f"the slice `{self.name}`")
 
 
 class System(SpecFile):
@@ -209,14 +206,14 @@ class System(SpecFile):
         """How many accelerators the system has."""
         return int(self.accelerators.value)
 
-    @model_validator(mode="after")
-    def _levels_grow(self) -> System:
+    def faults(self) -> Iterator[Fault]:
+        """Levels out of order, slices without the rate of a link."""
+        yield from super().faults()
         sizes = [level.size if level.size is not None else math.inf for level in self.fabric]
         if any(outer < inner for inner, outer in pairwise(sizes)):
-            raise fault("spec.level-order", "the levels of `fabric` do not grow", "write the innermost level first")
+            yield Fault("spec.level-order", "the levels of `fabric` do not grow", "write the innermost level first")
         if self.slices and self.link_bandwidth is None:
-            raise fault("spec.missing-key", "`slices` without `link_bandwidth`", "write what one link carries in one direction")
-        return self
+            yield Fault("spec.missing-key", "`slices` without `link_bandwidth`", "write what one link carries in one direction")
 
     def slice_named(self, text: str) -> Slice | None:
         """The slice of that name or shape (`v5p-256`, `tpu-v5p-256`, `tpu-v5p-4x4x8`), if the pod has it."""
@@ -239,16 +236,18 @@ def slice_key(text: str) -> str:
     return re.sub(r"^v?7x?-", "v7-", name)
 
 
-def check_shape(dims: tuple[int, ...] | None, wrap: tuple[bool | None, ...] | None, size: int | None, what: str) -> None:
-    """Refuse a shape whose axes do not match its wraparound flags or its size."""
+def shape_faults(
+    dims: tuple[int, ...] | None, wrap: tuple[bool | None, ...] | None, size: int | None, what: str
+) -> Iterator[Fault]:
+    """Whether the axes of a shape do not match its wraparound flags or its size."""
     if dims is None:
         if wrap is not None:
-            raise fault("spec.bad-shape", f"{what} has `wrap` but no `dims`", "write the shape too")
+            yield Fault("spec.bad-shape", f"{what} has `wrap` but no `dims`", "write the shape too")
         return
     if wrap is None or len(wrap) != len(dims):
-        raise fault("spec.bad-shape", f"{what} needs one `wrap` for each of its {len(dims)} axes", "write `wrap: [true, false]`")
+        yield Fault("spec.bad-shape", f"{what} needs one `wrap` for each of its {len(dims)} axes", "write `wrap: [true, false]`")
     if size is not None and math.prod(dims) != size:
-        raise fault("spec.bad-shape", f"{what} has the shape {dims}, which is {math.prod(dims)}, not {size}")
+        yield Fault("spec.bad-shape", f"{what} has the shape {dims}, which is {math.prod(dims)}, not {size}")
 
 
 __all__ = ["FabricLevel", "Host", "ListPrice", "MeasuredBandwidth", "Power", "ScaleOut", "Slice", "System", "slice_key"]

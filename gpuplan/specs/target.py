@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.fabric import (
@@ -34,8 +34,7 @@ _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Record):
     """What an estimate runs on.
 
     `count` accelerators in all, which are `units` systems, instances, slices or accelerators of `per_unit` each; `levels`
@@ -264,7 +263,7 @@ def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog:
     # Of several shapes with as many chips, the most cube-like has the most bisection.
     part = min(fit, key=lambda one: (max(one.dims), one.dims))
     target = _of_slice(text, 1, pod, part, catalog)
-    return replace(target, notes=(*notes, *target.notes))
+    return target.replaced(notes=(*notes, *target.notes))
 
 
 def _by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -296,10 +295,10 @@ def _with_offer(target: Target, catalog: Catalog) -> Target:
     from gpuplan.specs.offers import price_for
 
     try:
-        return replace(target, offer=price_for(target, catalog))
+        return target.replaced(offer=price_for(target, catalog))
     except UnknownError as error:
         problem = error.problems[0]
-        return replace(target, notes=(*target.notes, Note("price.unknown", problem.message, problem.hint)))
+        return target.replaced(notes=(*target.notes, Note("price.unknown", problem.message, problem.hint)))
 
 
 __all__ = ["Level", "Target", "Topology", "find_instance", "parse_target"]

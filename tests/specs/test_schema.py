@@ -2,9 +2,10 @@
 
 import json
 
+from gpuplan.schema_json import json_schema
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import shipped_folder
-from gpuplan.specs.json_schema import json_schema, stale, write
+from gpuplan.specs.json_schema import stale, write
 
 
 def test_the_committed_schemas_are_up_to_date() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, Run, Stack
+from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm, Run, Stack
 from gpuplan.models.config_reader import Config
 
 MOST_LAYERS = 10_000
@@ -38,7 +38,7 @@ def attention(
     kv_default: int | None = None,
     qkv_bias: bool = False,
     out_bias: bool = False,
-    qk_norm: str = "none",
+    qk_norm: QkNorm = "none",
     sinks: bool = False,
     output_gate: bool = False,
     head_dim_default: int | None = None,
@@ -57,23 +57,21 @@ def attention(
             c.problem("model.bad-field", f"{heads} heads do not divide the hidden width {hidden}", "add `head_dim` to the file")
         if heads % kv_heads:
             c.problem("model.bad-field", f"{kv_heads} key and value heads do not divide {heads} query heads", "correct the file")
-    return Attention.model_validate(
-        {
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "head_dim": head_dim,
-            "qkv_bias": qkv_bias,
-            "out_bias": out_bias,
-            "qk_norm": qk_norm,
-            "sinks": sinks,
-            "output_gate": output_gate,
-        }
+    return Attention(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
+        out_bias=out_bias,
+        qk_norm=qk_norm,
+        sinks=sinks,
+        output_gate=output_gate,
     )
 
 
 def with_window(one: Attention, window: int | None) -> Attention:
     """The same attention over the last `window` tokens."""
-    return one.model_copy(update={"window": window})
+    return one.replaced(window=window)
 
 
 def window_of(c: Config, default: int | None = None, why: str = "") -> int | None:
@@ -99,23 +97,21 @@ def finish(
 ) -> Architecture:
     """The whole architecture; `tied` is what the library assumes when the file does not say."""
     is_tied = c.flag("tie_word_embeddings", default=tied, why="the library's default for this architecture" if head else "")
-    return Architecture.model_validate(
-        {
-            "hidden": c.count("hidden_size", "n_embd", "d_model", "n_embed"),
-            "vocab": c.count("vocab_size", "padded_vocab_size", default=vocab_default, why=LLAMA_CONFIG),
-            "tied": is_tied,
-            "max_context": c.count(
-                "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", default=0, least=0
-            )
-            or None,
-            "stacks": tuple(stacks),
-            "head": head,
-            "head_bias": head_bias,
-            "positions": positions,
-            "extra_params": extra or {},
-            **more,
-        }
+    made = Architecture(
+        hidden=c.count("hidden_size", "n_embd", "d_model", "n_embed"),
+        vocab=c.count("vocab_size", "padded_vocab_size", default=vocab_default, why=LLAMA_CONFIG),
+        tied=is_tied,
+        max_context=c.count(
+            "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", default=0, least=0
+        )
+        or None,
+        stacks=tuple(stacks),
+        head=head,
+        head_bias=head_bias,
+        positions=positions,
+        extra_params=extra or {},
     )
+    return made.replaced(**more)
 
 
 def dense(c: Config, *, gated: bool = True, bias: bool = False, default: int | None = None, why: str = "") -> Mlp:

@@ -67,7 +67,7 @@ def t5(c: Config) -> Architecture:
     cross = Attention(heads=heads, kv_heads=heads, head_dim=head_dim, causal=False)
     mlp = Mlp(width=c.count("d_ff"), gated=gated)
     encoder = Stack(kind="encoder", blocks={"layer": Block(mixer=own, mlp=mlp)}, layers=(Run(block="layer", count=layers),))
-    block = Block(mixer=own.model_copy(update={"causal": True}), cross=cross, mlp=mlp, norms=3)
+    block = Block(mixer=own.replaced(causal=True), cross=cross, mlp=mlp, norms=3)
     decoder = Stack(kind="decoder", blocks={"layer": block}, layers=(Run(block="layer", count=decoder_layers),))
     kind = next((str(name) for name in c.items("architectures") or []), "")
     if kind == "T5EncoderModel":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, NormKind
+from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, NormKind, QkNorm
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import decoder, depth, finish
 
@@ -50,7 +50,7 @@ def gpt_neo(c: Config) -> Architecture:
     mlp = _mlp(c, "intermediate_size")
     blocks = {
         "global": Block(mixer=one, mlp=mlp, norm="layer"),
-        "local": Block(mixer=one.model_copy(update={"window": window}), mlp=mlp, norm="layer"),
+        "local": Block(mixer=one.replaced(window=window), mlp=mlp, norm="layer"),
     }
     return finish(c, [decoder(kinds, blocks, "layer")], tied=True, positions=c.count("max_position_embeddings"))
 
@@ -112,11 +112,11 @@ def mpt(c: Config) -> Architecture:
     attn = c.sub("attn_config")
     biased = not c.flag("no_bias", default=True)
     hidden, heads = c.count("d_model"), c.count("n_heads")
-    qk_norm = "width" if attn.flag("qk_ln", default=False) else "none"
+    qk_norm: QkNorm = "width" if attn.flag("qk_ln", default=False) else "none"
     one = _heads(c, "n_heads", kv_heads=attn.count("kv_n_heads", default=heads), qkv_bias=biased, out_bias=biased, qk_norm=qk_norm)
     width = hidden * c.count("expansion_ratio", default=4)
-    norm = "layer" if biased else "layer-no-bias"
-    block = Block.model_validate({"mixer": one, "mlp": Mlp(width=width, gated=False, bias=biased), "norm": norm})
+    norm: NormKind = "layer" if biased else "layer-no-bias"
+    block = Block(mixer=one, mlp=Mlp(width=width, gated=False, bias=biased), norm=norm)
     positions = 0 if attn.flag("alibi", default=True) or not c.flag("learned_pos_emb", default=True) else c.count("max_seq_len")
     c.raw("learned_pos_emb")
     stack = decoder(["layer"] * depth(c), {"layer": block}, block.norm)

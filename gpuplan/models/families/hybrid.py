@@ -123,7 +123,7 @@ def nemotron_h(c: Config) -> Architecture:
     blocks["mamba"] = Block(mixer=one, norms=1)
     if "attention" in words:
         head_dim = c.count("head_dim", "attention_head_dim", default=128, why="the library's default")
-        attn = attention(c, kv_default=8, qkv_bias=biased, out_bias=biased).model_copy(update={"head_dim": head_dim})
+        attn = attention(c, kv_default=8, qkv_bias=biased, out_bias=biased).replaced(head_dim=head_dim)
         blocks["attention"] = Block(mixer=attn, norms=1)
     if "mlp" in words:
         blocks["mlp"] = Block(mlp=Mlp(width=c.count("intermediate_size"), gated=False, bias=mlp_biased), norms=1)
@@ -163,7 +163,7 @@ def qwen3_next(c: Config) -> Architecture:
     layers = depth(c)
     biased = c.flag("attention_bias", default=False)
     full = attention(c, kv_default=2, qk_norm="head", qkv_bias=biased, out_bias=biased, head_dim_default=256)
-    full = full.model_copy(update={"output_gate": c.flag("attn_output_gate", default=True)})
+    full = full.replaced(output_gate=c.flag("attn_output_gate", default=True))
     heads = c.count("linear_num_value_heads")
     delta = StateSpace(
         kind="gated_delta",

@@ -39,7 +39,7 @@ def deepseek(c: Config) -> Architecture:
     plain = Mlp(width=c.count("intermediate_size"))
     c.raw("num_key_value_heads", "head_dim", "qk_head_dim", "index_topk_freq", "index_topk_pattern", "index_skip_topk_offset")
     kinds = c.words("indexer_types", layers, ("full", "shared"))
-    without = one.model_copy(update={"indexer_heads": 0, "indexer_dim": 0})
+    without = one.replaced(indexer_heads=0, indexer_dim=0)
     blocks, layout = {}, []
     for at in range(layers):
         own = kinds is None or kinds[at] == "full"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind
+from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import attention, decoder, dense, depth, experts, finish, window_of, with_window
 
@@ -128,7 +128,7 @@ def llama4(c: Config) -> Architecture:
         local = bool(without_rope[at])
         name = f"{'chunked' if local else 'full'}_{'moe' if sparse[at] else 'dense'}"
         layout.append(name)
-        mixer = one.model_copy(update={"chunk": chunk}) if local else one
+        mixer = one.replaced(chunk=chunk) if local else one
         blocks[name] = Block(mixer=mixer, mlp=moe if sparse[at] else plain)
     return finish(c, [decoder(layout, blocks)], tied=False)
 
@@ -176,7 +176,8 @@ def _dense_then_moe(c: Config, one: Attention, sparse: list[bool], *, correction
 
 def minimax_m2(c: Config) -> Architecture:
     """MiniMax-M2: norms over the projected width of queries and keys, every layer with experts."""
-    norm = {"per_layer": "width", "per_head": "head"}.get(c.text("qk_norm_type", default="per_layer"))
+    norms: dict[str, QkNorm] = {"per_layer": "width", "per_head": "head"}
+    norm = norms.get(c.text("qk_norm_type", default="per_layer"))
     if norm is None:
         c.unknown(f"`qk_norm_type` is `{c.text('qk_norm_type')}`", "known are per_layer and per_head")
     one = attention(c, qk_norm=norm or "none")
@@ -238,12 +239,10 @@ def gemma4(c: Config) -> Architecture:
     biased = c.flag("attention_bias", default=False)
     local = attention(c, qkv_bias=biased, out_bias=biased, qk_norm="head", head_dim_default=256)
     shared_kv = c.flag("attention_k_eq_v", default=False)
-    wide = local.model_copy(
-        update={
-            "head_dim": c.count("global_head_dim", default=512),
-            "kv_heads": c.count("num_global_key_value_heads", default=local.kv_heads) if shared_kv else local.kv_heads,
-            "shared_kv": shared_kv,
-        }
+    wide = local.replaced(
+        head_dim=c.count("global_head_dim", default=512),
+        kv_heads=c.count("num_global_key_value_heads", default=local.kv_heads) if shared_kv else local.kv_heads,
+        shared_kv=shared_kv,
     )
     window = c.count("sliding_window")
     words = c.words("layer_types", layers, SLIDING)
@@ -274,7 +273,7 @@ def mllama(c: Config) -> Architecture:
     mlp = dense(c)
     blocks = {
         "text": Block(mixer=own, mlp=mlp),
-        "image": Block(cross=own.model_copy(update={"qk_norm": "head", "causal": False}), mlp=mlp, extra_params=2),
+        "image": Block(cross=own.replaced(qk_norm="head", causal=False), mlp=mlp, extra_params=2),
     }
     layout = ["image" if at in across else "text" for at in range(layers)]
     c.note("eight more rows of the embedding than of the head are counted as an extra", "model.note")
