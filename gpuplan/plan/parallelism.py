@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.num import Num, all_true
+from gpuplan.num import Num, all_true, maximum
 from gpuplan.record import Record
 
 
@@ -61,8 +61,9 @@ def mask(rules: Iterable[Rule]) -> Any:
 class Shape(Record, kw_only=True):
     """What the rules need to know of a model and a machine, as plain numbers.
 
-    `mixer_heads` are the query heads that tensor parallelism splits, `widths` the feed-forward widths, `experts` the
-    routed experts (0: none), `layers` the depth, `ranks` the accelerators that the plan must use, `vocab` the rows of the head.
+    `heads` are the query heads that tensor parallelism splits (0: none), `kv_heads` the numbers of key and value heads,
+    `widths` the feed-forward widths, `experts` the routed experts (0: none), `layers` the depth, `ranks` the accelerators
+    that the plan must use.
     """
 
     heads: int
@@ -70,6 +71,7 @@ class Shape(Record, kw_only=True):
     experts: int
     layers: int
     ranks: int
+    kv_heads: tuple[int, ...] = ()
 
 
 def divisors(number: int) -> list[int]:
@@ -105,6 +107,8 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     )
     if shape.heads:
         yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads")
+    for kv_heads in shape.kv_heads:
+        yield _shares_kv_heads(p.tp, kv_heads, shape.heads)
     for width in shape.widths:
         yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}")
     yield Rule(
@@ -127,9 +131,21 @@ def at_least_one(code: str, name: str, value: Num) -> Rule:
 def divides(code: str, name: str, degree: Num, number: Num, what: str) -> Rule:
     """The rule that a degree divides a number; the hint names the nearest that do."""
     return Rule(
-        number % degree == 0,
+        number % maximum(degree, 1.0) == 0,
         lambda: Problem(
             code, f"{name} = {degree:g} does not divide {what}", f"use {name} {nearest(float(degree), divisors(int(number)))}"
+        ),
+    )
+
+
+def _shares_kv_heads(tp: Num, kv_heads: int, heads: int) -> Rule:
+    legal = [one for one in divisors(heads) if kv_heads % one == 0 or one % kv_heads == 0]
+    return Rule(
+        (kv_heads % maximum(tp, 1.0) == 0) | (tp % kv_heads == 0),
+        lambda: Problem(
+            "plan.tp-kv-heads",
+            f"tp = {tp:g} neither divides the {kv_heads} key and value heads nor is a multiple of them",
+            f"use tp {nearest(float(tp), legal)}",
         ),
     )
 

@@ -22,11 +22,6 @@ class TrainPlan(Record, kw_only=True):
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
 
-    @property
-    def micro_batches(self) -> Num:
-        """How many micro-batches one replica runs in a step."""
-        return self.global_batch / (self.micro_batch * self.parallel.dp)
-
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     """Every rule that a training plan must keep, for one plan or a grid."""
@@ -43,7 +38,8 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             f"use a global batch of {_multiple(float(plan.global_batch), float(batch_ranks))}",
         ),
     )
-    chunks = p.pp * p.vpp
+    micro_batches = plan.global_batch / batch_ranks
+    chunks = maximum(p.pp * p.vpp, 1.0)
     yield Rule(
         (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0) | ((p.vpp == 1) & (p.pp <= shape.layers)),
         lambda: Problem(
@@ -57,15 +53,15 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         lambda: Problem("plan.vpp-pp", f"vpp = {p.vpp:g} without pipeline stages", "use pp 2 or more, or leave vpp out"),
     )
     yield Rule(
-        (p.vpp == 1) | (plan.micro_batches % p.pp == 0),
+        (p.vpp == 1) | (micro_batches % maximum(p.pp, 1.0) == 0),
         lambda: Problem(
             "plan.vpp-batches",
-            f"the interleaved schedule wants the {plan.micro_batches:g} micro-batches to be a multiple of pp {p.pp:g}",
+            f"the interleaved schedule wants the {micro_batches:g} micro-batches to be a multiple of pp {p.pp:g}",
             "change the global batch or leave vpp out",
         ),
     )
     yield Rule(
-        (plan.seq_len % (p.cp * 2) == 0) | (p.cp == 1),
+        (plan.seq_len % maximum(p.cp * 2, 1.0) == 0) | (p.cp == 1),
         lambda: Problem(
             "plan.cp-sequence",
             f"cp = {p.cp:g} does not split {plan.seq_len:g} tokens into 2 x cp equal parts (causal load balancing)",
@@ -74,7 +70,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     )
     if p.sequence_parallel:
         yield Rule(
-            plan.seq_len % (p.tp * p.cp) == 0,
+            plan.seq_len % maximum(p.tp * p.cp, 1.0) == 0,
             lambda: Problem(
                 "plan.sp-sequence",
                 f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",

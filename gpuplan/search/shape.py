@@ -37,7 +37,9 @@ def shape_of(arch: Architecture, ranks: int) -> Shape:
     mixers = [mixer for block in blocks for mixer in (block.mixer, block.mixer2, block.cross) if mixer is not None]
     heads = [mixer.heads for mixer in mixers if isinstance(mixer, (Attention, Mla))]
     heads += [mixer.inner for mixer in mixers if isinstance(mixer, StateSpace)]
+    kv_heads = {mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)}
     widths = {block.mlp.width for block in blocks if block.mlp is not None and not isinstance(block.mlp, Moe)}
     return Shape(
-        heads=gcd(*heads) if heads else 0, widths=tuple(sorted(widths)), experts=experts_of(arch), layers=arch.depth, ranks=ranks
-    )
+        heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
+        experts=experts_of(arch), layers=arch.depth, ranks=ranks,
+    )  # fmt: skip
