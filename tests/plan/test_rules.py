@@ -1,0 +1,156 @@
+"""Which plans are legal: every broken rule is said at once with what would do, and a grid's mask says the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from gpuplan.errors import Exit, PlanError
+from gpuplan.num import all_true
+from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.parallelism import Shape, divisors, mask, nearest, require
+from gpuplan.plan.serve import serve_rules
+from gpuplan.plan.train import train_rules
+from gpuplan.search.ask import fit, serve, train
+from gpuplan.search.shape import shape_of
+
+DENSE = Shape(heads=32, kv_heads=(8,), widths=(14336,), experts=0, layers=32, ranks=8)
+SPARSE = Shape(heads=32, kv_heads=(8,), widths=(), experts=8, layers=32, ranks=8)
+
+
+def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
+    """The codes of the broken rules of a training plan, each with its hint."""
+    try:
+        require(train_rules(train_plan(**given), shape))
+    except PlanError as error:
+        return {one.code: one.hint for one in error.problems}
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "hint"),
+    [
+        ({"tp": 3.0}, "plan.tp-heads", "use tp 2 or 4"),
+        ({"tp": 3.0}, "plan.tp-width", "use tp 2 or 4"),
+        ({"tp": 3.0}, "plan.tp-kv-heads", "use tp 2 or 4"),
+        ({"tp": 2.0, "dp": 8.0}, "plan.ranks", "leave one degree out and it is chosen, or use dp 4"),
+        ({"tp": 3.0, "dp": 3.0}, "plan.ranks", "leave one degree out and it is chosen, or use degrees whose product is 8"),
+        ({"dp": 8.0, "ep": 2.0}, "plan.ep-dense", "leave ep out"),
+        ({"dp": 8.0, "vpp": 2.0}, "plan.vpp-pp", "use pp 2 or more, or leave vpp out"),
+        ({"pp": 4.0, "dp": 2.0, "vpp": 3.0}, "plan.vpp-layers", "use vpp 2 or 4"),
+        ({"pp": 4.0, "dp": 2.0, "vpp": 2.0, "global_batch": 12.0}, "plan.vpp-batches", "change the global batch or leave vpp out"),
+        ({"dp": 8.0, "global_batch": 100.0}, "plan.batch-divides", "use a global batch of 96 or 104"),
+        ({"dp": 8.0, "global_batch": 4.0}, "plan.batch-divides", "use a global batch of 8"),
+        ({"dp": 8.0, "micro_batch": 0.0}, "plan.batch", "use --micro-batch 1 or more"),
+        ({"dp": 8.0, "global_batch": -8.0}, "plan.batch", "use --global-batch 1 or more"),
+        ({"cp": 8.0, "seq_len": 1000.0}, "plan.cp-sequence", "use cp 5 or 10"),
+        ({"tp": 8.0, "seq_len": 1001.0}, "plan.sp-sequence", "use --no-sequence-parallel or another tp"),
+        ({"pp": 64.0}, "plan.pp-layers", "use pp up to 32"),
+    ],
+)
+def test_a_broken_rule_says_what_would_do(given: dict[str, float], code: str, hint: str) -> None:
+    assert broken(**given).get(code) == hint
+
+
+def test_all_broken_rules_are_said_at_once() -> None:
+    codes = broken(tp=3.0, pp=40.0, dp=2.0, ep=4.0, vpp=2.0, micro_batch=0.0, global_batch=-3.0)
+    assert {"plan.tp-heads", "plan.tp-width", "plan.ranks", "plan.pp-layers", "plan.ep-dense", "plan.batch"} <= set(codes)
+
+
+@pytest.mark.parametrize("name", DEGREES)
+@pytest.mark.parametrize("value", [0.0, -1.0, -2.0])
+def test_a_degree_below_one_is_a_broken_rule_and_no_crash(name: str, value: float) -> None:
+    assert broken(**{"dp": 8.0, name: value}).get("plan.degree") == f"use --{name} 1 or more"
+    assert broken(SPARSE, **{"dp": 8.0, name: value}).get("plan.degree") == f"use --{name} 1 or more"
+
+
+def test_experts_are_cut_by_their_divisors_over_the_ranks_of_a_stage() -> None:
+    assert broken(SPARSE, dp=8.0, ep=4.0) == {}
+    assert broken(SPARSE, dp=8.0, ep=3.0) == {"plan.ep-experts": "use ep 2 or 4", "plan.ep-ranks": "use ep 2 or 4"}
+    assert broken(SPARSE, pp=4.0, dp=2.0, ep=8.0) == {"plan.ep-ranks": "use ep 1 or 2"}
+
+
+def test_legal_plans_break_nothing() -> None:
+    for plan in ({"dp": 8.0}, {"tp": 8.0}, {"tp": 2.0, "pp": 2.0, "dp": 2.0, "vpp": 2.0}, {"cp": 2.0, "tp": 4.0}, {"pp": 8.0}):
+        assert broken(**plan) == {}
+
+
+def test_a_context_must_hold_the_request_and_be_known_to_the_model() -> None:
+    with pytest.raises(PlanError) as caught:
+        require(serve_rules(serve_plan(tp=8.0, prompt=9000.0, output=100.0, context=8192.0), DENSE, 4096))
+    found = {one.code: one.hint for one in caught.value.problems}
+    assert found == {
+        "plan.context": "use a longer --context or shorter sequences",
+        "plan.max-context": "use --context 4096 or less",
+    }
+
+
+_degree = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(
+    plans=st.lists(st.fixed_dictionaries(dict.fromkeys((*DEGREES, "micro_batch"), _degree)), min_size=2, max_size=8),
+    batch=st.sampled_from([1.0, 12.0, 64.0, 96.0]),
+    sequence_parallel=st.booleans(),
+    model=st.sampled_from(MODELS),
+    ranks=st.sampled_from([1, 8, 16, 64]),
+)
+def test_the_mask_of_a_grid_is_the_verdict_on_each_plan(
+    plans: list[dict[str, float]], batch: float, sequence_parallel: bool, model: str, ranks: int
+) -> None:
+    shape = shape_of(subject(model).arch, ranks)
+    rest: dict[str, Any] = {"global_batch": batch, "sequence_parallel": sequence_parallel}
+    columns = {name: np.array([plan[name] for plan in plans]) for name in plans[0]}
+    legal = np.broadcast_to(mask(train_rules(train_plan(**columns, **rest), shape)), (len(plans),))
+    for index, plan in enumerate(plans):
+        rules = list(train_rules(train_plan(**plan, **rest), shape))
+        verdict = all(all_true(rule.holds) for rule in rules)
+        assert bool(legal[index]) == verdict, (plan, [rule.problem() for rule in rules if not rule.holds])
+        for rule in rules:
+            assert all_true(rule.holds) or rule.problem().message
+
+
+@pytest.mark.parametrize(
+    ("ask", "codes"),
+    [
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tp=3), {"plan.ranks", "plan.tp-heads", "plan.tp-width"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", global_batch=-8), {"plan.not-positive"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tp=0, micro_batch=0), {"plan.not-positive"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", ep=2), {"plan.ep-dense"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", vpp=2, pp=1), {"plan.vpp-pp"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tp=4, dp=4), {"plan.ranks"}),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", dp=8, global_batch=100), {"plan.batch-divides"}),
+    ],
+)
+def test_a_training_question_that_breaks_rules(ask: TrainAsk, codes: set[str]) -> None:
+    with pytest.raises(PlanError) as caught:
+        train(ask)
+    assert caught.value.exit_code == Exit.USAGE
+    assert codes <= {one.code for one in caught.value.problems}
+    assert all(one.hint for one in caught.value.problems)
+
+
+def test_serving_questions_that_break_rules() -> None:
+    with pytest.raises(PlanError) as caught:
+        serve(ServeAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tp=3))
+    assert "plan.tp-heads" in {one.code for one in caught.value.problems}
+    with pytest.raises(PlanError) as caught:
+        serve(ServeAsk(model="llama-2-7b", on="h100", prompt=4000, output=1000))
+    assert {one.code for one in caught.value.problems} == {"plan.max-context"}
+    with pytest.raises(PlanError) as caught:
+        serve(ServeAsk(model="llama-3.1-8b", on="h100", batch=-1, prompt=-5))
+    assert len(caught.value.problems) == 2
+    with pytest.raises(PlanError) as caught:
+        fit(FitAsk(model="llama-3.1-8b", on="h100", context=10**9))
+    assert {one.code for one in caught.value.problems} == {"plan.max-context"}
+
+
+@pytest.mark.parametrize(("number", "wanted", "text"), [(32, 3, "2 or 4"), (32, 100, "16 or 32"), (7, 2, "1 or 7"), (1, 5, "1")])
+def test_the_nearest_legal_values(number: int, wanted: int, text: str) -> None:
+    assert nearest(wanted, divisors(number)) == text
