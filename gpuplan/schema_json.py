@@ -31,12 +31,19 @@ def json_schema(cls: type[Schema]) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
-def _model(cls: type[Schema], done: dict[type[Schema], type[BaseModel]]) -> type[BaseModel]:
+def _model(cls: type[Schema], done: dict[type[Schema], type[BaseModel]], tag: str = "") -> type[BaseModel]:
+    """The same as a pydantic model; `tag` is the key that tells it from the others of a union, and cannot be left out."""
     if cls not in done:
         fields: dict[str, Any] = {}
         for name in cls.field_names():
             default = default_of(cls, name)
-            about = Field() if default is BAD else Field(default_factory=dict) if default == {} else Field(default=default)
+            about = (
+                Field()
+                if default is BAD or name == tag
+                else Field(default_factory=dict)
+                if default == {}
+                else Field(default=default)
+            )
             fields[name] = (_kind(annotation(cls, name), done), about)
         config = ConfigDict(extra="forbid")
         done[cls] = create_model(cls.__name__, __config__=config, __doc__=inspect.getdoc(cls), **fields)
@@ -51,8 +58,11 @@ def _kind(kind: Any, done: dict[type[Schema], type[BaseModel]]) -> Any:
     if origin is Annotated:
         return _marked(_kind(args[0], done), args[1:]) if not hasattr(args[1], "json_schema") else _own(args[1])
     if origin in (Union, UnionType):
-        some = [_kind(one, done) for one in args if one is not type(None)]
-        either = _ANY_OF[tuple(some)] if len(some) == 1 else Annotated[_ANY_OF[tuple(some)], Field(discriminator="kind")]
+        some = [one for one in args if one is not type(None)]
+        if len(some) == 1:
+            either = _kind(some[0], done)
+        else:
+            either = Annotated[_ANY_OF[tuple(_model(one, done, "kind") for one in some)], Field(discriminator="kind")]
         return _ANY_OF[either, None] if len(some) < len(args) else either
     if origin in (tuple, dict):
         return _GENERIC[origin][tuple(one if one is ... else _kind(one, done) for one in args)]

@@ -46,8 +46,9 @@ def test_help_imports_no_arrays_and_no_yaml(words: tuple[str, ...]) -> None:
     assert imported(ASK, *words) & {*HEAVY, "yaml"} == set()
 
 
-def test_fit_imports_no_arrays() -> None:
-    assert imported(ASK, "fit", "llama-3.1-8b", "--on", "h100") & set(HEAVY) == set()
+@pytest.mark.parametrize("words", [("--help",), ("fit", "llama-3.1-8b", "--on", "h100"), ("serve", "llama-3.1-8b", "--on", "h100")])
+def test_a_simple_question_imports_no_arrays_and_no_pydantic(words: tuple[str, ...]) -> None:
+    assert imported(ASK, *words) & {*HEAVY, "pydantic", "pydantic_core"} == set()
 
 
 @pytest.mark.parametrize("module", ["gpuplan", "gpuplan.formulas", "gpuplan.term", "gpuplan.errors", "gpuplan.units"])

@@ -142,7 +142,7 @@ def check(
 def schema(
     *,
     kind: Annotated[
-        str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine or estimate")
+        str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine, model or estimate")
     ] = None,
     write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
 ) -> None:
@@ -152,10 +152,15 @@ def schema(
       gpuplan specs schema accelerator
       gpuplan specs schema --write schemas/
     """
+    from gpuplan.models.card import ModelCard
     from gpuplan.render.json import schema as estimate_schema
+    from gpuplan.schema_json import json_schema
     from gpuplan.specs.json_schema import texts
 
-    made = {**texts(), "estimate.schema.json": jsonlib.dumps(estimate_schema(), indent=1, ensure_ascii=False) + "\n"}
+    others = {"model": json_schema(ModelCard), "estimate": estimate_schema()}
+    made = texts() | {
+        f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
+    }
     kinds = [name.removesuffix(".schema.json") for name in made]
     if write is not None:
         folder = Path(write)

@@ -1,15 +1,18 @@
 """Every card: its own published size, unique names, and facts that traps would get wrong."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gpuplan.errors import SpecError, UnknownError
 from gpuplan.models.architecture import Attention, Mla
-from gpuplan.models.card import load_card, parse_card
+from gpuplan.models.card import ModelCard, load_card, parse_card
 from gpuplan.models.catalog import CARDS, cards, find, names
 from gpuplan.render.model import card_yaml
-from gpuplan.strict_yaml import parse_yaml
+from gpuplan.schema_json import json_schema
+from gpuplan.specs.catalog import shipped_folder
+from gpuplan.strict_yaml import load_yaml, parse_yaml
 
 ALL = {card.id: card for card in cards()}
 
@@ -225,3 +228,13 @@ def test_every_language_model_of_the_collection_has_its_counts_and_cache():
 def test_a_card_is_written_as_it_is_read(card):
     data, lines = parse_yaml(card_yaml(card), f"{card.id}.yaml")
     assert parse_card(data, lines) == card
+
+
+def test_the_json_schema_of_cards_is_up_to_date_and_allows_them():
+    made = json_schema(ModelCard)
+    committed = shipped_folder() / "schema" / "model.schema.json"
+    assert json.loads(committed.read_text(encoding="utf-8")) == made, "run `gpuplan specs schema --write hardware_specs/schema`"
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    validator = jsonschema.Draft202012Validator(made)
+    for path in sorted(CARDS.glob("*.yaml"))[::10]:
+        assert [one.message for one in validator.iter_errors(json.loads(json.dumps(load_yaml(path)[0])))] == [], path
