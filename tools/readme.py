@@ -67,11 +67,10 @@ def kernels() -> str:
     for ident in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb"):
         spec = catalog.load(Measured, ident)
         kinds = {f"matmul {dtype}": one.fit for dtype, one in (spec.matmul or {}).items()}
-        rows += [
-            f"| {ident} | {kind} | {int(fit.rows_held_back)} | {fit.median_ape:.1%} | {fit.p90_ape:.1%} | {fit.flat_median_ape:.1%} |"
-            for kind, fit in kinds.items()
-            if fit is not None and fit.flat_median_ape is not None
-        ]
+        for kind, fit in kinds.items():
+            if fit is not None and fit.flat_median_ape is not None:
+                errors = (f"{one.value:.1%}" for one in (fit.median_ape, fit.p90_ape, fit.flat_median_ape))
+                rows.append(f"| {ident} | {kind} | {fit.rows_held_back.value:,.0f} | {' | '.join(errors)} |")
     return "\n".join(rows) + "\n"
 
 

@@ -6,7 +6,7 @@ from gpuplan.estimate.pricing import alone, exposed, no_time, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
-from gpuplan.formulas.training import bubble_seconds, exposed_seconds, optimizer_traffic_bytes
+from gpuplan.formulas.training import bubble_seconds, exposed_seconds, optimizer_traffic_bytes, unmodelled_seconds
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
@@ -127,6 +127,11 @@ class StepPricer(Record, kw_only=True):
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
         parts["step_host"] = self.subject.habit("step_host", self.profile.step_host)
+        parts["unmodelled"] = unmodelled_seconds.term(
+            f"{at}.unmodelled",
+            counted=total(f"{at}.counted", dict(parts)),
+            residual=self.subject.habit("residual", self.profile.residual),
+        )
         return total(f"{at}.seconds", parts), tuple(parts.values())
 
     @property

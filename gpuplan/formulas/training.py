@@ -203,6 +203,16 @@ def unhidden_seconds(*, comm: Seconds, overlap: Ratio) -> Seconds:
 
 
 @formula(DEFINITION)
+def unmodelled_seconds(*, counted: Seconds, residual: Ratio) -> Seconds:
+    """Time that measured runs take beyond what the parts count: `residual` is measured over counted, in the middle of many runs.
+
+    >>> unmodelled_seconds(counted=10.0, residual=1.25)
+    2.5
+    """
+    return counted * (residual - 1)
+
+
+@formula(DEFINITION)
 def optimizer_traffic_bytes(*, params: Count, gradient: Bytes, master: Bytes, moments: Bytes, weight: Bytes) -> Bytes:
     """Traffic of an optimizer step: gradients are read twice (norm and update), states read and written, weights written.
 
