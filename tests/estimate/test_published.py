@@ -1,0 +1,44 @@
+"""Memory of serving against what an engine printed (vllm-project/vllm pull request 10511, Llama 3 8B on a device of 79.22 GiB)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.plan.ask import FitAsk
+from gpuplan.search.ask import fit
+
+GIB = 2.0**30
+PRINTED = {1: {"weights": 14.96, "outside": 1.79, "activations": 1.26}, 2: {"weights": 7.48, "outside": 3.58, "activations": 1.26}}
+"""GiB a GPU by tensor parallel degree: model weights, memory outside torch, peak of activations."""
+
+
+def breakdown(tp: int) -> dict[str, float]:
+    # That release ran 256 sequences; the profile's 1024 are today's default.
+    made: Estimate = fit(FitAsk(model="llama-3-8b", on=f"{tp}xh100-sxm-80gb", tp=tp, pins={"engine.max_sequences": 256.0}))
+    parts = {part.name.split(".")[-1]: float(part.value) / GIB for part in made.breakdowns[-1].parts}
+    return {
+        "weights": parts["weights"],
+        "outside": parts["context"] + parts.get("communication", 0.0),
+        "activations": parts["activations"],
+    }
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("part", ["weights", "outside"])
+def test_parts_as_printed(tp: int, part: str) -> None:
+    assert breakdown(tp)[part] == pytest.approx(PRINTED[tp][part], rel=0.15)
+
+
+def test_activations_of_one_gpu_as_printed() -> None:
+    assert breakdown(1)["activations"] == pytest.approx(PRINTED[1]["activations"], rel=0.15)
+
+
+@pytest.mark.xfail(reason="sampling works on whole rows of the vocabulary and sets the peak that tp does not cut; here all is cut")
+def test_activations_of_two_gpus_as_printed() -> None:
+    assert breakdown(2)["activations"] == pytest.approx(PRINTED[2]["activations"], rel=0.15)
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_the_sum_as_printed(tp: int) -> None:
+    assert sum(breakdown(tp).values()) == pytest.approx(sum(PRINTED[tp].values()), rel=0.15)

@@ -1,0 +1,91 @@
+"""What is offered as a change really makes the question fit, or makes its answer better."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+
+from gpuplan.errors import UsageError
+from gpuplan.estimate.result import Change, Estimate
+from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.search import ask as questions
+
+Question = TypeVar("Question", bound=Common)
+COUNTS = {"batch", "context", "prompt", "output", "tp", "pp", "dp", "micro_batch", "seq_len", "global_batch", "zero_stage"}
+
+
+def changed(ask: Question, change: Change) -> Question:
+    """The question with the flags of a change, as a user would type them."""
+    values: dict[str, Any] = {flag.replace("-", "_"): text for flag, text in change.flags.items()}
+    values = {name: int(text) if name in COUNTS else text for name, text in values.items()}
+    return ask.replaced(**values)
+
+
+def answer(ask: Common) -> Estimate:
+    made: Estimate = getattr(questions, type(ask).__name__.removesuffix("Ask").lower())(ask)
+    return made
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        FitAsk(model="llama-3.1-70b", on="t4"),
+        FitAsk(model="llama-3.1-405b", on="8xh100", batch=4, context=16384),
+        ServeAsk(model="llama-3.1-70b", on="2xl40s", prompt=2000, output=300, batch=4),
+        ServeAsk(model="deepseek-v3", on="8xh100-sxm-80gb"),
+        TrainAsk(model="llama-3.1-70b", on="8xh100-sxm-80gb"),
+        TrainAsk(model="llama-3.1-8b", on="l40s", micro_batch=8, global_batch=64),
+    ],
+    ids=lambda ask: f"{ask.model}-{ask.on}",
+)
+def test_each_change_that_is_offered_fits(ask: Common) -> None:
+    made = answer(ask)
+    assert not made.verdict.fits
+    assert made.verdict.headline.startswith("does not fit")
+    assert made.changes
+    assert len({tuple(sorted(change.flags.items())) for change in made.changes}) == len(made.changes)
+    for change in made.changes:
+        assert answer(changed(ask, change)).verdict.fits, change
+
+
+def test_a_70b_on_one_t4_is_offered_three_changes() -> None:
+    made = answer(FitAsk(model="llama-3.1-70b", on="t4"))
+    assert made.verdict.binding == "memory.weights"
+    assert "weights binds" in made.verdict.headline
+    assert len(made.changes) == 3
+
+
+@pytest.mark.parametrize(
+    ("ask", "figure"),
+    [
+        (ServeAsk(model="llama-3.1-70b", on="4xh100", prompt=2000, output=300), "tokens_per_s"),
+        (FitAsk(model="llama-3.1-8b", on="h100"), "max_sequences"),
+        (TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb"), "tokens_per_s"),
+    ],
+    ids=lambda value: getattr(value, "model", value),
+)
+def test_each_improvement_that_is_offered_is_one(ask: Common, figure: str) -> None:
+    made = answer(ask)
+    assert made.verdict.fits
+    assert made.changes
+    for change in made.changes:
+        after = answer(changed(ask, change))
+        assert after.verdict.fits
+        assert after.figures[figure].value > made.figures[figure].value, change
+
+
+def test_what_the_user_fixed_stays_fixed() -> None:
+    made = answer(FitAsk(model="llama-3.1-70b", on="t4", weights="bf16", kv_cache="bf16"))
+    assert made.changes
+    assert all(not {"weights", "kv-cache"} & set(change.flags) for change in made.changes)
+
+
+def test_a_value_of_the_user_is_recomputed_upwards_and_an_unknown_name_is_refused() -> None:
+    plain = answer(FitAsk(model="llama-3.1-8b", on="h100"))
+    ours = answer(FitAsk(model="llama-3.1-8b", on="h100", pins={"hw.memory_capacity": 12 * 2.0**30}))
+    assert plain.verdict.fits
+    assert not ours.verdict.fits
+    assert ours.figures["memory_capacity_bytes"].value == 12 * 2.0**30
+    with pytest.raises(UsageError, match=r"no term is called `hw\.memory_capasity`"):
+        answer(FitAsk(model="llama-3.1-8b", on="h100", pins={"hw.memory_capasity": 1.0}))
