@@ -45,9 +45,10 @@ class Schema(Record, kw_only=True):
         return {name: plain(getattr(self, name)) for name in self.field_names()}
 
     def stated(self) -> dict[str, Any]:
-        """The fields that a file must state: those without a default or not at it."""
-        fresh = {name: default_of(type(self), name) for name in self.field_names()}
-        return {name: value for name, default in fresh.items() if (value := getattr(self, name)) != default}
+        """The fields that a file must state: those without a default, or not at it."""
+        cls = type(self)
+        values = {name: getattr(self, name) for name in self.field_names()}
+        return {name: value for name, value in values.items() if required(cls, name) or value != default_of(cls, name)}
 
 
 class Pattern(Record):
@@ -146,9 +147,14 @@ def plain(value: Any) -> Any:
     return value.printed() if hasattr(value, "printed") else value
 
 
+def required(cls: type[Schema], name: str) -> bool:
+    """Whether a file must have the key, because the field has no default."""
+    return not hasattr(cls, name)
+
+
 def default_of(cls: type[Schema], name: str) -> Any:
-    """The default of a field, or `BAD` where the file must give it."""
-    default = getattr(cls, name, BAD)
+    """The default of a field that has one."""
+    default = getattr(cls, name)
     return default.make() if hasattr(default, "make") else default
 
 
@@ -158,7 +164,7 @@ def annotation(cls: type[Schema], name: str) -> Any:
     return _evaluated(owner.__module__, owner.__annotations__[name])
 
 
-def known_kinds(args: tuple[Any, ...]) -> dict[str, type[Schema]]:
+def _kinds_of(args: tuple[Any, ...]) -> dict[str, type[Schema]]:
     """For a union of schemas: which word in `kind` means which of them."""
     return {kind: one for one in args for kind in get_args(annotation(one, "kind"))}
 
@@ -223,7 +229,7 @@ def _made_reader(kind: Any) -> Read:
         return _entries(_reader(args[0]), _reader(args[1]))
     if origin in (Union, UnionType):
         inner = tuple(one for one in args if one is not type(None))
-        some = _reader(inner[0]) if len(inner) == 1 else _one_of(known_kinds(inner))
+        some = _reader(inner[0]) if len(inner) == 1 else _one_of(_kinds_of(inner))
         return _optional(some) if len(inner) < len(args) else some
     raise TypeError(f"a data file cannot hold {kind}")
 
@@ -365,7 +371,7 @@ def _made_record(cls: type[Schema]) -> Read:
                 if name not in readers:
                     readers[name] = _reader(annotation(cls, name))
                 values[name] = readers[name](given[name], (*at, name), report)
-            elif not hasattr(cls, name):
+            elif required(cls, name):
                 values[name] = _missing(cls, (*at, name), report)
         if len(given) > len(values) or not given.keys() <= values.keys():
             _extra(names, given, at, report)
@@ -398,6 +404,4 @@ def _extra(names: tuple[str, ...], given: Mapping[Any, Any], at: Path_, report: 
             report.bad(here, "unknown-key", f"`{'.'.join(map(str, here))}` is not a key gpuplan knows", hint)
 
 
-__all__ = [
-    "Fault", "Limits", "Mark", "NonNegativeInt", "Pattern", "PositiveInt", "Record", "Schema", "docs", "field", "plain", "read",
-]  # fmt: skip
+__all__ = ["Fault", "Limits", "Mark", "NonNegativeInt", "Pattern", "PositiveInt", "Schema", "docs", "field", "plain", "read"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
-from gpuplan.schema import BAD, Limits, Pattern, Schema, annotation, default_of, docs
+from gpuplan.schema import Limits, Pattern, Schema, annotation, default_of, docs, required
 
 _ANY_OF: Any = Union
 _GENERIC: dict[Any, Any] = {tuple: tuple, dict: dict}
@@ -36,14 +36,8 @@ def _model(cls: type[Schema], done: dict[type[Schema], type[BaseModel]], tag: st
     if cls not in done:
         fields: dict[str, Any] = {}
         for name in cls.field_names():
-            default = default_of(cls, name)
-            about = (
-                Field()
-                if default is BAD or name == tag
-                else Field(default_factory=dict)
-                if default == {}
-                else Field(default=default)
-            )
+            default = ... if name == tag or required(cls, name) else default_of(cls, name)
+            about = Field(default_factory=dict) if default == {} else Field(default)
             fields[name] = (_kind(annotation(cls, name), done), about)
         config = ConfigDict(extra="forbid")
         done[cls] = create_model(cls.__name__, __config__=config, __doc__=inspect.getdoc(cls), **fields)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gpuplan.errors import Problem, SpecError
+from gpuplan.record import Record, field
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -37,8 +37,7 @@ _STACKED = re.compile(r"(?:[-?:][ \t]+){200}")
 Path_ = tuple[str | int, ...]
 
 
-@dataclass(frozen=True)
-class LineMap:
+class LineMap(Record):
     """Where each key and item of a file stands: path inside the data to line number."""
 
     file: str

@@ -10,11 +10,12 @@ from typing import Any
 
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.models.architecture import Architecture
-from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat
+from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat, parse_card
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families import encoder, gpt, hybrid, llama, mla, moe
 from gpuplan.models.families.vision import TOWERS
 from gpuplan.models.weights import DTYPES, weights_format
+from gpuplan.strict_yaml import LineMap
 
 Reader = Callable[[Config], Architecture]
 
@@ -106,6 +107,7 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
 
     Raises:
         UsageError, UnknownError: as `import_config`.
+        SpecError: the numbers contradict each other.
     """
     outer = Config(data, file)
     kind = _model_type(outer)
@@ -129,7 +131,7 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
     if isinstance(block, Mapping):
         weights = weights_format(block, notes)
     found = [note.text for note in notes]
-    return ModelCard(
+    card = ModelCard(
         id=_slug(name),
         name=name,
         sources={"config": CardSource(title=f"{kind} configuration {file}", checked=_today(), kind="user")},
@@ -138,6 +140,7 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
         notes=tuple(dict.fromkeys(found)),
         architecture=arch,
     )
+    return parse_card(card.plain(), LineMap(file))  # as right as one from a file
 
 
 def _config_file(path: Path) -> Path:
