@@ -30,8 +30,18 @@ FABRIC_FILES = {
 """The file with the collective parameters of a topology where the accelerator's own links were not measured."""
 
 
-def hardware_of(target: Target, measured: Measured | None, catalog: Catalog | None, engine: str | None) -> Hardware:
-    """The hardware of a target; see `Hardware.of`."""
+def hardware_of(
+    target: Target, measured: Measured | None = None, *, catalog: Catalog | None = None, engine: str | None = None
+) -> Hardware:
+    """The hardware of a target.
+
+    Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
+    `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart.
+
+    Raises:
+        UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
+        SpecError: a measured file is wrong.
+    """
     catalog = catalog or Catalog.open()
     chip = target.accelerator
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured)

@@ -12,10 +12,7 @@ from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
-    from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.fabric import Level
-    from gpuplan.specs.measured import Measured
-    from gpuplan.specs.target import Target
 
 
 class Hardware(Record, kw_only=True):
@@ -39,23 +36,6 @@ class Hardware(Record, kw_only=True):
     l2: Term | None = None
     notes: tuple[Note, ...] = ()
     dtype_notes: Mapping[str, Note] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, target: Target, measured: Measured | None = None, *, catalog: Catalog | None = None, engine: str | None = None
-    ) -> Hardware:
-        """The hardware of a target.
-
-        Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
-        `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart.
-
-        Raises:
-            UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
-            SpecError: a measured file is wrong.
-        """
-        from gpuplan.machine.build import hardware_of
-
-        return hardware_of(target, measured, catalog, engine)
 
     def under_load(self) -> Hardware:
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""

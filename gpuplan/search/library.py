@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpuplan.errors import Note, UnknownError
 from gpuplan.estimate.subject import Subject
+from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import find
@@ -54,7 +55,7 @@ class Library:
         """What `--on` names; errors as `parse_target` and `Hardware.of`."""
         if (on, engine) not in self._machines:
             target = parse_target(on, self.catalog)
-            self._machines[on, engine] = target, Hardware.of(target, catalog=self.catalog, engine=engine)
+            self._machines[on, engine] = target, hardware_of(target, catalog=self.catalog, engine=engine)
         return self._machines[on, engine]
 
     def look_up(self, ask: Common, engine: str, *, with_price: bool = True) -> Found:
@@ -82,7 +83,7 @@ class Library:
 
 def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, tuple[Note, ...]]:
     """USD a second of one accelerator: the user's, the instance's, or the cheapest on record for bare accelerators."""
-    from gpuplan.specs.offers import street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
+    from gpuplan.specs.offers import price_for, street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
@@ -90,13 +91,15 @@ def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, 
         own = Term("price.given", ask.price, "USD/s", USER)
         whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
         return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
-    if target.offer is not None and target.offer.price is not None:
-        offer = target.offer
+    if target.instance is not None:
+        try:
+            offer = price_for(target, catalog)
+            price = usd_per_s(target, offer)
+        except UnknownError as error:
+            return None, tuple(Note("price.unknown", problem.message, "give a price with --price") for problem in error.problems)
         text = f"{offer.provider}:{offer.instance} in {offer.region}, {offer.kind.replace('_', ' ')}, {offer.date}"
         note = Note("price.used", f"price: {text}", "give another with --price")
-        return usd_per_s_each.term("hw.price", price=usd_per_s(target, offer), parts=parts), (note,)
-    if target.instance is not None:
-        return None, ()
+        return usd_per_s_each.term("hw.price", price=price, parts=parts), (note,)
     try:
         street = street_price(target.accelerator.id, catalog)
     except UnknownError:

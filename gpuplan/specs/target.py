@@ -24,7 +24,6 @@ from gpuplan.term import Term
 
 if TYPE_CHECKING:
     from gpuplan.specs.instance import Instance
-    from gpuplan.specs.price import Offer
     from gpuplan.specs.system import Slice, System
 
 # The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
@@ -40,7 +39,7 @@ class Target(Record):
     `count` accelerators in all, which are `units` systems, instances, slices or accelerators of `per_unit` each; `levels`
     innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
     and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
-    assumed or chosen. `offer` is the current on-demand price of a cloud instance in the provider's usual region, if any.
+    assumed or chosen.
     """
 
     text: str
@@ -52,7 +51,6 @@ class Target(Record):
     instance: Instance | None = None
     levels: tuple[Level, ...] = ()
     host_link: Term | None = None
-    offer: Offer | None = None
     notes: tuple[Note, ...] = ()
     share: float = 1.0
 
@@ -150,11 +148,10 @@ def _of_slice(text: str, units: int, pod: System, part: Slice, catalog: Catalog)
             Note("target.wrap-unknown", f"whether {part.name} is closed to a torus is not published: taken as open, assumed")
         )
     instance = find_instance(part.name, catalog)
-    target = Target(
+    return Target(
         text=text, accelerator=accelerator, count=units * part.chips, units=units, per_unit=part.chips, system=pod,
         instance=instance, levels=levels_of_slice(pod, part, units), host_link=host_link_of(accelerator, pod), notes=tuple(notes),
     )  # fmt: skip
-    return _with_offer(target, catalog)
 
 
 def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -198,13 +195,12 @@ def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) ->
         notes.append(Note(f"target.{shape.status}", f"{instance.qualified_name} {what}"))
     if system is not None:
         notes += fabric_notes(system, units * per_unit)
-    target = Target(
+    return Target(
         text=text, accelerator=accelerator, count=units * per_unit, units=units, per_unit=per_unit,
         system=system, instance=instance,
         levels=levels_of_instance(instance, system, accelerator, units), host_link=host_link_of(accelerator, system),
         notes=tuple(notes), share=share,
     )  # fmt: skip
-    return _with_offer(target, catalog)
 
 
 def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -286,19 +282,6 @@ def _by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
     what = f"no accelerator, system, cloud instance or TPU slice is called `{name}`"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
-
-
-def _with_offer(target: Target, catalog: Catalog) -> Target:
-    """The target with its current on-demand price; without one, a note says so, and asking for the cost is an error."""
-    if target.instance is None:
-        return target
-    from gpuplan.specs.offers import price_for
-
-    try:
-        return target.replaced(offer=price_for(target, catalog))
-    except UnknownError as error:
-        problem = error.problems[0]
-        return target.replaced(notes=(*target.notes, Note("price.unknown", problem.message, problem.hint)))
 
 
 __all__ = ["Level", "Target", "Topology", "find_instance", "parse_target"]

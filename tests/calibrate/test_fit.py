@@ -16,7 +16,7 @@ from gpuplan.calibrate.kinds import Chip, from_memory
 from gpuplan.calibrate.rows import Rows, attention_rows, collective_rows, matmul_rows, table
 from gpuplan.calibrate.write import Head, measured_yaml
 from gpuplan.errors import UsageError
-from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_spec
@@ -83,7 +83,7 @@ def test_the_samples_alone_give_a_file_that_loads(tmp_path: Path) -> None:
     loaded = load_spec(Measured, tmp_path / "h100-sxm-80gb.yaml")
     assert loaded.matmul["bf16"].efficiency.value == pytest.approx(made.sets["matmul.bf16"].values["efficiency"], rel=1e-3)
     assert loaded.collective is not None
-    hw = Hardware.of(parse_target("dgx-h100", CATALOG), loaded, catalog=CATALOG)
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), loaded, catalog=CATALOG)
     assert hw.parameter("matmul.bf16.efficiency").value == loaded.matmul["bf16"].efficiency.value
 
 
@@ -111,7 +111,7 @@ MATMUL_BUDGET = {
 @with_samples
 @pytest.mark.parametrize(("system", "dtype"), MATMUL_BUDGET)
 def test_matmuls_held_back(system: str, dtype: Dtype) -> None:
-    hw = Hardware.of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
     gemm = next(gemm for gemm in GEMMS if gemm.dtype == dtype)
     rows = _unseen(matmul_rows(table(SAMPLES, system, "gemm"), gemm.table, LINEARS if dtype == "bf16" else gemm.frameworks))
     cols = rows.columns
@@ -135,7 +135,7 @@ ATTENTION_BUDGET = {
 @with_samples
 @pytest.mark.parametrize(("system", "phase"), ATTENTION_BUDGET)
 def test_attention_held_back(system: str, phase: str) -> None:
-    hw = Hardware.of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
     decode = phase == "decode"
     names = (KERNELS[system].decode if decode else KERNELS[system].prefill)["bf16"]
     stored, element = STORED["bf16"]
@@ -163,7 +163,7 @@ def test_attention_held_back(system: str, phase: str) -> None:
 @pytest.mark.parametrize("system", ["h100_sxm", "h200_sxm", "a100_sxm", "b200_sxm"])
 @pytest.mark.parametrize("kind", NCCL)
 def test_collectives_held_back(system: str, kind: CollectiveKind) -> None:
-    hw = Hardware.of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target(SYSTEMS[system], CATALOG), catalog=CATALOG)
     rows = _unseen(collective_rows(table(SAMPLES, system, "nccl"), NCCL[kind]))
     cols = rows.columns
     item = Collective(name="row", kind=kind, size=_given(cols["size"], "B"), group=_given(cols["group"]), stride=_given(1.0))

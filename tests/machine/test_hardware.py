@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.errors import SpecError, UnknownError
-from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.build import hardware_of
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
@@ -31,7 +31,7 @@ def test_measured_files_load(ident: str) -> None:
 
 @pytest.mark.parametrize("ident", CATALOG.paths("accelerators"))
 def test_every_accelerator_has_all_kernels(ident: str) -> None:
-    hw = Hardware.of(Target(ident, CATALOG.load(Accelerator, ident), 1), catalog=CATALOG)
+    hw = hardware_of(Target(ident, CATALOG.load(Accelerator, ident), 1), catalog=CATALOG)
     for dtype in hw.peaks:
         assert 0 < hw.parameter(f"matmul.{dtype}.efficiency").value <= 1
         assert 0 < hw.parameter(f"attention.prefill.{dtype}.efficiency").value <= 1
@@ -48,8 +48,8 @@ def test_every_accelerator_has_all_kernels(ident: str) -> None:
 
 
 def test_measured_needs_no_note_and_borrowed_says_whose_and_is_wider() -> None:
-    own = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
-    lent = Hardware.of(parse_target("h100-pcie-80gb", CATALOG), catalog=CATALOG)
+    own = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    lent = hardware_of(parse_target("h100-pcie-80gb", CATALOG), catalog=CATALOG)
     assert own.notes == ()
     (note,) = lent.notes
     assert note.code == "hw.not-measured"
@@ -63,7 +63,7 @@ def test_measured_needs_no_note_and_borrowed_says_whose_and_is_wider() -> None:
 
 
 def test_terms_carry_the_source() -> None:
-    hw = Hardware.of(parse_target("dgx-h100", CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG)
     term = hw.parameter("matmul.bf16.efficiency")
     assert term.name == "hw.matmul.bf16.efficiency"
     assert term.source.kind == "measured"
@@ -73,15 +73,15 @@ def test_terms_carry_the_source() -> None:
 
 
 def test_unmeasured_data_types_are_noted_where_they_are_used() -> None:
-    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
     assert "bf16" not in hw.dtype_notes
     assert "fp8" in hw.dtype_notes["int8"].text
 
 
 def test_engines_have_their_own_kernels() -> None:
     target = parse_target("h100-sxm-80gb", CATALOG)
-    base, vllm = Hardware.of(target, catalog=CATALOG), Hardware.of(target, catalog=CATALOG, engine="vllm")
-    unknown = Hardware.of(target, catalog=CATALOG, engine="llama-cpp")
+    base, vllm = hardware_of(target, catalog=CATALOG), hardware_of(target, catalog=CATALOG, engine="vllm")
+    unknown = hardware_of(target, catalog=CATALOG, engine="llama-cpp")
     name = "matmul.fp8.start"
     assert vllm.parameter(name).value < base.parameter(name).value == unknown.parameter(name).value
 
@@ -106,47 +106,47 @@ def _with(folder: Path, **files: str) -> Catalog:
 
 def test_a_user_file_wins_and_may_borrow_the_rest(tmp_path: Path) -> None:
     catalog = _with(tmp_path, rtx_4090="like: l40s\nwiden: 1.5")
-    hw = Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+    hw = hardware_of(parse_target("rtx-4090", catalog), catalog=catalog)
     assert hw.parameter("stream.efficiency").value == 0.5
     assert hw.parameter("matmul.bf16.efficiency").value == CATALOG.load(Measured, "l40s").matmul["bf16"].efficiency.value
     given = catalog.load(Measured, "rtx-4090")
-    again = Hardware.of(parse_target("l40", CATALOG), given, catalog=CATALOG)
+    again = hardware_of(parse_target("l40", CATALOG), given, catalog=CATALOG)
     assert again.parameter("stream.efficiency").value == 0.5
 
 
 def test_files_that_are_like_each_other_are_refused(tmp_path: Path) -> None:
     catalog = _with(tmp_path, rtx_4090="like: rtx-3090", rtx_3090="like: rtx-4090")
     with pytest.raises(SpecError, match="in a circle"):
-        Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+        hardware_of(parse_target("rtx-4090", catalog), catalog=catalog)
     (tmp_path / "measured" / "rtx-4090.yaml").write_text(USER_FILE.format(id="rtx-4090", more="like: nothing-such"))
     catalog = Catalog([shipped_folder(), tmp_path])
     with pytest.raises(SpecError, match="nothing-such"):
-        Hardware.of(parse_target("rtx-4090", catalog), catalog=catalog)
+        hardware_of(parse_target("rtx-4090", catalog), catalog=catalog)
 
 
 def test_unknown_parameter_is_an_error() -> None:
-    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
     with pytest.raises(UnknownError, match=r"no `matmul\.bf16\.speed` is known"):
         hw.parameter("matmul.bf16.speed")
 
 
 def test_a_shared_accelerator_has_its_share() -> None:
     chip = CATALOG.load(Accelerator, "a10")
-    whole, half = (Hardware.of(Target("a10", chip, 1, share=share), catalog=CATALOG) for share in (1.0, 0.5))
+    whole, half = (hardware_of(Target("a10", chip, 1, share=share), catalog=CATALOG) for share in (1.0, 0.5))
     assert half.peak("bf16").value == whole.peak("bf16").value / 2
     assert half.hbm_bandwidth.value == whole.hbm_bandwidth.value / 2
     assert "0.5 of one accelerator" in half.hbm_bandwidth.source.note
 
 
 def test_two_names_for_the_same_links_are_one_level() -> None:
-    rack = Hardware.of(parse_target("gb200-nvl72", CATALOG), catalog=CATALOG)
+    rack = hardware_of(parse_target("gb200-nvl72", CATALOG), catalog=CATALOG)
     assert [level.size for level in rack.levels] == [72.0]
-    two = Hardware.of(parse_target("2xgb200-nvl72", CATALOG), catalog=CATALOG)
+    two = hardware_of(parse_target("2xgb200-nvl72", CATALOG), catalog=CATALOG)
     assert [level.name for level in two.levels] == ["nvlink5-rack", "scale-out"]
 
 
 def test_a_measured_bus_bandwidth_replaces_that_of_another_fabric() -> None:
-    hw = Hardware.of(parse_target("a100-pcie-40gb-8", CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target("a100-pcie-40gb-8", CATALOG), catalog=CATALOG)
     share = hw.parameter("fabric.pcie.all_gather.full")
     level = next(level for level in hw.levels if level.name == "pcie")
     assert level.measured_bus_bandwidth is not None

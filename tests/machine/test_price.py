@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpuplan.errors import UnknownError
+from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import (
     attention_seconds,
@@ -24,7 +25,7 @@ from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, S
 
 CATALOG = Catalog.open()
 MACHINES = {
-    name: Hardware.of(parse_target(name, CATALOG), catalog=CATALOG)
+    name: hardware_of(parse_target(name, CATALOG), catalog=CATALOG)
     for name in (
         "2xdgx-h100",
         "dgx-h200",
@@ -193,7 +194,7 @@ def test_missing_data_type_is_an_error_that_names_it() -> None:
 
 
 def test_no_fabric_is_an_error() -> None:
-    hw = Hardware.of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
     with pytest.raises(UnknownError, match="no fabric level"):
         collective_seconds(collective("all_reduce", 1.0, 2.0), hw)
     with pytest.raises(UnknownError, match="host link"):

@@ -66,8 +66,7 @@ def test_one_current_price_for_each_instance_region_and_kind():
 
 def test_p5_has_a_price_with_date_and_source():
     target = parse_target("64xaws:p5.48xlarge", CATALOG)
-    offer = target.offer
-    assert offer is not None
+    offer = price_for(target, CATALOG)
     assert offer.price is not None
     assert offer.price.value * HOUR == pytest.approx(55.04)
     assert (offer.region, offer.kind, offer.per, offer.date, offer.status) == (

@@ -1,1 +1,0 @@
-"""Published measured runs against the estimates."""
