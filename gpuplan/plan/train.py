@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, maximum
@@ -39,13 +40,12 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         ),
     )
     micro_batches = plan.global_batch / batch_ranks
-    chunks = maximum(p.pp * p.vpp, 1.0)
     yield Rule(
-        (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0) | ((p.vpp == 1) & (p.pp <= shape.layers)),
+        p.pp * p.vpp <= shape.layers + 2,
         lambda: Problem(
             "plan.vpp-layers",
-            f"pp {p.pp:g} x vpp {p.vpp:g} divides neither {shape.layers} layers nor {shape.layers} + 2 (with embedding and head)",
-            f"use vpp {nearest(float(p.vpp), _legal_vpp(shape.layers, int(p.pp)))}",
+            f"pp {p.pp:g} x vpp {p.vpp:g} makes more chunks than the {shape.layers} layers, embedding and head",
+            f"use vpp up to {max(shape.layers // int(p.pp), 1)}",
         ),
     )
     yield Rule(
@@ -84,5 +84,10 @@ def _multiple(wanted: float, step: float) -> str:
     return f"{below} or {above}" if below else f"{above}"
 
 
-def _legal_vpp(layers: int, pp: int) -> list[int]:
-    return [v for v in range(1, layers // pp + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0] or [1]
+def even(plan: TrainPlan, layers: int) -> Any:
+    """Whether every stage and chunk holds as many layers, counting embedding and head or not: what a choice should prefer.
+
+    Uneven chunks are legal where an engine takes a layout by hand, so this is no rule.
+    """
+    chunks = plan.parallel.pp * plan.parallel.vpp
+    return (layers % chunks == 0) | ((layers + 2) % chunks == 0) | (plan.parallel.vpp == 1)

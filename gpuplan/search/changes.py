@@ -51,6 +51,8 @@ def fitting_changes(ask: Question, answer: Callable[[Question], Estimate]) -> tu
 
 def better_changes(ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str) -> tuple[Change, ...]:
     """Changes of a question that fits which raise a figure most: narrower formats and more accelerators."""
+    if figure not in before.figures:
+        return ()
     now = float(before.figures[figure].value)
     gains: list[tuple[float, Change]] = []
     for trial in _improvements(ask, before):

@@ -13,7 +13,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import Optimizer, Precision, Recompute
 from gpuplan.plan.parallelism import Parallelism, Shape, mask
-from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.plan.train import TrainPlan, even, train_rules
 from gpuplan.record import Record
 
 CHUNK = 8192
@@ -86,7 +86,10 @@ def candidates(space: Space, shape: Shape) -> Iterator[Candidates]:
     mesh["dp"] = np.full_like(inner, space.dp) if space.dp is not None else np.maximum(np.floor(space.ranks / inner), 1.0)
     for zero, recompute in product(space.zero_stages, space.recomputes):
         every = Candidates(zero, recompute, mesh)
-        legal = np.broadcast_to(mask(train_rules(every.plan(space), shape)), inner.shape)
+        plan = every.plan(space)
+        legal = np.broadcast_to(mask(train_rules(plan, shape)), inner.shape)
+        if len(space.degrees["vpp"]) > 1:
+            legal = legal & even(plan, shape.layers)
         if legal.any():
             yield every.part(legal)
 

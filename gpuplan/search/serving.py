@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuplan.errors import Note, PlanError, Problem
+from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures, serving_profile
@@ -49,6 +49,9 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     """
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
     found = library.look_up(ask, ENGINE)
+    if found.card.architecture.decoder.kind == "encoder":
+        what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
+        raise UsageError(Problem("serve.encoder", what, "`gpuplan fit` says whether it fits"))
     chosen: list[Choice] = []
     prompt, output = request_of(ask, ask.context or found.card.architecture.max_context)
     for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
@@ -103,7 +106,10 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     chosen += said
     if ask.batch is None:
         want = want.replaced(batch=1)
-        chosen.append(Choice("batch", "1", "one sequence; max_sequences says how many fit"))
+        why = (
+            "one sequence" if found.card.architecture.decoder.kind == "encoder" else "one sequence; max_sequences says how many fit"
+        )
+        chosen.append(Choice("batch", "1", why))
     tried = [(plan, _memory(found.subject, plan)) for plan in legal_plans(want, found.subject)]
     fitting = [one for one in tried if _fits(one[1])]
     plan, _ = fitting[0] if fitting else min(tried, key=lambda one: float(one[1].memory.needed.value))
@@ -198,9 +204,9 @@ def _plan(want: Want, subject: Subject, *, tp: float, pp: float, dp: float) -> S
     )  # fmt: skip
     if want.batch is not None:
         return plan
-    most = float(ServingModel.of(subject, plan).memory().max_sequences.value)
+    most = ServingModel.of(subject, plan).memory().max_sequences
     limit = serving_profile(subject.engine).max_sequences.value
-    return plan.replaced(batch=max(min(most, limit), 1.0))
+    return plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
 
 
 def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:

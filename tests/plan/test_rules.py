@@ -42,7 +42,7 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
         ({"tp": 3.0, "dp": 3.0}, "plan.ranks", "leave one degree out and it is chosen, or use degrees whose product is 8"),
         ({"dp": 8.0, "ep": 2.0}, "plan.ep-dense", "leave ep out"),
         ({"dp": 8.0, "vpp": 2.0}, "plan.vpp-pp", "use pp 2 or more, or leave vpp out"),
-        ({"pp": 4.0, "dp": 2.0, "vpp": 3.0}, "plan.vpp-layers", "use vpp 2 or 4"),
+        ({"pp": 4.0, "dp": 2.0, "vpp": 30.0}, "plan.vpp-layers", "use vpp up to 8"),
         ({"pp": 4.0, "dp": 2.0, "vpp": 2.0, "global_batch": 12.0}, "plan.vpp-batches", "change the global batch or leave vpp out"),
         ({"dp": 8.0, "global_batch": 100.0}, "plan.batch-divides", "use a global batch of 96 or 104"),
         ({"dp": 8.0, "global_batch": 4.0}, "plan.batch-divides", "use a global batch of 8"),
