@@ -44,7 +44,8 @@ class ServingMemory(Record, kw_only=True):
     budget: Term
     pool: Term
     sequence: Term
-    max_sequences: Term
+    max_sequences: Term | None
+    """None where a sequence keeps no cache."""
 
 
 class Phase(Record, kw_only=True):
@@ -123,11 +124,7 @@ class ServingModel(Record, kw_only=True):
         )
         fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
         pool = remaining_bytes.term("memory.kv_pool", budget=budget, used=fixed)
-        most = (
-            form.whole_sequences.term("max_sequences", pool=pool, each=sequence)
-            if sequence.formula is not None
-            else Term("max_sequences", 0.0, "1", DEFINITION)
-        )
+        most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if sequence.formula is not None else None
         return ServingMemory(
             needed=needed, parts=tuple(parts.values()), budget=budget, pool=pool, sequence=sequence, max_sequences=most
         )
@@ -284,14 +281,14 @@ class ServingFigures(Record, kw_only=True):
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
     """The figures that memory alone gives."""
-    return {
+    found = {
         "peak_memory_bytes": memory.needed,
         "memory_budget_bytes": memory.budget,
         "memory_capacity_bytes": capacity,
         "headroom_bytes": remaining_bytes.term("memory.headroom", budget=memory.budget, used=memory.needed),
         "kv_cache_bytes_per_sequence": memory.sequence,
-        "max_sequences": memory.max_sequences,
     }
+    return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}
 
 
 def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from estimate.subjects import MODELS, serve_plan, subject
 
+from gpuplan.errors import UsageError
 from gpuplan.estimate.answer import Said, serving_answer
 from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figures
 from gpuplan.models.architecture import Attention, Mla
@@ -193,3 +194,12 @@ def test_fit_and_serve_agree_on_memory() -> None:
 def test_lengths_that_the_user_leaves_out_fit_into_the_context(given: dict[str, Any], lengths: tuple[int, int]) -> None:
     made = serve(ServeAsk(model="gpt2", on="t4", batch=1, **given))
     assert (made.question["prompt"], made.question["output"]) == tuple(str(one) for one in lengths)
+
+
+def test_an_encoder_fits_but_makes_no_tokens() -> None:
+    with pytest.raises(UsageError, match="bert-base is an encoder"):
+        serve(ServeAsk(model="bert-base", on="h100"))
+    made = fit(FitAsk(model="bert-base", on="h100"))
+    assert made.verdict.fits
+    assert "max_sequences" not in made.figures
+    assert made.figures["kv_cache_bytes_per_sequence"].value == 0
