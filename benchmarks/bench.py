@@ -170,7 +170,7 @@ def question() -> Subject:
     from gpuplan.search.library import Library
 
     ask = TrainAsk(model="llama-3.1-70b", on="128xdgx-h100", price=1.0)
-    return Library.of(ask).look_up(ask, "megatron-lm").subject
+    return Library.of(ask).look_up(ask, "train").subject
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.search.library import Library
 from gpuplan.search.shape import shape_of
 
-FSDP = ("composer-fsdp", "torchtitan", "fsdp", "maxtext", "torchao")
+FSDP = ("composer-fsdp", "torchtitan", "fsdp", "torchao")
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "fp32": "fp32"}
 
 
@@ -59,9 +59,16 @@ def compared(row: dict[str, Any], library: Library) -> tuple[float, float]:
     if row.get("flag") or row["kind"] not in ("pretrain", "finetune-full"):
         raise LookupError("kind (flagged, or not full training)")
     run, chips, made = row["run"], row["hardware"]["count"], row["measured"]
-    engine = "fsdp" if any(name in str(row.get("framework", "")).lower() for name in FSDP) else "megatron-lm"
+    framework = str(row.get("framework", "")).lower()
+    engine = (
+        "maxtext"
+        if "maxtext" in framework or "tpu" in row["hardware"]["accelerator"]
+        else "fsdp"
+        if any(name in framework for name in FSDP)
+        else "megatron-lm"
+    )
     ask = TrainAsk(model=row["model"]["id"], on=f"{chips}x{row['hardware']['accelerator']}", engine=engine)
-    found = library.look_up(ask, engine, with_price=False)
+    found = library.look_up(ask, "train", with_price=False)
     nominal = row["model"].get("params_b")
     if nominal and abs(found.subject.counts.params_total.value / 1e9 / nominal - 1) > 0.05:
         raise LookupError("model (its size is not the card's)")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from gpuplan.errors import Note, UnknownError
 from gpuplan.estimate.subject import Subject
@@ -16,6 +18,10 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.target import Target, parse_target
 from gpuplan.term import USER, Source, Term
+
+Task: TypeAlias = Literal["train", "serve"]
+USUAL_ENGINES: Mapping[Task, str] = {"train": "megatron-lm", "serve": "vllm"}
+"""The engines that most people run, where an accelerator's file names no other."""
 
 
 class Found(Record, kw_only=True):
@@ -33,7 +39,8 @@ class Library:
 
     catalog: Catalog
     _cards: dict[str, ModelCard] = field(default_factory=dict, repr=False)
-    _machines: dict[tuple[str, str], tuple[Target, Hardware]] = field(default_factory=dict, repr=False)
+    _targets: dict[str, Target] = field(default_factory=dict, repr=False)
+    _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, ask: Common) -> Library:
@@ -51,15 +58,20 @@ class Library:
             self._cards[name] = find(name, own)
         return self._cards[name]
 
-    def machine(self, on: str, engine: str) -> tuple[Target, Hardware]:
-        """What `--on` names; errors as `parse_target` and `Hardware.of`."""
+    def target(self, on: str) -> Target:
+        """What `--on` names; errors as `parse_target`."""
+        if on not in self._targets:
+            self._targets[on] = parse_target(on, self.catalog)
+        return self._targets[on]
+
+    def machine(self, on: str, engine: str) -> Hardware:
+        """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
         if (on, engine) not in self._machines:
-            target = parse_target(on, self.catalog)
-            self._machines[on, engine] = target, hardware_of(target, catalog=self.catalog, engine=engine)
+            self._machines[on, engine] = hardware_of(self.target(on), catalog=self.catalog, engine=engine)
         return self._machines[on, engine]
 
-    def look_up(self, ask: Common, engine: str, *, with_price: bool = True) -> Found:
-        """The card, target and engine of a question; `engine` is the default where the user names none.
+    def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
+        """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
 
         Prices are only looked for where `with_price` says that the answer shows a cost.
 
@@ -68,9 +80,10 @@ class Library:
             UsageError: an ambiguous name, a bad count or a missing folder.
             SpecError: a data file that is wrong.
         """
-        card = self.card(ask.model)
-        profile = self.catalog.load(Engine, ask.engine or engine)
-        target, hw = self.machine(ask.on, profile.id)
+        card, target = self.card(ask.model), self.target(ask.on)
+        usual = target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
+        profile = self.catalog.load(Engine, ask.engine or usual)
+        hw = self.machine(ask.on, profile.id)
         price, said = _price(ask, target, self.catalog) if with_price else (None, ())
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price

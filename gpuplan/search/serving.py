@@ -18,7 +18,6 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.term import Source
 
-ENGINE = "vllm"
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
 CONTEXT = 8192
@@ -48,7 +47,7 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
-    found = library.look_up(ask, ENGINE)
+    found = library.look_up(ask, "serve")
     if found.card.architecture.decoder.kind == "encoder":
         what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
         raise UsageError(Problem("serve.encoder", what, "`gpuplan fit` says whether it fits"))
@@ -94,7 +93,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     positive(ask, ("batch", "context", "tp", "pp"))
-    found = library.look_up(ask, ENGINE, with_price=False)
+    found = library.look_up(ask, "serve", with_price=False)
     chosen: list[Choice] = []
     context = ask.context
     if context is None:

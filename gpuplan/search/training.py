@@ -21,7 +21,6 @@ from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.term import Source
 from gpuplan.units import human
 
-ENGINE = "megatron-lm"
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
 SEQUENCE = 8192
@@ -37,7 +36,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    found = library.look_up(ask, ENGINE)
+    found = library.look_up(ask, "train")
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks)
     result = chosen_plan(ask, found.subject, space, shape)

@@ -181,6 +181,8 @@ class Accelerator(SpecFile):
     """SXM5, OAM, PCIe dual-slot …"""
     default_system: Id | None = None
     """The system that is meant when only the accelerator is named."""
+    default_engines: dict[Literal["train", "serve"], Id] = field(default_factory=dict)
+    """The engine that is meant for a task when none is named, where the usual ones do not run on it."""
     confidence: Literal["high", "medium", "low"]
     """How well the sources agree: `low` where a main figure rests on one weak source."""
 

@@ -29,7 +29,7 @@ def library() -> Library:
 
 @cache
 def found(model: str, on: str, engine: str) -> Found:
-    return library().look_up(Common(model=model, on=on, engine=engine), engine)
+    return library().look_up(Common(model=model, on=on, engine=engine), "train")
 
 
 def subject(model: str, on: str = "64xh100-sxm-80gb", engine: str = "megatron-lm") -> Subject:

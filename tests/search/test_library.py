@@ -9,7 +9,7 @@ from gpuplan.units import HOUR
 
 def found(on: str, **more: float):
     ask = ServeAsk(model="llama-3.1-8b", on=on, **more)
-    return Library.of(ask).look_up(ask, "vllm")
+    return Library.of(ask).look_up(ask, "serve")
 
 
 def test_an_instance_is_priced_by_its_offer_and_the_note_names_it():
