@@ -7,7 +7,7 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes
@@ -193,7 +193,7 @@ class ServingModel(Record, kw_only=True):
         work = serving_pass(
             name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
         )
-        return self.phase(name, work, passes=passes)
+        return self.phase(name, work, tokens, passes)
 
     def decode(self, name: str = "decode") -> Phase:
         """One decode step of the batch in the middle of its outputs."""
@@ -209,10 +209,10 @@ class ServingModel(Record, kw_only=True):
         work = serving_pass(
             name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
         )
-        return self.phase(name, work, passes=None)
+        return self.phase(name, work, rows, None)
 
-    def phase(self, name: str, work: PassWork, passes: Term | None) -> Phase:
-        """The time of a pass by kind of work; `passes` repeats everything but attention, which sees each token once."""
+    def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> Phase:
+        """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""
         hw = self.subject.hw
         kinds: dict[str, dict[str, Term]] = {}
         for key, layer in work.layers.items():
@@ -225,7 +225,7 @@ class ServingModel(Record, kw_only=True):
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
-            parts["pipeline_send"] = self.sends(name)
+            parts["pipeline_send"] = self.sends(name, rows)
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
         if passes is not None:
             parts = {
@@ -236,17 +236,17 @@ class ServingModel(Record, kw_only=True):
             seconds=total(f"{name}.seconds", parts), parts=tuple(parts.values()), weights_read=work.weights_read
         )  # fmt: skip
 
-    def sends(self, name: str) -> Term:
-        """Hidden states handed from stage to stage."""
+    def sends(self, name: str, rows: Term) -> Term:
+        """Hidden states of `rows` tokens handed from stage to stage."""
         hidden, serve = self.leaves("hidden", self.subject.arch.hidden), self.serve
-        rows = form.decode_rows.term(f"{name}.send_rows", batch=serve.batch, pp=serve.pp)
         size = tensor_bytes.term(
             f"{name}.send_bytes", tokens=rows, width=hidden, element_bytes=byte("recipe.activation_bytes", 2.0)
         )
         send = Collective(
             name=f"{name}.send", kind="broadcast", size=size, group=Term("plan.send_peers", 2.0, "1", DEFINITION), stride=serve.tp
         )
-        return repeated_seconds.term(f"{name}.sends", count=serve.pp, seconds=priced(f"{name}.one_send", [send], self.subject.hw))
+        hops = difference.term("plan.stage_boundaries", whole=serve.pp, part=ONE)
+        return repeated_seconds.term(f"{name}.sends", count=hops, seconds=priced(f"{name}.one_send", [send], self.subject.hw))
 
 
 def _kinds(layer: LayerWork) -> dict[str, list[WorkItem]]:

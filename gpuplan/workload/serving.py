@@ -213,9 +213,18 @@ def _block_cache(
                 states["conv"] = conv_state_bytes.term(
                     f"{at}.conv",
                     layers=layers,
-                    channels=inner,
+                    channels=_conv_channels(path, mixer, inner, leaves, serve),
                     kernel=leaves(f"{path}.conv_kernel", mixer.conv_kernel),
                     element_bytes=STATE_BYTES,
                 )
             parts[at] = total(at, states)
     return parts
+
+
+def _conv_channels(path: str, mixer: StateSpace, inner: Term, leaves: Leaves, serve: ServeTerms) -> Term:
+    """The channels that pass the convolution: values, and beside them keys and queries (B and C) in all kinds after Mamba-1."""
+    if mixer.kind == "mamba1":
+        return inner
+    groups = leaves.split(f"{path}.rank_groups", leaves(f"{path}.groups", mixer.groups), serve.tp)
+    shared = leaves.times(f"{path}.group_width", groups, leaves(f"{path}.state", mixer.state))
+    return total(f"{path}.conv_channels", {"values": inner, "keys": shared, "queries": shared})

@@ -103,6 +103,17 @@ def test_serving_memory_over_arrays_of_degrees_is_the_single_estimate(model: str
             assert here == pytest.approx(getattr(one, name).value, rel=1e-12, abs=1e-3), (name, index)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_serving_over_arrays_of_degrees_is_the_single_estimate(model: str) -> None:
+    about = subject(model, "16xh100-sxm-80gb", "vllm")
+    tp, pp = np.array([1.0, 2.0, 8.0, 4.0, 1.0]), np.array([1.0, 1.0, 1.0, 2.0, 4.0])
+    many = serving_figures(about, serve_plan(tp=tp, pp=pp, batch=8.0)).figures
+    for index in range(len(tp)):
+        one = serving_figures(about, serve_plan(tp=float(tp[index]), pp=float(pp[index]), batch=8.0)).figures
+        for name, term in one.items():
+            assert column(many[name].value, index) == pytest.approx(term.value, rel=1e-12, abs=1e-15), (name, index)
+
+
 @pytest.mark.parametrize(("model", "ranks"), [("llama-3.1-8b", 16), ("mixtral-8x7b", 32), ("llama-3.1-70b", 8)])
 def test_the_best_of_a_grid_is_the_best_of_its_single_estimates(model: str, ranks: int) -> None:
     about = subject(model, f"{ranks}xh100-sxm-80gb")

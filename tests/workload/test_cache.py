@@ -68,3 +68,16 @@ def test_the_shared_table_of_cache_sizes() -> None:
             wrong[case["id"]] = (got, size)
     assert not wrong
     assert looked_at >= 18
+
+
+def test_recurrent_and_convolution_states_as_llama_cpp_prints_them() -> None:
+    """Three sequences of Qwen3.5-27B: S 432.00 MiB and R 16.88 MiB (ggml-org/llama.cpp pull request 23792)."""
+    about = subject("qwen3.5-27b", "8xh100-sxm-80gb", "llama-cpp")
+    sequence = ServingModel.of(about, serve_plan(batch=3.0)).memory().sequence
+    sizes = {
+        t.name.rpartition(".")[2]: 3 * float(t.value) / 2**20
+        for t in sequence.walk()
+        if t.unit == "B" and t.name.endswith((".state", ".conv"))
+    }
+    assert sizes["conv"] == pytest.approx(16.88, rel=0.001)
+    assert sizes["state"] == pytest.approx(432.0, rel=1e-9)
