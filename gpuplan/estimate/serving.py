@@ -10,7 +10,7 @@ from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.serving import mbu
-from gpuplan.formulas.training import allocator_bytes
+from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
@@ -117,13 +117,8 @@ class ServingModel(Record, kw_only=True):
             fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
         )
         needed = total("memory.needed", parts)
-        budget = part_of_bytes.term(
-            "memory.budget",
-            size=subject.hw.memory_capacity,
-            ratio=subject.habit("memory_utilization", profile.memory_utilization),
-        )
         fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
-        pool = remaining_bytes.term("memory.kv_pool", budget=budget, used=fixed)
+        budget, pool = self.room(fixed, weights)
         most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if sequence.formula is not None else None
         return ServingMemory(
             needed=needed, parts=tuple(parts.values()), budget=budget, pool=pool, sequence=sequence, max_sequences=most
@@ -139,6 +134,23 @@ class ServingModel(Record, kw_only=True):
             subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read"
         )  # fmt: skip
         return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
+
+    def room(self, fixed: Term, weights: Term) -> tuple[Term, Term]:
+        """The budget of everything, and the room for caches in it, by what the engine's setting is a share of.
+
+        `fixed` is everything on the fullest rank but the caches.
+        """
+        capacity = self.subject.hw.memory_capacity
+        taken = self.subject.habit("memory_utilization", self.profile.memory_utilization)
+        name = "memory.kv_pool"
+        if self.profile.utilization_of == "device":
+            budget = part_of_bytes.term("memory.budget", size=capacity, ratio=taken)
+            return budget, remaining_bytes.term(name, budget=budget, used=fixed)
+        if self.profile.utilization_of == "static":
+            pool = form.pool_of_static.term(name, utilization=taken, capacity=capacity, weights=weights, fixed=fixed)
+        else:
+            pool = form.pool_of_free.term(name, utilization=taken, capacity=capacity, fixed=fixed)
+        return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
 
     def activations(self) -> Term:
         """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
@@ -226,12 +238,32 @@ class ServingModel(Record, kw_only=True):
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
             parts["pipeline_send"] = self.sends(name, rows)
+        parts["issue_wait"] = form.issue_wait_seconds.term(
+            f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
+            layers=total(f"{name}.layers", work.counts),
+            layer_host=self.subject.habit("layer_host", self.profile.layer_host),
+            busy=total(f"{name}.busy", parts),
+        )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
+        residual = self.profile.decode_residual
         if passes is not None:
+            residual = self.profile.prefill_residual
+            rounds = form.stage_rounds.term(
+                f"{name}.rounds",
+                passes=passes,
+                pipelined=self.subject.habit("pipelined_passes", self.profile.pipelined_passes),
+                pp=self.serve.pp,
+            )
+            trips = {"attention": share.term(f"{name}.attention_rounds", amount=rounds, ways=passes)}
             parts = {
-                kind: term if kind == "attention" else repeated_seconds.term(f"{name}.{kind}", count=passes, seconds=term)
+                kind: repeated_seconds.term(f"{name}.{kind}", count=trips.get(kind, rounds), seconds=term)
                 for kind, term in parts.items()
             }
+        parts["unmodelled"] = unmodelled_seconds.term(
+            f"{name}.unmodelled",
+            counted=total(f"{name}.counted", parts),
+            residual=self.subject.habit("prefill_residual" if passes is not None else "decode_residual", residual),
+        )
         return Phase(
             seconds=total(f"{name}.seconds", parts), parts=tuple(parts.values()), weights_read=work.weights_read
         )  # fmt: skip
@@ -309,18 +341,23 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     tokens_per_s = form.batch_tokens_per_s.term(
         "tokens_per_s", batch=model.serve.batch, output=output, seconds=time, replicas=replicas
     )
+    habits = model.profile
     chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
     read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": model.cache_read()})
+    loaded = form.interrupted_seconds.term(
+        "decode.loaded_seconds", step=decode.seconds, prefill=whole.seconds, batch=model.serve.batch, output=output
+    )
     figures = {
-        "ttft_s": alone_prefill.seconds,
-        "tpot_s": decode.seconds,
+        "ttft_s": total("ttft", {"prefill": alone_prefill.seconds, "request": subject.habit("request_host", habits.request_host)}),
+        "tpot_s": loaded,
+        "itl_s": decode.seconds,
         "tokens_per_s": tokens_per_s,
         "tokens_per_s_per_accelerator": rate.term(
             "tokens_per_s_per_accelerator",
             count=share.term("batch.tokens_per_accelerator", amount=_tokens(model, output, replicas), ways=chips),
             seconds=time,
         ),
-        "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=decode.seconds),
+        "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=loaded),
         "batch_prefill_s": whole.seconds,
         "mbu": mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
         **memory_figures(memory, subject.hw.memory_capacity),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, PerS, Seconds, UsdPerS, Watts, ceil_div, floor, maximum
+from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, UsdPerS, Watts, ceil_div, floor, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
 _CHUNKED = Source(
@@ -10,6 +10,12 @@ _CHUNKED = Source(
     "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
     "https://arxiv.org/abs/2403.02310",
     "4.1 (chunked prefills)",
+)
+_PIPELINE = Source(
+    "paper",
+    "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+    "https://arxiv.org/abs/1811.06965",
+    "2.3 (M micro-batches over K stages take M + K - 1 steps)",
 )
 _VLLM = Source(
     "paper",
@@ -37,6 +43,65 @@ def pass_tokens(*, sequences: Count, prompt: Count, passes: Count) -> Count:
     8000.0
     """
     return sequences * prompt / passes
+
+
+@formula(_PIPELINE)
+def stage_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
+    """Trips through the whole model that passes take when each pipeline stage works on another one.
+
+    At most `pipelined` passes follow each other before the pipeline drains and must be filled anew.
+
+    >>> stage_rounds(passes=8, pipelined=100, pp=1), stage_rounds(passes=8, pipelined=100, pp=4)
+    (8.0, 2.75)
+    >>> stage_rounds(passes=8, pipelined=4, pp=4)
+    3.5
+    """
+    return (passes + ceil_div(passes, pipelined) * (pp - 1)) / pp
+
+
+@formula(_CHUNKED)
+def interrupted_seconds(*, step: Seconds, prefill: Seconds, batch: Count, output: Count) -> Seconds:
+    """Mean time of an output token under steady load: a decode step, and its share of the other sequences' prefills.
+
+    While one sequence makes its `output` tokens, each of the others is replaced once, and its successor's prompt is processed
+    between or inside the decode steps. `prefill` is that of the whole batch.
+
+    >>> interrupted_seconds(step=0.02, prefill=1.6, batch=16, output=100)
+    0.035
+    """
+    return step + prefill * (1 - 1 / batch) / output
+
+
+@formula(DEFINITION)
+def issue_wait_seconds(*, layers: Count, layer_host: Seconds, busy: Seconds) -> Seconds:
+    """How long the accelerator waits in a pass because the host issues its kernels more slowly than they run.
+
+    >>> issue_wait_seconds(layers=32, layer_host=5e-4, busy=0.01), issue_wait_seconds(layers=32, layer_host=5e-4, busy=0.02)
+    (0.006, 0.0)
+    """
+    return maximum(layers * layer_host - busy, 0.0 * busy)
+
+
+@formula(DEFINITION)
+def pool_of_free(*, utilization: Ratio, capacity: Bytes, fixed: Bytes) -> Bytes:
+    """Room for caches where an engine gives them a share of what everything else leaves free.
+
+    >>> pool_of_free(utilization=0.9, capacity=80e9, fixed=20e9)
+    54000000000.0
+    """
+    return utilization * (capacity - fixed)
+
+
+@formula(DEFINITION)
+def pool_of_static(*, utilization: Ratio, capacity: Bytes, weights: Bytes, fixed: Bytes) -> Bytes:
+    """Room for caches where an engine gives weights and caches a share of the device, and the rest must fit beside them.
+
+    >>> pool_of_static(utilization=0.9, capacity=80e9, weights=16e9, fixed=20e9)
+    56000000000.0
+    >>> pool_of_static(utilization=0.9, capacity=80e9, weights=16e9, fixed=30e9)
+    50000000000.0
+    """
+    return minimum(utilization * capacity - weights, capacity - fixed)
 
 
 @formula(DEFINITION)

@@ -19,6 +19,13 @@ GEMM_GUIDE = Source(
     section="2 Math and memory bounds; 3 GPU implementation: tile and wave quantization",
     checked="2026-11-20",
 )
+MARLIN = Source(
+    "paper",
+    "Frantar, Castro, Chen, Hoefler, Alistarh: MARLIN: Mixed-Precision Auto-Regressive Parallel Inference (arXiv 2408.11743)",
+    url="https://arxiv.org/abs/2408.11743",
+    section="3 (kernel design: near the bandwidth bound up to batches of 16 to 32)",
+    checked="2026-11-21",
+)
 FLASH2 = Source(
     "paper",
     "Dao: FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (arXiv 2307.08691)",
@@ -68,6 +75,16 @@ def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, til
     1671168000.0
     """
     return 2.0 * k * (tile_m * ceil_div(m, tile_m) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
+
+
+@formula(MARLIN)
+def thin_tile(*, m: Count, tile_m: Count) -> Count:
+    """Rows of a tile in kernels that widen stored weights: products of few rows take thinner ones, down to 8 (one instruction).
+
+    >>> thin_tile(m=1.0, tile_m=64.0), thin_tile(m=20.0, tile_m=64.0), thin_tile(m=5000.0, tile_m=64.0)
+    (8.0, 24.0, 64.0)
+    """
+    return minimum(tile_m, 8.0 * ceil_div(m, 8.0))
 
 
 @formula(ROOFLINE)

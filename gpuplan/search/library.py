@@ -83,7 +83,7 @@ class Library:
         card, target = self.card(ask.model), self.target(ask.on)
         usual = target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         profile = self.catalog.load(Engine, ask.engine or usual)
-        hw = self.machine(ask.on, profile.id)
+        hw = self.machine(ask.on, profile.kernels_like or profile.id)
         price, said = _price(ask, target, self.catalog) if with_price else (None, ())
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from gpuplan.schema import Limits, Schema
-from gpuplan.specs.base import SpecFile
+from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
 
 
@@ -50,13 +50,17 @@ class ServingProfile(Schema):
     """How an engine serves."""
 
     memory_utilization: RatioField
-    """Share of the accelerator's memory that it takes."""
+    """The share of memory that the engine's own setting names."""
+    utilization_of: Literal["device", "static", "free"]
+    """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
     page_tokens: CountField
     """Tokens of a KV cache page."""
     windowed_kv: Literal["capped", "full"]
     """Whether layers with a sliding window keep only the window, or a page for every token."""
     max_batched_tokens: CountField
     """Tokens of one prefill pass (the chunk)."""
+    pipelined_passes: CountField
+    """Prefill passes that follow each other through pipeline stages before the pipeline drains."""
     max_sequences: CountField
     """Sequences in flight at most."""
     workspace: RatioField
@@ -69,8 +73,16 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    layer_host: SecondsField
+    """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     step_host: SecondsField
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
+    request_host: SecondsField
+    """Time of a request to its first token that no pass takes: reading, tokenising, waiting for the step to end, sending."""
+    prefill_residual: RatioField
+    """Measured over counted prefill time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
+    decode_residual: RatioField
+    """Measured over counted time of a decode step in the middle of published runs, likewise."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
 
@@ -84,5 +96,7 @@ class Engine(SpecFile):
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
     fragmentation: RatioField
     """Memory that the allocator reserves beyond tensors, as a share of them."""
+    kernels_like: Id | None = None
+    """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None
     serving: ServingProfile | None = None
