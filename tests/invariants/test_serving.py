@@ -85,8 +85,7 @@ def test_a_decode_step_takes_longer_than_reading_what_it_must(model: str, weight
         made = figures(model, batch=batch, weights=weights, tp=4.0)
         assert made.decode is not None
         bandwidth = float(subject(model, ON, "vllm").hw.hbm_bandwidth.value)
-        # A quarter of slack: what is measured is beside the datasheet, and part of a small model may stay in the L2 cache.
-        assert made.decode.seconds.value > 0.75 * float(made.decode.weights_read.value) / bandwidth
+        assert made.decode.seconds.value > float(made.decode.weights_read.value) / bandwidth
         assert 0 < made.figures["mbu"].value < 1
 
 
