@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.search.library import Library
@@ -18,6 +19,7 @@ def fit(ask: FitAsk) -> Estimate:
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
+    _only_of_task(ask)
     if ask.task == "train":
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
         return train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
@@ -46,6 +48,19 @@ def serve(ask: ServeAsk) -> Estimate:
     from gpuplan.search.serving import answer_serving
 
     return _advised(ask, answer_serving, "tokens_per_s")
+
+
+def _only_of_task(ask: FitAsk) -> None:
+    """Refuse values that belong to the other task, rather than leave them out of the answer.
+
+    Raises:
+        UsageError: all of them together.
+    """
+    other = {"serve": ("precision", "optimizer"), "train": ("weights", "kv_cache")}[ask.task]
+    hint = "add --task train" if ask.task == "serve" else "use --precision and --optimizer, or leave --task out"
+    wrong = [name.replace("_", "-") for name in other if getattr(ask, name) is not None]
+    if wrong:
+        raise UsageError(*(Problem("fit.other-task", f"--{name} means nothing to `fit --task {ask.task}`", hint) for name in wrong))
 
 
 def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], figure: str) -> Estimate:

@@ -10,7 +10,7 @@ from estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gpuplan.errors import Exit, PlanError
+from gpuplan.errors import Exit, PlanError, UsageError
 from gpuplan.num import all_true
 from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.parallelism import Shape, divisors, mask, nearest, require
@@ -154,3 +154,17 @@ def test_serving_questions_that_break_rules() -> None:
 @pytest.mark.parametrize(("number", "wanted", "text"), [(32, 3, "2 or 4"), (32, 100, "16 or 32"), (7, 2, "1 or 7"), (1, 5, "1")])
 def test_the_nearest_legal_values(number: int, wanted: int, text: str) -> None:
     assert nearest(wanted, divisors(number)) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ({"task": "train", "weights": "int4", "kv_cache": "fp8"}, ["--weights", "--kv-cache"]),
+        ({"precision": "fp8"}, ["--precision"]),
+        ({"optimizer": "lion"}, ["--optimizer"]),
+    ],
+)
+def test_fit_refuses_what_belongs_to_the_other_task(given: dict[str, Any], flags: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        fit(FitAsk(model="llama-3.1-8b", on="8xh100", **given))
+    assert [one.message.split()[0] for one in caught.value.problems] == flags
