@@ -52,10 +52,17 @@ def pinned(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], pins: M
     """Figures and breakdowns with the user's values of some terms and everything above them recomputed.
 
     Raises:
-        UsageError: a term that is not below any figure.
+        UsageError: a term that is not below any figure, or a part of the plan, whose rules a value of its own would pass by.
     """
     if not pins:
         return dict(figures), tuple(breakdowns)
+    planned = [
+        Problem("set.plan-term", f"`{name}` belongs to the plan, which must keep its rules", "give the plan's own options instead")
+        for name in pins
+        if name.startswith("plan.")
+    ]
+    if planned:
+        raise UsageError(*planned)
     roots = [*figures.values(), *(one.total for one in breakdowns)]
     known = {term.name for root in roots for term in root.walk()}
     missing = [

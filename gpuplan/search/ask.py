@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.result import Estimate
+from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.search.library import Library
 
@@ -22,7 +22,8 @@ def fit(ask: FitAsk) -> Estimate:
     _only_of_task(ask)
     if ask.task == "train":
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
-        return train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
+        made = train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
+        return made.replaced(changes=tuple(change for one in made.changes if (change := _as_fit(one)) is not None))
     from gpuplan.search.serving import answer_fit
 
     return _advised(ask, answer_fit, "max_sequences")
@@ -48,6 +49,13 @@ def serve(ask: ServeAsk) -> Estimate:
     from gpuplan.search.serving import answer_serving
 
     return _advised(ask, answer_serving, "tokens_per_s")
+
+
+def _as_fit(change: Change) -> Change | None:
+    """A change of a training question in the options of `fit`, or None where it has no such option."""
+    names = {"seq-len": "context", "global-batch": "batch", "micro-batch": "", "zero-stage": "", "recompute": ""}
+    flags = {names.get(flag, flag): value for flag, value in change.flags.items()}
+    return None if "" in flags else Change(flags, change.effect)
 
 
 def _only_of_task(ask: FitAsk) -> None:

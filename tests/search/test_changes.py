@@ -89,3 +89,18 @@ def test_a_value_of_the_user_is_recomputed_upwards_and_an_unknown_name_is_refuse
     assert ours.figures["memory_capacity_bytes"].value == 12 * 2.0**30
     with pytest.raises(UsageError, match=r"no term is called `hw\.memory_capasity`"):
         answer(FitAsk(model="llama-3.1-8b", on="h100", pins={"hw.memory_capasity": 1.0}))
+
+
+def test_a_value_of_the_plan_is_given_by_its_option_and_not_pinned() -> None:
+    for name in ("plan.tp", "plan.micro_batch", "plan.accelerators"):
+        with pytest.raises(UsageError, match="belongs to the plan"):
+            answer(TrainAsk(model="llama-3.1-8b", on="8xh100", pins={name: 8.0}))
+
+
+@pytest.mark.parametrize("on", ["h100", "8xh100", "4xl40s"])
+def test_fit_for_training_offers_its_own_options_only(on: str) -> None:
+    made = answer(FitAsk(model="llama-3.1-70b", on=on, task="train", context=8192))
+    assert made.changes
+    for change in made.changes:
+        assert {flag.replace("-", "_") for flag in change.flags} <= set(FitAsk.field_names())
+        assert answer(changed(FitAsk(model="llama-3.1-70b", on=on, task="train", context=8192), change)).verdict.fits
