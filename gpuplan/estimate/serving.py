@@ -24,16 +24,20 @@ from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_t
 _LOGIT = Source("assumed", "logits are sampled in fp32")
 
 
-def serving_profile(engine: Engine) -> ServingProfile:
-    """How an engine serves.
+def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
+    """How an engine serves on accelerators with that much memory.
 
     Raises:
         UsageError: the engine only trains.
     """
-    if engine.serving is None:
+    profile = engine.serving
+    if profile is None:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
-    return engine.serving
+    small = profile.small_device
+    if small is None or float(memory.value) >= small.below.value:
+        return profile
+    return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
 
 class ServingMemory(Record, kw_only=True):
@@ -73,7 +77,7 @@ class ServingModel(Record, kw_only=True):
         Raises:
             UsageError: the engine does not serve.
         """
-        profile = serving_profile(subject.engine)
+        profile = serving_profile(subject.engine, subject.hw.memory_capacity)
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),

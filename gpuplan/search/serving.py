@@ -204,7 +204,7 @@ def _plan(want: Want, subject: Subject, *, tp: float, pp: float, dp: float) -> S
     if want.batch is not None:
         return plan
     most = ServingModel.of(subject, plan).memory().max_sequences
-    limit = serving_profile(subject.engine).max_sequences.value
+    limit = serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
     return plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
 
 

@@ -46,6 +46,15 @@ class TrainingProfile(Schema):
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
 
 
+class SmallDevice(Schema):
+    """What an engine takes by default on accelerators with less memory."""
+
+    below: BytesField
+    """Memory below which it holds."""
+    max_batched_tokens: CountField
+    max_sequences: CountField
+
+
 class ServingProfile(Schema):
     """How an engine serves."""
 
@@ -63,6 +72,8 @@ class ServingProfile(Schema):
     """Prefill passes that follow each other through pipeline stages before the pipeline drains."""
     max_sequences: CountField
     """Sequences in flight at most."""
+    small_device: SmallDevice | None = None
+    """Smaller limits on accelerators with less memory, where the engine has them."""
     workspace: RatioField
     """Peak activation memory in multiples of the widest layer's tensors for one prefill pass."""
     graphs: BytesField

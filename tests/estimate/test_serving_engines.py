@@ -1,0 +1,117 @@
+"""What an engine's habits do to a serving estimate: memory settings, kernels, the host, prefills of others, residuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from estimate.subjects import serve_plan, subject
+from gpuplan.estimate.serving import Phase, ServingFigures, ServingModel, serving_figures, serving_profile
+
+H100 = "h100-sxm-80gb"
+
+
+def figures(engine: str, model: str = "llama-3.1-8b", on: str = H100, **given: Any) -> ServingFigures:
+    return serving_figures(subject(model, on, engine), serve_plan(**given))
+
+
+def phase(made: ServingFigures, name: str = "decode") -> Phase:
+    found = made.decode if name == "decode" else made.prefill
+    assert found is not None
+    return found
+
+
+def part(one: Phase, name: str) -> float:
+    return next((float(term.value) for term in one.parts if term.name.endswith(f".{name}")), 0.0)
+
+
+def test_the_memory_setting_of_vllm_is_a_share_of_the_device_for_everything() -> None:
+    about = subject("llama-3.1-8b", H100, "vllm")
+    memory = ServingModel.of(about, serve_plan()).memory()
+    assert memory.budget.value == pytest.approx(0.92 * float(about.hw.memory_capacity.value))
+
+
+def test_the_memory_setting_of_tensorrt_llm_is_a_share_of_what_is_free() -> None:
+    about = subject("llama-3.1-8b", H100, "tensorrt-llm")
+    memory = ServingModel.of(about, serve_plan()).memory()
+    fixed = sum(float(one.value) for one in memory.parts if one.name != "memory.kv_cache")
+    assert memory.pool.value == pytest.approx(0.9 * (float(about.hw.memory_capacity.value) - fixed))
+
+
+def test_the_memory_setting_of_sglang_is_a_share_of_the_device_for_weights_and_caches() -> None:
+    about = subject("llama-3.1-8b", H100, "sglang")
+    memory = ServingModel.of(about, serve_plan()).memory()
+    weights = next(float(one.value) for one in memory.parts if one.name == "memory.weights")
+    assert memory.pool.value == pytest.approx(0.88 * float(about.hw.memory_capacity.value) - weights)
+
+
+def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_published() -> None:
+    # TensorRT-LLM 0.14 to 1.0 publish 909 tokens a second for 128 in and 2048 out: 25 to 30 sequences in steps of 30 ms.
+    plan = serve_plan(weights="fp8", kv_cache="fp8", prompt=128.0, output=2048.0, context=2176.0)
+    memory = ServingModel.of(subject("llama-3.1-70b", H100, "tensorrt-llm"), plan).memory()
+    assert memory.max_sequences is not None
+    assert 10 < memory.max_sequences.value < 40
+
+
+@pytest.mark.parametrize(("on", "tokens", "sequences"), [(H100, 8192, 1024), ("l4", 2048, 256), ("rtx-4090", 2048, 256)])
+def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequences: int) -> None:
+    about = subject("llama-3.1-8b", on, "vllm")
+    profile = serving_profile(about.engine, about.hw.memory_capacity)
+    assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
+
+
+def test_an_engine_may_borrow_the_kernels_of_another() -> None:
+    own, lent = (subject("llama-3.1-8b", H100, engine).hw for engine in ("tensorrt-llm", "vllm"))
+    assert own.parameter("matmul.fp8.start").value == lent.parameter("matmul.fp8.start").value
+
+
+def test_one_sequence_is_never_interrupted_and_many_are() -> None:
+    alone = figures("vllm").figures
+    assert alone["tpot_s"].value == alone["itl_s"].value
+    many = figures("vllm", batch=64.0).figures
+    waited = (float(many["tpot_s"].value) - float(many["itl_s"].value)) * 256
+    assert waited == pytest.approx(float(many["batch_prefill_s"].value) * 63 / 64)
+    # In steady state, sequences in flight over the time per token are the tokens a second.
+    assert many["tokens_per_s"].value == pytest.approx(64 / float(many["tpot_s"].value), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["decode", "prefill"])
+def test_what_runs_take_beyond_the_parts_is_a_part_of_its_own(name: str) -> None:
+    made = figures("vllm")
+    before = phase(made, name)
+    counted = float(before.seconds.value) - part(before, "unmodelled")
+    after = before.seconds.given({f"engine.{name}_residual": 1.5})
+    assert after.value == pytest.approx(1.5 * counted)
+
+
+def test_an_eager_engine_waits_for_its_host_and_one_with_graphs_does_not() -> None:
+    assert part(phase(figures("torch-eager", weights="int4")), "issue_wait") > 0
+    assert part(phase(figures("vllm", weights="int4")), "issue_wait") == 0
+    # 32 layers of a prefill of 8192 tokens take longer than issuing them.
+    long = figures("torch-eager", on="t4", prompt=4096.0, context=8192.0, weights="fp16")
+    assert part(phase(long, "prefill"), "issue_wait") == 0
+
+
+@pytest.mark.parametrize(("on", "published_ms"), [("rtx-3090", 8.95), ("rtx-4090", 8.0), ("apple-m2-ultra", 12.7)])
+def test_four_bit_weights_are_read_near_the_bandwidth_also_where_arithmetic_is_slow(on: str, published_ms: float) -> None:
+    # Generation from an empty context with llama.cpp, Llama 3 8B in 4 bits: XiongjieDai/GPU-Benchmarks-on-LLM-Inference.
+    made = figures("llama-cpp", model="llama-3-8b", on=on, weights="int4", kv_cache="fp16", prompt=1.0, output=1024.0)
+    assert made.figures["tpot_s"].value == pytest.approx(published_ms / 1e3, rel=0.35)
+
+
+def test_prompts_in_several_passes_fill_the_stages_of_a_pipeline() -> None:
+    plan: dict[str, Any] = {"prompt": 8192.0, "context": 16384.0, "weights": "int4", "kv_cache": "fp16"}
+    one = phase(figures("llama-cpp", on="a100-sxm-80gb", **plan), "prefill")
+    four = phase(figures("llama-cpp", on="4xa100-sxm-80gb", pp=4.0, **plan), "prefill")
+    # Four passes of 512 tokens in each logical batch of 2048 take 4 + 3 steps of a quarter of the model.
+    assert float(four.seconds.value) / float(one.seconds.value) == pytest.approx(7 / 16, rel=0.05)
+
+
+def test_a_residual_holds_its_middle_and_spans_both_sides() -> None:
+    for name in ("vllm", "tensorrt-llm", "sglang", "llama-cpp", "torch-eager", "gpt-fast"):
+        profile = subject("llama-3.1-8b", H100, name).engine.serving
+        assert profile is not None
+        for residual in (profile.prefill_residual, profile.decode_residual):
+            assert residual.accept is not None
+            assert residual.accept[0] <= residual.value < residual.accept[1]
