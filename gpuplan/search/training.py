@@ -23,6 +23,8 @@ from gpuplan.units import human
 
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
+RANKS_A_SEQUENCE = 8
+"""Llama 3 405B took 16M tokens a step, 2,048 sequences, on 16,384 GPUs (arXiv 2407.21783, table 4)."""
 SEQUENCE = 8192
 """The pretraining sequence of Llama 3 (arXiv 2407.21783, 3.1)."""
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
@@ -109,8 +111,8 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
     global_batch = ask.global_batch
     if global_batch is None:
-        global_batch = default_batch(ask, seq_len, ranks)
-        chosen.append(Choice("global_batch", str(global_batch), "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"))
+        global_batch, why = default_batch(ask, seq_len, ranks)
+        chosen.append(Choice("global_batch", str(global_batch), why))
     precision = ask.precision
     if precision is None:
         precision = default_precision(hw)
@@ -136,11 +138,16 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     return space, chosen
 
 
-def default_batch(ask: TrainAsk, seq_len: int, ranks: int) -> int:
-    """Sequences of a step: about four million tokens, and a multiple of the replicas that the user or the ranks imply."""
-    wanted = max(TOKENS_A_STEP // seq_len, 1)
-    step = (ask.dp or ranks) * (ask.micro_batch or 1)
-    return max(round(wanted / step), 1) * step if ask.dp or ask.micro_batch else max(-(-wanted // ranks), 1) * ranks
+def default_batch(ask: TrainAsk, seq_len: int, ranks: int) -> tuple[int, str]:
+    """Sequences of a step, and why: a multiple of the user's dp and micro batch, or else of a dp that divides the ranks."""
+    usual, micro = max(TOKENS_A_STEP // seq_len, 1), ask.micro_batch or 1
+    wanted = max(usual, ranks // RANKS_A_SEQUENCE)
+    replicas = ask.dp or max(one for one in divisors(ranks) if one <= max(wanted // micro, 1))
+    step = replicas * micro
+    why = "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"
+    if wanted > usual:
+        why = f"a sequence for {RANKS_A_SEQUENCE} accelerators, as Llama 3 405B on 16,384"
+    return max(round(wanted / step), 1) * step, why
 
 
 def default_precision(hw: Hardware) -> Precision:
