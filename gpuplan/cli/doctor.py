@@ -20,7 +20,7 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 
 EXTRAS = {"calibrate": ("scipy", "torch"), "plot": ("matplotlib",), "hub": ("huggingface_hub",)}
 """The optional extras of pyproject.toml and what they bring."""
-NEEDED = ("typer", "pydantic", "rich", "pyyaml", "numpy")
+NEEDED = ("typer", "pydantic", "pyyaml", "numpy")
 
 
 @app.command(cls=Command)
