@@ -10,6 +10,8 @@ from gpuplan.term import DEFINITION, Source, Term
 from gpuplan.work import Dtype
 
 ONE = Term("one", 1.0, "1", DEFINITION)
+_STATE = Source("assumed", "recurrent states are kept in fp32, as the reference kernels do")
+STATE_BYTES = Term("recipe.state_bytes", 4.0, "B", _STATE)
 
 
 class Split(Record, kw_only=True):

@@ -18,7 +18,7 @@ from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
 from gpuplan.work import Collective, CollectiveKind, Matmul, Stream
-from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Types
 
 
 @dataclass(slots=True)
@@ -166,6 +166,18 @@ class LayerMaker(Record, kw_only=True):
         made.matmuls.append(self.matmul(f"{at}.in", tokens, total(f"{at}.in_width", parts), hidden))
         rows = linear_state_flop_rows.term(f"{at}.scan_rows", tokens=tokens)
         made.matmuls.append(self.matmul(f"{at}.scan", rows, inner, state))
+        if self.work.decode:
+            # A step reads and writes the whole state of every sequence.
+            whole = leaf.times(f"{key}.state_width", inner, state)
+            traffic = layer_stream_bytes.term(
+                f"{at}.state_traffic",
+                tokens=tokens,
+                width=whole,
+                passes=leaf("state_passes", 2),
+                element_bytes=STATE_BYTES,
+                ways=ONE,
+            )
+            made.streams.append(Stream(name=f"{at}.state", size=traffic, launches=ONE))
         made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, inner))
         return [inner, inner, inner, inner, shared, shared]
 

@@ -17,14 +17,11 @@ from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, StateSpace
 from gpuplan.models.count import ParamCount
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Source, Term, greatest, total
+from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
-from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Types
 from gpuplan.workload.layer import LayerMaker, LayerWork
 from gpuplan.workload.stages import block_keys, fullest_stage
-
-_STATE = Source("assumed", "recurrent states are kept in fp32, as the reference kernels do")
-STATE_BYTES = Term("recipe.state_bytes", 4.0, "B", _STATE)
 
 
 class ServeTerms(Record, kw_only=True):

@@ -81,7 +81,7 @@ def test_all_ranks_together_hold_the_model_at_least_once(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "int4"])
 def test_a_decode_step_takes_longer_than_reading_what_it_must(model: str, weights: str) -> None:
-    for batch in (1.0, 16.0):
+    for batch in (1.0, 16.0, 512.0):
         made = figures(model, batch=batch, weights=weights, tp=4.0)
         assert made.decode is not None
         bandwidth = float(subject(model, ON, "vllm").hw.hbm_bandwidth.value)

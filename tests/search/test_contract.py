@@ -51,7 +51,7 @@ def assert_same(model: str, engine: str, found: Candidates, space: Space, index:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=12, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(
     zero=st.sampled_from([0, 1, 2, 3]),
     recompute=st.sampled_from(["none", "selective", "full"]),
@@ -68,7 +68,7 @@ def test_a_column_of_a_training_grid_is_the_single_estimate(
 
 
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(
     batches=st.lists(st.integers(1, 512), min_size=3, max_size=3),
     prompts=st.lists(st.integers(16, 9000), min_size=3, max_size=3),
