@@ -31,12 +31,18 @@ FABRIC_FILES = {
 
 
 def hardware_of(
-    target: Target, measured: Measured | None = None, *, catalog: Catalog | None = None, engine: str | None = None
+    target: Target,
+    measured: Measured | None = None,
+    *,
+    catalog: Catalog | None = None,
+    engine: str | None = None,
+    matmuls_of: str | None = None,
 ) -> Hardware:
     """The hardware of a target.
 
     Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
-    `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart.
+    `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart,
+    `matmuls_of` the matmuls of another one.
 
     Raises:
         UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
@@ -46,8 +52,8 @@ def hardware_of(
     chip = target.accelerator
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
-    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine)
-    parameters |= overlay.attention_terms(chain, dtypes)
+    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of or engine)
+    parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     fabrics: list[Link] = []
     levels = _distinct(target.levels)

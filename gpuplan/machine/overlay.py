@@ -94,7 +94,7 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
     return found, notes
 
 
-def attention_terms(chain: Sequence[Link], dtypes: Sequence[str]) -> dict[str, Term]:
+def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
     """The attention parameters: `prefill.<dtype>`, `decode.<stored>` and `backward_share`."""
     found: dict[str, Term] = {}
     links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
@@ -104,10 +104,12 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str]) -> dict[str, T
             if hit is not None:
                 found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1].prefill[like]))  # type: ignore[index]
                 break
+    decodes = [(link, link.file.engines[engine].decode) for link in chain if engine in link.file.engines] if engine else []
+    decodes += [(link, fits.decode) for link, fits in links if fits is not None]
     for stored, like in (("bf16", "bf16"), ("fp8", "fp8"), ("fp8", "bf16")):
-        hit = next(((link, fits) for link, fits in links if fits and like in fits.decode), None)
-        if hit is not None and f"attention.decode.{stored}.start" not in found:
-            found |= dict(terms_of(hit[0], f"attention.decode.{stored}", hit[1].decode[like]))  # type: ignore[index]
+        table = next(((link, decode) for link, decode in decodes if like in decode), None)
+        if table is not None and f"attention.decode.{stored}.start" not in found:
+            found |= dict(terms_of(table[0], f"attention.decode.{stored}", table[1][like]))  # type: ignore[index]
     for link, fits in links:
         if fits is not None and fits.backward_share is not None:
             found["attention.backward_share"] = link.file.term("hw.attention.backward_share", fits.backward_share)

@@ -64,11 +64,13 @@ class Library:
             self._targets[on] = parse_target(on, self.catalog)
         return self._targets[on]
 
-    def machine(self, on: str, engine: str) -> Hardware:
+    def machine(self, on: str, engine: Engine) -> Hardware:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
-        if (on, engine) not in self._machines:
-            self._machines[on, engine] = hardware_of(self.target(on), catalog=self.catalog, engine=engine)
-        return self._machines[on, engine]
+        if (on, engine.id) not in self._machines:
+            self._machines[on, engine.id] = hardware_of(
+                self.target(on), catalog=self.catalog, engine=engine.id, matmuls_of=engine.matmuls_like
+            )
+        return self._machines[on, engine.id]
 
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
@@ -83,7 +85,7 @@ class Library:
         card, target = self.card(ask.model), self.target(ask.on)
         usual = target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         profile = self.catalog.load(Engine, ask.engine or usual)
-        hw = self.machine(ask.on, profile.kernels_like or profile.id)
+        hw = self.machine(ask.on, profile)
         price, said = _price(ask, target, self.catalog) if with_price else (None, ())
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price

@@ -107,7 +107,7 @@ class Engine(SpecFile):
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
     fragmentation: RatioField
     """Memory that the allocator reserves beyond tensors, as a share of them."""
-    kernels_like: Id | None = None
+    matmuls_like: Id | None = None
     """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None
     serving: ServingProfile | None = None

@@ -179,6 +179,8 @@ class EngineFits(Schema):
 
     matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls above."""
+    decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
+    """Instead of the decode attention above."""
 
 
 class Measured(SpecFile):

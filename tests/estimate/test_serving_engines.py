@@ -61,9 +61,28 @@ def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequ
     assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
 
 
-def test_an_engine_may_borrow_the_kernels_of_another() -> None:
+def test_an_engine_may_borrow_the_matmuls_of_another_and_has_attention_of_its_own() -> None:
     own, lent = (subject("llama-3.1-8b", H100, engine).hw for engine in ("tensorrt-llm", "vllm"))
     assert own.parameter("matmul.fp8.start").value == lent.parameter("matmul.fp8.start").value
+    assert own.parameter("attention.decode.fp8.start").value < lent.parameter("attention.decode.fp8.start").value
+    assert own.parameter("attention.decode.bf16.start").value == lent.parameter("attention.decode.bf16.start").value
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "output", "published"),
+    [("llama-2-7b", 64, 2048, 5367.0), ("llama-2-7b", 64, 128, 9193.0)],
+)
+def test_a_fixed_batch_in_fp8_runs_as_published(model: str, batch: int, output: int, published: float) -> None:
+    # TensorRT-LLM 0.5, performance.md at 75b6210: LLaMA 7B on one H100, 128 tokens in, tokens a second; same shape as Llama 2 7B.
+    plan: dict[str, Any] = {
+        "prompt": 128.0,
+        "output": float(output),
+        "context": 128.0 + output,
+        "weights": "fp8",
+        "kv_cache": "fp8",
+    }
+    made = figures("tensorrt-llm", model=model, batch=float(batch), **plan)
+    assert made.figures["tokens_per_s"].value == pytest.approx(published, rel=0.25)
 
 
 def test_one_sequence_is_never_interrupted_and_many_are() -> None:
