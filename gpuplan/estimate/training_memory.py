@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import product, repeated_bytes
+from gpuplan.formulas.basic import product, repeated_bytes, smaller
 from gpuplan.formulas.memory import bucket_bytes, state_bytes, tensor_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.precision import RECIPES, byte, moment_bytes
@@ -87,7 +87,8 @@ def _stage(
     zero = plan.parallel.zero_stage
     params = work.params[stage.place]
     if zero == 3:
-        layers = subject.habit("gathered_layers", profile.gathered_layers)
+        most = subject.habit("gathered_layers", profile.gathered_layers)
+        layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
         alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
         gathered = repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.weight)
         held = {"layers": gathered}

@@ -195,3 +195,15 @@ def test_a_longer_run_costs_as_much_more() -> None:
 def test_a_wish_that_cannot_be_met_is_an_error_and_not_a_number() -> None:
     with pytest.raises(GpuplanError):
         train(TrainAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", precision="fp8", engine="vllm"))
+
+
+def test_sharded_weights_are_gathered_no_further_than_the_stage_goes() -> None:
+    made = figures("llama-3.1-8b", train_plan(pp=16.0, dp=2.0, zero_stage=3, global_batch=64.0), on="32xh100-sxm-80gb")
+    for place, (_, parts) in made.memory.stages.items():
+        sizes = {part.name.rpartition(".")[2]: float(part.value) for part in parts}
+        if place == "middle":
+            # Two layers on each stage, half of them kept and both gathered.
+            assert sizes["gathered"] == pytest.approx(2 * sizes["weights"])
+    one = figures("llama-3.1-8b", train_plan(pp=32.0, dp=2.0, zero_stage=3, global_batch=64.0), on="64xh100-sxm-80gb")
+    parts = {part.name.rpartition(".")[2]: float(part.value) for part in one.memory.stages["middle"][1]}
+    assert parts["gathered"] == pytest.approx(2 * parts["weights"])
