@@ -41,7 +41,7 @@ def compare(
     if words[0] in TASKS:
         _estimates(words[0], words[1:])
     else:
-        from gpuplan.cli.specs import side_by_side
+        from gpuplan.cli.specs_compare import side_by_side
 
         side_by_side(words)
 

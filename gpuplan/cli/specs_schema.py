@@ -1,0 +1,56 @@
+"""`gpuplan specs schema`: which JSON Schema describes a kind of spec file, or the JSON of an estimate?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option, Typer
+
+from gpuplan.cli.help import Command
+from gpuplan.errors import Problem, UsageError, did_you_mean
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=Command)
+def schema(
+    *,
+    kind: Annotated[
+        str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine, model or estimate")
+    ] = None,
+    write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
+) -> None:
+    """Which JSON Schema describes a kind of spec file, or the JSON of an estimate?
+
+    Examples:
+      gpuplan specs schema accelerator
+      gpuplan specs schema --write schemas/
+    """
+    from gpuplan.models.card import ModelCard
+    from gpuplan.render.json import schema as estimate_schema
+    from gpuplan.schema_json import json_schema
+    from gpuplan.specs.json_schema import texts
+
+    others = {"model": json_schema(ModelCard), "estimate": estimate_schema()}
+    made = texts() | {
+        f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
+    }
+    kinds = [name.removesuffix(".schema.json") for name in made]
+    if write is not None:
+        folder = Path(write)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        print(f"{len(made)} schema files are in {write}")
+    elif kind is None:
+        print("\n".join(kinds))
+    else:
+        wanted = kind if kind in kinds else kind.removesuffix("s")
+        if wanted not in kinds:
+            raise UsageError(
+                Problem("usage.word", f"no schema of `{kind}`", did_you_mean(kind, kinds) or f"there are {', '.join(kinds)}")
+            )
+        sys.stdout.write(made[f"{wanted}.schema.json"])

@@ -1,0 +1,80 @@
+"""`gpuplan specs show`: what does a spec say, value by value?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command
+from gpuplan.cli.specs import SHOWN, open_catalog
+from gpuplan.errors import Problem, UnknownError, did_you_mean
+
+if TYPE_CHECKING:
+    from gpuplan.specs.base import SpecFile
+    from gpuplan.specs.catalog import Catalog
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=Command)
+def show(
+    *,
+    names: Annotated[list[str], Argument(metavar="NAME …", help="An accelerator, system, instance family or engine")],
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+) -> None:
+    """What does a spec say, value by value, with sources and dates?
+
+    Examples:
+      gpuplan specs show h100
+      gpuplan specs show dgx-h100 --json
+    """
+    catalog = open_catalog(specs)
+    made = [_load(catalog, name) for name in names]
+    if json:
+        from gpuplan.render.spec import spec_record
+
+        records = [dict(spec_record(spec)) for spec, _ in made]
+        print(jsonlib.dumps(records[0] if len(records) == 1 else records, indent=2, ensure_ascii=False))
+        return
+    from gpuplan.render.spec import spec_page
+    from gpuplan.render.text import look_of
+
+    look = look_of(sys.stdout)
+    sys.stdout.write("\n".join(spec_page(spec, path, look) for spec, path in made))
+
+
+def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
+    """The spec of that name, of the first kind that has one.
+
+    Raises:
+        UnknownError: no kind has it.
+    """
+    from gpuplan.specs.catalog import schema_of
+    from gpuplan.specs.target import find_instance
+
+    for kind in SHOWN:
+        cls = schema_of(kind)
+        try:
+            found = catalog.find(kind, name)
+        except UnknownError:
+            continue
+        if cls is not None:
+            for note in found.notes:
+                print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+            return catalog.read(cls, found.path), found.path
+    instance = find_instance(name, catalog)
+    if instance is not None:
+        path = catalog.paths("instances")[f"{instance.provider}/{instance.family.id}"]
+        return instance.family, path
+    known = [name for kind in SHOWN for name in (*catalog.paths(kind), *catalog.names(kind))]
+    raise UnknownError(
+        Problem(
+            "spec.unknown", f"nothing is called `{name}`", did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
+        )
+    )
