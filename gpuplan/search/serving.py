@@ -65,6 +65,9 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         plan = min(tried, key=lambda one: float(one[1].memory.needed.value))[0]
         why = f"least memory of {len(tried)} divisions, none of which fits"
         return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", serving_figures(found.subject, plan))
+    # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
+    fewest = min(float(plan.parallel.pp) for plan in fitting)
+    fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
     full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
     plan, made = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
     why = f"most tokens a second of {len(fitting)} divisions that fit"
@@ -185,7 +188,7 @@ def _plans(want: Want, subject: Subject, ranks: int) -> Iterator[ServePlan]:
         (tp, pp)
         for pp in ([want.pp] if want.pp else divisors(ranks))
         for tp in ([want.tp] if want.tp else [one for one in divisors(ranks) if one <= domain])
-        if ranks % (tp * pp) == 0 and (want.batch is None or ranks // (tp * pp) <= want.batch)
+        if ranks % (tp * pp) == 0 and (want.batch is None or want.batch % (ranks // (tp * pp)) == 0)
     ]
     if not pairs:
         pairs = [(tp, pp) for tp, pp in [(want.tp or 1, want.pp or 1)] if ranks % (tp * pp) == 0]
@@ -215,7 +218,8 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
     if p.dp != 1:
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
-        made.append(Choice("batch", f"{plan.batch:g}", "sequences a replica: what the cache holds, or the engine's limit"))
+        each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
+        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: what the cache holds, or the engine's limit"))
     return [*before, *made]
 
 
@@ -237,7 +241,7 @@ def _answered(
     }
     if task == "serve":
         asked |= {"prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}"}
-    asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch:g}"}
+    asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch * p.dp:g}"}
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
     notes = list(found.notes)
     if task == "serve":
