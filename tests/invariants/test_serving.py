@@ -202,3 +202,18 @@ def test_an_encoder_fits_but_makes_no_tokens() -> None:
     assert made.verdict.fits
     assert "max_sequences" not in made.figures
     assert made.figures["kv_cache_bytes_per_sequence"].value == 0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 6, 12, 16, 31])
+def test_the_batch_is_what_the_user_asked_for(batch: int) -> None:
+    made = serve(ServeAsk(model="llama-3.1-8b", on=ON, batch=batch, tp=1))
+    assert made.question["batch"] == str(batch)
+    assert batch % int(made.question["dp"]) == 0
+
+
+def test_the_batch_that_was_chosen_can_be_asked_for() -> None:
+    ask = ServeAsk(model="llama-3.1-8b", on="8xl40s", tp=2, pp=1)
+    made = serve(ask)
+    assert int(made.question["dp"]) == 4
+    again = serve(ask.replaced(batch=int(made.question["batch"])))
+    assert again.figures["tokens_per_s"].value == made.figures["tokens_per_s"].value
