@@ -136,10 +136,25 @@ class Pcie(Schema):
     """One way, after encoding."""
 
 
+class MigProfile(Schema):
+    """One way to cut a part of an NVIDIA GPU off as a device of its own (multi-instance GPU)."""
+
+    memory: BytesField
+    """What one instance has: as the driver lists it, otherwise as the name of the profile prints it."""
+    memory_share: RatioField
+    """The share of memory, memory bandwidth and L2 that goes with it."""
+    compute_share: RatioField
+    """The share of the compute units that MIG leaves usable, such as 1/7 as 0.142857; `units` has the number."""
+    units: CountField | None = None
+    """The compute units of one instance, where the driver's list has been printed."""
+    count: CountField
+    """How many of them one GPU can hold at once."""
+
+
 class Accelerator(SpecFile):
     """One accelerator as its vendor describes it; every figure is for one `unit`."""
 
-    vendor: Literal["nvidia", "amd", "intel", "google", "aws", "apple"]
+    vendor: Id
     """Who makes it; also the folder of the file."""
     architecture: str
     """The vendor's name of the architecture and chip."""
@@ -179,6 +194,8 @@ class Accelerator(SpecFile):
     """The strings that drivers report; they find the file as aliases do."""
     form_factor: str = ""
     """SXM5, OAM, PCIe dual-slot …"""
+    mig: dict[str, MigProfile] = field(default_factory=dict)
+    """The MIG profiles by name (`1g.10gb`), without those that differ only in video engines (`+me`, `-me`, `+gfx`)."""
     default_system: Id | None = None
     """The system that is meant when only the accelerator is named."""
     default_engines: dict[Literal["train", "serve"], Id] = field(default_factory=dict)

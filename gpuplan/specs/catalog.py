@@ -32,6 +32,7 @@ ONE = {
 }  # fmt: skip
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
+_SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
 _ITEM = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^,\[\]\s][^,\[\]]*)")
 
 
@@ -123,7 +124,7 @@ class Catalog:
         if kind not in self._names:
             names: dict[str, list[str]] = {}
             for ident, path in self.paths(kind).items():
-                for alias in aliases_of(path):
+                for alias in (*aliases_of(path), *(_instances_in(path) if kind == "instances" else ())):
                     claimed = names.setdefault(key(alias), [])
                     if ident not in claimed:
                         claimed.append(ident)
@@ -223,6 +224,11 @@ def aliases_of(path: Path) -> list[str]:
         else:
             names += [(one[0] or one[1] or one[2]).strip() for one in _ITEM.findall(found[2])]
     return names
+
+
+def _instances_in(path: Path) -> list[str]:
+    """`provider:name` of the instances in a file, by a glance at its text: nobody must write them as aliases too."""
+    return [f"{path.parent.name}:{found[1]}" for found in _SHAPE.finditer(read_text(path))]
 
 
 def _unfit(folder: Path) -> Problem | None:
