@@ -81,6 +81,8 @@ class Mark(Protocol):
 S = TypeVar("S", bound=Schema)
 BAD: Any = object()
 """What a reader returns in place of a value when it has reported a problem."""
+TO_FILL_IN = "?"
+"""What a draft (`gpuplan specs probe`) writes in place of a value that only a human can look up."""
 
 
 _OF_VALUES = {"wrong-type", "unknown-value", "bad-format", "invalid"}
@@ -105,6 +107,22 @@ class Report:
         """Report a value of the wrong type."""
         shown = "nothing" if given is None else f"`{given}`" if isinstance(given, (str, int, float)) else "this"
         return self.bad(at, "wrong-type", f"{shown} is not {what}", hint or f"write {what}")
+
+
+def open_question(given: Any) -> bool:
+    """Whether a draft left this value for a human to fill in, as `"?"` or `{value: "?", …}`.
+
+    >>> open_question("?"), open_question({"value": "?"}), open_question("80 GiB")
+    (True, True, False)
+    """
+    return given == TO_FILL_IN or (type(given) is dict and given.get("value") == TO_FILL_IN)
+
+
+def _fill_in(at: Path_, about: str, report: Report, *, needed: bool = True) -> Any:
+    advice = "write what the source prints" if needed else "write what the source prints, or take the line out"
+    return report.bad(
+        at, "fill-in", f"fill this in: `{'.'.join(map(str, at))}`", f"it says: {about.rstrip('.')} ({advice})" if about else advice
+    )
 
 
 Read: TypeAlias = Callable[[Any, Path_, Report], Any]
@@ -281,7 +299,12 @@ def _entries(key: Read, one: Read) -> Read:
     def go(given: Any, at: Path_, report: Report) -> Any:
         if not isinstance(given, Mapping):
             return report.odd(at, given, "a mapping", "write `key: value`")
-        made = {key(name, (*at, name), report): one(item, (*at, name), report) for name, item in given.items()}
+        made = {
+            key(name, (*at, name), report): _fill_in((*at, name), "", report)
+            if open_question(item)
+            else one(item, (*at, name), report)
+            for name, item in given.items()
+        }
         return made if _whole(made) and _whole(made.values()) else BAD
 
     return go
@@ -368,6 +391,9 @@ def _made_record(cls: type[Schema]) -> Read:
         values: dict[str, Any] = {}
         for name in names:
             if name in given:
+                if open_question(given[name]):
+                    values[name] = _fill_in((*at, name), docs(cls).get(name, ""), report, needed=required(cls, name))
+                    continue
                 if name not in readers:
                     readers[name] = _reader(annotation(cls, name))
                 values[name] = readers[name](given[name], (*at, name), report)
