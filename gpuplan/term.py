@@ -212,7 +212,12 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
         for key, swings in ends.items():
             down[key] += min(swings) ** 2
             up[key] += max(swings) ** 2
-    return {key: (centre[key] - down[key] ** 0.5, centre[key] + up[key] ** 0.5) for key in roots}
+    low = {key: centre[key] - down[key] ** 0.5 for key in roots}
+    for key, root in roots.items():
+        # Adding swings as variances takes formulas as straight lines; a count, rate or time still does not go below zero.
+        if root.unit != "B" and centre[key] >= 0:
+            low[key] = max(low[key], 0.0)
+    return {key: (low[key], centre[key] + up[key] ** 0.5) for key in roots}
 
 
 def _same(_: Term) -> Term | None:

@@ -36,6 +36,7 @@ class RecipeTerms(Record):
     """Bytes a parameter by use."""
 
     weight: Term
+    gathered: Term
     gradient: Term
     master: Term
     moments: Term
@@ -51,6 +52,7 @@ class RecipeTerms(Record):
         )
         return cls(
             byte("recipe.weight_bytes", recipe.weight, recipe.source),
+            byte("recipe.gathered_bytes", recipe.gathered, recipe.source),
             gradient,
             byte("recipe.master_bytes", recipe.master, recipe.source),
             moment_bytes(plan.optimizer, recipe),
@@ -90,10 +92,10 @@ def _stage(
         most = subject.habit("gathered_layers", profile.gathered_layers)
         layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
         alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
-        gathered = repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.weight)
+        gathered = repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)
         held = {"layers": gathered}
         if params.edges is not None:
-            held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.weight)
+            held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.gathered)
         parts["gathered"] = between_ranks.term(
             f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards
         )  # fmt: skip

@@ -152,7 +152,7 @@ class StepPricer(Record, kw_only=True):
             if self.plan.parallel.zero_stage == 0:
                 made.append(Collective(name=f"{at}.{name}.grads", kind="all_reduce", size=grads, group=group, stride=stride))
                 continue
-            weights = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.weight)
+            weights = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.gathered)
             made.append(Collective(name=f"{at}.{name}.grads", kind="reduce_scatter", size=grads, group=group, stride=stride))
             made.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=weights, group=group, stride=stride))
         return made

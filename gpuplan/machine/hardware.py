@@ -39,7 +39,7 @@ class Hardware(Record, kw_only=True):
 
     def under_load(self) -> Hardware:
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""
-        settled = Source("assumed", "a busy step leaves no pause in which the clock could recover")
+        settled = Source("derived", "a busy step leaves no pause in which the clock could recover: it has settled")
         busy = {
             name: replace(term, value=1e-12, source=settled) if name.endswith(".settle") else term
             for name, term in self.parameters.items()

@@ -43,7 +43,8 @@ class TrainRecipe(Record):
     """Bytes a parameter by use, and the types that matmuls run in.
 
     `weight` is the copy that the forward pass reads; `master` the fp32 copy that the optimizer updates (0: none);
-    `gradient` is None where the engine decides. `activation` is a stored activation's element.
+    `gradient` is None where the engine decides. `activation` is a stored activation's element, `gathered` a weight's as
+    sharded ranks send it.
     """
 
     name: Precision
@@ -52,15 +53,16 @@ class TrainRecipe(Record):
     master: float
     gradient: float | None
     activation: float
+    gathered: float
     source: Source
 
 
 RECIPES: dict[Precision, TrainRecipe] = {
-    "bf16": TrainRecipe("bf16", "bf16", 2, 4, None, 2, _ZERO),
-    "fp16": TrainRecipe("fp16", "fp16", 2, 4, None, 2, _MIXED),
-    "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, _IEEE),
-    "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, _IEEE),
-    "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, _FP8),
+    "bf16": TrainRecipe("bf16", "bf16", 2, 4, None, 2, 2, _ZERO),
+    "fp16": TrainRecipe("fp16", "fp16", 2, 4, None, 2, 2, _MIXED),
+    "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, 2, _IEEE),
+    "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, 4, _IEEE),
+    "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
 }
 
 _MOMENTS: dict[Optimizer, tuple[float, Source]] = {

@@ -88,15 +88,15 @@ class LayerMaker(Record, kw_only=True):
         qkv = total(f"{at}.qkv_width", parts)
         tokens = self.work.tokens
         made.matmuls.append(self.matmul(f"{at}.qkv", tokens, qkv, hidden))
-        limit = a.window or a.chunk
-        window = leaf(f"{key}.window", limit) if limit else None
-        work, types = self.work, self.types
+        window = leaf(f"{key}.window", a.window) if a.window else None
+        types = self.types
+        sequences, q_len, kv_len = self.extent(at, key, a)
         made.attentions.append(
             AttentionWork(
                 name=f"{at}.attention",
-                sequences=work.sequences,
-                q_len=work.q_len,
-                kv_len=work.kv_len,
+                sequences=sequences,
+                q_len=q_len,
+                kv_len=kv_len,
                 heads=heads,
                 kv_heads=kv_heads,
                 k_dim=head_dim,
@@ -109,6 +109,17 @@ class LayerMaker(Record, kw_only=True):
         )
         made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, out_width))
         return [q_width, q_width, k_width, k_width]
+
+    def extent(self, at: str, key: str, a: Attention) -> tuple[Term, Term, Term]:
+        """Sequences, queries and visible keys of an attention; chunks are short sequences of their own."""
+        work, leaf = self.work, self.leaves
+        if not a.chunk:
+            return work.sequences, work.q_len, work.kv_len
+        chunk = leaf.least(f"{at}.chunk_tokens", work.kv_len, leaf(f"{key}.chunk", a.chunk))
+        if work.decode:
+            return work.sequences, work.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, leaf("middle_of_chunk", 2))
+        chunks = leaf.split(f"{at}.chunks", work.kv_len, chunk)
+        return leaf.times(f"{at}.chunked_sequences", work.sequences, chunks), chunk, chunk
 
     def mla(self, made: LayerWork, at: str, key: str, a: Mla) -> list[Term]:
         """Low-rank projections and attention: expanded heads in prefill and training, the cached latent in decode."""
