@@ -15,6 +15,7 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.workload.context import Leaves, Types
+from gpuplan.workload.counts import count
 from gpuplan.workload.stages import block_keys
 from gpuplan.workload.training import StepTerms, training_work
 
@@ -139,10 +140,10 @@ def _model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term,
         if attention
         else Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
     )
-    half = repeated_flop.term("step.causal_attention_flop", count=leaves("causal_share", 0.5), flop=scores)
+    half = repeated_flop.term("step.causal_attention_flop", count=count("causal_share"), flop=scores)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
     causal = total("step.model_flop_causal", {"weights": weights, "attention": half})
-    forward = leaves("forward_share", 1 / 3)
+    forward = count("forward_share")
     if plan.recompute == "full":
         layers_params = matmul_params
         head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)

@@ -13,6 +13,7 @@ from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, Stream
 from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import BlockWork, StepTerms, TrainingWork
 
@@ -76,7 +77,7 @@ class StepPricer(Record, kw_only=True):
             again = {"attention": kinds["attention"]["forward"]}
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         issue = repeated_seconds.term(
-            f"layer.{key}.issue", count=self.leaves("host_passes", 3), seconds=habit("layer_host", profile.layer_host)
+            f"layer.{key}.issue", count=count("host_passes"), seconds=habit("layer_host", profile.layer_host)
         )
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
@@ -88,7 +89,7 @@ class StepPricer(Record, kw_only=True):
         if block.context is None or alone(block.context.group):
             return no_time(name)
         once = priced(f"{name}.once", [block.context], self.subject.hw)
-        comm = repeated_seconds.term(f"{name}.all", count=self.leaves("context_exchanges", 3), seconds=once)
+        comm = repeated_seconds.term(f"{name}.all", count=count("context_exchanges"), seconds=once)
         return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
 
     def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
@@ -111,7 +112,7 @@ class StepPricer(Record, kw_only=True):
         if stage.has_embedding:
             micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
         if not alone(work.pipeline.group):
-            sends = self.leaves.times("pipeline.sends", self.leaves("sends_a_chunk", 2), step.vpp)
+            sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), step.vpp)
             micro["pipeline_send"] = repeated_seconds.term(
                 f"{at}.micro.pipeline_send", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
             )
@@ -170,7 +171,7 @@ class StepPricer(Record, kw_only=True):
         scatter, *gathers = self.gradient_sync(stage)
         comm = {"gradients": priced(f"{at}.scatter", [scatter, *gathers[1::2]], self.subject.hw)}
         weights = priced(f"{at}.gather", gathers[::2], self.subject.hw)
-        comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=self.leaves("gathers_a_pass", 2), seconds=weights)
+        comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return exposed_seconds.term(
             f"{at}.sharded_data_parallel", comm=total(f"{at}.sharding", comm), window=window, overlap=overlap
@@ -192,6 +193,6 @@ class StepPricer(Record, kw_only=True):
                 moments=self.recipe.moments, weight=self.recipe.weight,
             )  # fmt: skip
         stream = Stream(
-            name=f"{at}.optimizer_stream", size=total(f"{at}.optimizer_bytes", sizes), launches=self.leaves("optimizer_kernels", 10)
+            name=f"{at}.optimizer_stream", size=total(f"{at}.optimizer_bytes", sizes), launches=count("optimizer_kernels")
         )
         return priced(f"{at}.optimizer", [stream], self.subject.hw)

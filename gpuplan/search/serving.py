@@ -9,6 +9,7 @@ from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures, serving_profile
 from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.inference import fleet_usd_per_s
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import FitAsk, KvFormat, ServeAsk, WeightFormat
 from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
@@ -16,7 +17,7 @@ from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
-from gpuplan.term import Source
+from gpuplan.term import DEFINITION, Source, Term
 
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
@@ -71,7 +72,7 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
     plan, made = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
     why = f"most tokens a second of {len(fitting)} divisions that fit"
-    subject = found.subject.replaced(origins=_origins(_chosen(ask, plan, why, chosen)))
+    subject = found.subject.replaced(origins=_origins(ask, _chosen(ask, plan, why, chosen)))
     made = serving_figures(subject, plan)
     return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
 
@@ -117,13 +118,17 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     plan, _ = fitting[0] if fitting else min(tried, key=lambda one: float(one[1].memory.needed.value))
     why = "the fewest accelerators a replica that fit" if fitting else f"least memory of {len(tried)} divisions, none of which fits"
     choices = _chosen(ask, plan, why, chosen)
-    made = _memory(found.subject.replaced(origins=_origins(choices)), plan)
+    made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)
     return _answered(ask, found, plan, choices, "fit", made)
 
 
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
     memory = ServingModel.of(subject, plan).memory()
-    return ServingFigures(figures=memory_figures(memory, subject.hw.memory_capacity), memory=memory)
+    figures = memory_figures(memory, subject.hw.memory_capacity)
+    if subject.price is not None:
+        chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+        figures["price_usd_per_s"] = fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+    return ServingFigures(figures=figures, memory=memory)
 
 
 def _fits(made: ServingFigures) -> bool:
@@ -223,8 +228,10 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
     return [*before, *made]
 
 
-def _origins(choices: list[Choice]) -> dict[str, Source]:
-    return {choice.name: Source("chosen", choice.reason) for choice in choices}
+def _origins(ask: ServeAsk | FitAsk, choices: list[Choice]) -> dict[str, Source]:
+    usual = Source("definition", "what it is unless asked for")
+    unsaid = {name: usual for name in ("pp", "dp", "ep") if getattr(ask, name, None) is None}
+    return unsaid | {choice.name: Source("chosen", choice.reason) for choice in choices}
 
 
 def _answered(

@@ -56,7 +56,8 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         chosen.append(Choice("recompute", plan.recompute, why))
     if ask.zero_stage is None:
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
-    origins = {choice.name: Source("chosen", choice.reason) for choice in chosen}
+    origins = {name: Source("chosen", why) for name in degrees if name not in given}
+    origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     made = training_figures(subject, plan, ask.tokens)
     said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan, subject)))

@@ -7,6 +7,7 @@ from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSp
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Leaves, Pass, Split
+from gpuplan.workload.counts import count
 
 _KEPT = Source(
     "paper",
@@ -30,7 +31,7 @@ class ActivationMaker(Record, kw_only=True):
         """Bytes that one layer keeps when nothing is recomputed."""
         at = f"activations.{key}"
         parts: dict[str, Term] = {}
-        norms = self.leaves.times(f"{at}.norm_tensors", self.leaves("kept_per_norm", 2), self.leaves(f"{key}.norms", block.norms))
+        norms = self.leaves.times(f"{at}.norm_tensors", count("kept_per_norm"), self.leaves(f"{key}.norms", block.norms))
         per_norm = self.leaves.split(f"{at}.norm_width", self.hidden, self.split.sp)
         parts["norms"] = self.tensor(f"{at}.norms", self.leaves.times(f"{at}.norm_widths", norms, per_norm))
         for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
@@ -90,8 +91,9 @@ class ActivationMaker(Record, kw_only=True):
         leaf = self.leaves
         inner = leaf.made[f"{key}.rank_inner"]
         shared = leaf.made.get(f"{key}.group_width", inner)
-        copies = leaf.times(f"{at}.inner_widths", leaf("kept_inner_widths", 4 if s.conv_kernel else 3), inner)
-        groups = leaf.times(f"{at}.group_widths", leaf("kept_group_widths", 4), shared)
+        kept = count("kept_inner_widths" if s.conv_kernel else "kept_inner_widths_plain")
+        copies = leaf.times(f"{at}.inner_widths", kept, inner)
+        groups = leaf.times(f"{at}.group_widths", count("kept_group_widths"), shared)
         return self.tensor(at, total(f"{at}.widths", {"inner": copies, "groups": groups}))
 
     def feed_forward(self, at: str, key: str) -> Term:
@@ -102,6 +104,7 @@ class ActivationMaker(Record, kw_only=True):
     def experts(self, at: str, key: str, moe: Moe) -> dict[str, Term]:
         """Dispatched inputs, expert widths and outputs for every token copy, the router's scores, the shared experts."""
         leaf = self.leaves
+        kept = count("kept_inner_widths" if s.conv_kernel else "kept_inner_widths_plain")
         copies = leaf.times(f"{at}.token_copies", self.work.expert_tokens, leaf(f"{key}.experts.top_k", moe.top_k))
         widths = {
             "input": self.hidden,

@@ -6,6 +6,7 @@ from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.term import Term
 from gpuplan.work import Attention, Matmul, Stream
 from gpuplan.workload.context import Leaves
+from gpuplan.workload.counts import count
 from gpuplan.workload.layer import LayerWork
 
 
@@ -26,7 +27,7 @@ def backward(work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term
         )
         matmuls += [of_input, of_weights]
     attentions: list[Attention] = [item.replaced(name=name(item.name), backward=True) for item in work.attentions]
-    twice = leaves("backward_streams", 2)
+    twice = count("backward_streams")
     streams = [
         Stream(
             name=name(item.name),

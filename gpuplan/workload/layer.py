@@ -19,6 +19,7 @@ from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
 from gpuplan.work import Collective, CollectiveKind, Matmul, Stream
 from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Types
+from gpuplan.workload.counts import count
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ class LayerMaker(Record, kw_only=True):
             return work.sequences, work.q_len, work.kv_len
         chunk = leaf.least(f"{at}.chunk_tokens", work.kv_len, leaf(f"{key}.chunk", a.chunk))
         if work.decode:
-            return work.sequences, work.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, leaf("middle_of_chunk", 2))
+            return work.sequences, work.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, count("middle_of_chunk"))
         chunks = leaf.split(f"{at}.chunks", work.kv_len, chunk)
         return leaf.times(f"{at}.chunked_sequences", work.sequences, chunks), chunk, chunk
 
@@ -184,7 +185,7 @@ class LayerMaker(Record, kw_only=True):
                 f"{at}.state_traffic",
                 tokens=tokens,
                 width=whole,
-                passes=leaf("state_passes", 2),
+                passes=count("state_passes"),
                 element_bytes=STATE_BYTES,
                 ways=ONE,
             )
@@ -225,8 +226,8 @@ class LayerMaker(Record, kw_only=True):
                 made, f"{at}.shared", f"{key}.shared", moe.shared_width, gated=moe.gated, copies=moe.shared_experts
             )
         self.reduce(made, at)
-        copy_bytes = repeated_bytes.term(f"{at}.permute_bytes", count=leaf("permute_passes", 4), size=size)
-        made.streams.append(Stream(name=f"{at}.permute", size=copy_bytes, launches=leaf("permute_kernels", 4)))
+        copy_bytes = repeated_bytes.term(f"{at}.permute_bytes", count=count("permute_passes"), size=size)
+        made.streams.append(Stream(name=f"{at}.permute", size=copy_bytes, launches=count("permute_kernels")))
         touched_width = total(f"{at}.gate_width", {"read": up, "written": inner})
         gate = layer_stream_bytes.term(
             f"{at}.gate_traffic", tokens=copies, width=touched_width, passes=work.activation_passes,

@@ -11,6 +11,7 @@ from gpuplan.num import all_true, is_array
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.counts import count
 
 Place = Literal["only", "first", "middle", "last"]
 
@@ -114,7 +115,7 @@ def _placed(
         for key, (index, block) in block_keys(arch).items()
     }
     found: dict[str, Term] = {}
-    before = leaves("none", 0)
+    before = count("none")
     for key in sorted(layers, key=lambda one: -weight[one]):
         found[key] = filled_layers.term(f"{place}_stage.{key}.layers", kind=layers[key], stage=held, before=before)
         before = total(f"{place}_stage.{key}.filled", {"before": before, "here": found[key]})

@@ -23,6 +23,7 @@ from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import ActivationMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.counts import count
 from gpuplan.workload.layer import LayerMaker, LayerWork
 from gpuplan.workload.stages import Stage, block_keys, stages
 
@@ -227,14 +228,14 @@ def _edge(arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, 
         made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", step.gradient)
         head = (forward, *made.matmuls)
     loss = logits_bytes.term(
-        "head.loss_traffic", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=maker.leaves("loss_passes", 2)
+        "head.loss_traffic", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=count("loss_passes")
     )
     row = tensor_bytes.term("embedding.rows", tokens=tokens, width=hidden, element_bytes=types.activation)
-    passes = maker.leaves("embedding_passes", 4)
+    passes = count("embedding_passes")
     traffic = repeated_bytes.term("embedding.traffic", count=passes, size=row)
     return EdgeWork(
         head,
-        Stream(name="head.loss", size=loss, launches=maker.leaves("loss_kernels", 6)),
+        Stream(name="head.loss", size=loss, launches=count("loss_kernels")),
         Stream(name="embedding", size=traffic, launches=passes),
     )
 

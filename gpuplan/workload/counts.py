@@ -1,0 +1,56 @@
+"""How often does a pass touch, keep or send something? Counts of the work itself, each with what says so."""
+
+from __future__ import annotations
+
+from gpuplan.term import Source, Term
+
+_ARXIV = "https://arxiv.org/abs/"
+_KEPT = Source("paper", "Reducing Activation Recomputation in Large Transformer Models", f"{_ARXIV}2205.05198", "4.1")
+_CAUSAL = Source("paper", "FlashAttention-2: Faster Attention with Better Parallelism", f"{_ARXIV}2307.08691", "4.1")
+_BACKWARD = Source("paper", "Training Compute-Optimal Large Language Models", f"{_ARXIV}2203.15556", "Appendix F")
+_ZERO3 = Source("paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", f"{_ARXIV}1910.02054", "7.2.2")
+_RING = Source("paper", "Ring Attention with Blockwise Transformers for Near-Infinite Context", f"{_ARXIV}2310.01889", "3")
+_PIPELINE = Source(
+    "paper",
+    "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+    f"{_ARXIV}2104.04473",
+    "2.2.1",
+)
+_MEAN = Source("definition", "the mean of a length that grows evenly from nothing")
+
+
+def _assumed(why: str) -> Source:
+    return Source("assumed", why)
+
+
+COUNTS: dict[str, tuple[float, Source]] = {
+    "kept_per_norm": (2, _KEPT),
+    "kept_inner_widths": (4, _assumed("a state-space layer keeps values before and after the convolution, gate and scan output")),
+    "kept_inner_widths_plain": (3, _assumed("a linear-attention layer keeps values, gate and output")),
+    "kept_group_widths": (4, _assumed("a state-space layer keeps keys and queries before and after the convolution")),
+    "backward_streams": (
+        2,
+        _assumed("backward, an elementwise kernel also reads the gradient"),
+    ),
+    "permute_passes": (4, _assumed("token copies are read and written on their way to the experts and back")),
+    "permute_kernels": (4, _assumed("sort, permute, unpermute and weighted sum")),
+    "state_passes": (2, _assumed("a decode step reads and writes the recurrent state")),
+    "middle_of_chunk": (2, _MEAN),
+    "loss_passes": (2, _assumed("logits and what is kept beside them are written once and read once at the loss")),
+    "loss_kernels": (6, _assumed("maximum, exponent, sum, log, gradient and cast")),
+    "embedding_passes": (4, _assumed("rows are read and written forward, their gradients backward")),
+    "optimizer_kernels": (10, _assumed("norm, clipping and the fused updates of a few buckets")),
+    "host_passes": (3, _assumed("the backward pass issues about twice the kernels of the forward pass")),
+    "context_exchanges": (3, _RING),
+    "sends_a_chunk": (2, _PIPELINE),
+    "gathers_a_pass": (2, _ZERO3),
+    "causal_share": (0.5, _CAUSAL),
+    "forward_share": (1 / 3, _BACKWARD),
+    "none": (0, Source("definition", "nothing before it")),
+}
+
+
+def count(name: str) -> Term:
+    """The leaf `work.<name>`."""
+    value, source = COUNTS[name]
+    return Term(f"work.{name}", float(value), "1", source)
