@@ -47,6 +47,20 @@ Price: TypeAlias = Annotated[
     Text,
     Option("--price", metavar="USD/h", rich_help_panel=DATA, help="Your price for an hour of what --on counts, such as `2.50`"),
 ]
+PriceKind: TypeAlias = Annotated[
+    Text,
+    Option("--price-kind", metavar="KIND", rich_help_panel=DATA, help="Terms of sale, such as `spot` or `reserved_1yr`"),
+]
+Region: TypeAlias = Annotated[
+    Text, Option("--region", metavar="NAME", rich_help_panel=DATA, help="The provider's region whose price is taken")
+]
+PriceDate: TypeAlias = Annotated[
+    Text,
+    Option("--price-date", metavar="YYYY-MM-DD", rich_help_panel=DATA, help="Take the newest price that is not after this day"),
+]
+MaxPriceAge: TypeAlias = Annotated[
+    Text, Option("--max-price-age", metavar="DAYS", rich_help_panel=DATA, help="Refuse a price that is older (exit 5)")
+]
 Explain: TypeAlias = Annotated[
     Text,
     Option("--explain", metavar="[TERM]", rich_help_panel=OUTPUT, help="Show the working of a figure or term, down to its sources"),

@@ -14,7 +14,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context",
+    "context", "max_price_age",
 }  # fmt: skip
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
@@ -23,6 +23,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "weights": get_args(ask.WeightFormat),
     "kv_cache": get_args(ask.KvFormat),
     "task": ("serve", "train"),
+    "price_kind": get_args(ask.SoldAs),
 }
 """The options that take one of a few words."""
 LENGTHS = {"seq_len", "prompt", "output", "context"}
@@ -130,6 +131,12 @@ def _value(name: str, typed: Any) -> Any:
         return tokens
     if name == "price":
         return _price(typed)
+    if name == "price_date":
+        from gpuplan.specs.dates import checked_day
+
+        return checked_day("--price-date", typed)
+    if name == "price_kind":
+        typed = typed.replace("-", "_")
     if name in WORDS and typed not in WORDS[name]:
         known = WORDS[name]
         hint = did_you_mean(typed, known) or f"use {', '.join(known[:-1])} or {known[-1]}"

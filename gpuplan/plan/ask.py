@@ -12,6 +12,9 @@ Recompute: TypeAlias = Literal["none", "selective", "full"]
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "lion", "sgd"]
 WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"]
+SoldAs: TypeAlias = Literal[
+    "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
+]  # fmt: skip
 KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
 
 
@@ -20,14 +23,27 @@ class Common(Record, kw_only=True):
 
     `model` is a card's name, a Hugging Face id, a config.json or a folder with one; `on` is `[N x]NAME`; `price` is USD/s
     for one accelerator, instance or system as `on` counts them; `pins` are `--set` values in base units by term name.
+    Where `price` is None, one on record is taken: of `price_kind` (on demand), in `region` (the provider's usual one), the
+    newest of `price_date` or before (what is current), and never one that is older than `max_price_age` days.
     """
 
     model: str
     on: str
     engine: str | None = None
     price: float | None = None
+    price_kind: SoldAs | None = None
+    region: str | None = None
+    price_date: str | None = None
+    max_price_age: int | None = None
     pins: Mapping[str, float] = field(default_factory=dict)
     specs: tuple[Path, ...] = ()
+
+    def asks_for_price(self) -> bool:
+        """Whether the user said anything about the price."""
+        return any(getattr(self, name) is not None for name in PRICE_FIELDS)
+
+
+PRICE_FIELDS = ("price", "price_kind", "region", "price_date", "max_price_age")
 
 
 class TrainAsk(Common, kw_only=True):

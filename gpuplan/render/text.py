@@ -76,7 +76,7 @@ def label(key: str) -> str:
         words = rate
     else:
         for unit in ("bytes", "usd", "joules", "flop"):
-            words = words.replace(f"_{unit}_per_", "_per_")
+            words = words if words.endswith(f"_{unit}_per_s") else words.replace(f"_{unit}_per_", "_per_")
         for unit in _UNITS:
             if words.endswith(f"_{unit}"):
                 words = words.removesuffix(f"_{unit}")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import PRICE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.record import Record
 from gpuplan.units import human
 
@@ -127,11 +127,12 @@ def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
 
 
 def _free(ask: Common, on: str) -> Common:
-    """The question on other accelerators: degrees and pinned terms belonged to the old ones."""
+    """The question on other accelerators: degrees, pinned terms and prices belonged to the old ones."""
+    ask = ask.replaced(**dict.fromkeys(PRICE_FIELDS))
     if isinstance(ask, TrainAsk):
-        return ask.replaced(on=on, pins={}, price=None, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
+        return ask.replaced(on=on, pins={}, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
     if isinstance(ask, (ServeAsk, FitAsk)):
-        return ask.replaced(on=on, pins={}, price=None, tp=None, pp=None)
+        return ask.replaced(on=on, pins={}, tp=None, pp=None)
     raise TypeError(f"{type(ask).__name__} is no question")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import Note, UnknownError
+from gpuplan.errors import Note
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -14,10 +14,10 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import find
 from gpuplan.plan.ask import Common
 from gpuplan.record import Record
+from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.target import Target, parse_target
-from gpuplan.term import USER, Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
 USUAL_ENGINES: Mapping[Task, str] = {"train": "megatron-lm", "serve": "vllm"}
@@ -75,7 +75,7 @@ class Library:
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
 
-        Prices are only looked for where `with_price` says that the answer shows a cost.
+        Prices are only looked for where `with_price` says that the answer always shows a cost, or where the question asks.
 
         Raises:
             UnknownError: a name that nothing has (exit 5).
@@ -86,7 +86,7 @@ class Library:
         usual = target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         profile = self.catalog.load(Engine, ask.engine or usual)
         hw = self.machine(ask.on, profile)
-        price, said = _price(ask, target, self.catalog) if with_price else (None, ())
+        price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price
         )
@@ -94,33 +94,3 @@ class Library:
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
         return Found(card=card, target=target, subject=subject, notes=notes)
-
-
-def _price(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, tuple[Note, ...]]:
-    """USD a second of one accelerator: the user's, the instance's, or the cheapest on record for bare accelerators."""
-    from gpuplan.specs.offers import price_for, street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
-
-    parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
-    if ask.price is not None:
-        units = Term("price.units", float(target.units), "1", Source("derived", f"what --on counts in {target.text}"))
-        own = Term("price.given", ask.price, "USD/s", USER)
-        whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
-        return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
-    if target.instance is not None:
-        try:
-            offer = price_for(target, catalog)
-            price = usd_per_s(target, offer)
-        except UnknownError as error:
-            return None, tuple(Note("price.unknown", problem.message, "give a price with --price") for problem in error.problems)
-        text = f"{offer.provider}:{offer.instance} in {offer.region}, {offer.kind.replace('_', ' ')}, {offer.date}"
-        note = Note("price.used", f"price: {text}", "give another with --price")
-        return usd_per_s_each.term("hw.price", price=price, parts=parts), (note,)
-    try:
-        street = street_price(target.accelerator.id, catalog)
-    except UnknownError:
-        what = f"no price of {target.accelerator.id} is on record, so there is no cost"
-        return None, (Note("price.unknown", what, "give one with --price"),)
-    offer = street.offer
-    place = f"{offer.provider}:{offer.instance} in {offer.region}, {offer.date}"
-    text = f"price: {target.text} has none of its own; the cheapest on-demand rate on record is taken ({place})"
-    return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)

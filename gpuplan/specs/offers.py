@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.num import Count, UsdPerS
 from gpuplan.record import Record
+from gpuplan.specs.dates import first_day, last_day
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.price import Offer, PriceKind, PriceList
 from gpuplan.term import DEFINITION, Source, Term, formula
@@ -50,37 +52,99 @@ class StreetPrice(Record, eq=False):
     offer: Offer
 
 
+class Terms(Record):
+    """On which terms a price is wanted: the kind, the provider's region (None: any), and the day (None: what is current).
+
+    With `on` the newest price not after that day is taken, historical ones too, and undated ones are not. With `since` street
+    prices from before that day do not count.
+    """
+
+    kind: PriceKind = "on_demand"
+    region: str | None = None
+    on: date | None = None
+    since: date | None = None
+
+    def allow(self, offer: Offer) -> bool:
+        """Whether an offer is on these terms."""
+        if (
+            offer.kind != self.kind
+            or offer.price is None
+            or (self.region is not None and offer.region not in (self.region, ANYWHERE))
+        ):
+            return False
+        if self.on is None:
+            return offer.status == "current"
+        known = offer.entry.date
+        return offer.status in ("current", "historical") and known is not None and last_day(known) <= self.on
+
+    def of_kind(self, kind: PriceKind) -> Terms:
+        """The same terms for another kind."""
+        return Terms(kind, self.region, self.on, self.since)
+
+    def of_any_age(self) -> Terms:
+        """The same terms without `since`."""
+        return Terms(self.kind, self.region, self.on)
+
+    def said(self, what: str = "") -> str:
+        """The terms in words, such as `spot price in us-east-1 from 2026-08-01 or before`."""
+        where = f" in {self.region}" if self.region else ""
+        when = f" from {self.on} or before" if self.on else ""
+        return f"{_said(self.kind)} price{f' of {what}' if what else ''}{where}{when}"
+
+
+USUAL = Terms()
+"""The current on-demand price, wherever it is."""
+
+
+def price_lists(catalog: Catalog, provider: str) -> list[tuple[int, PriceList]]:
+    """The price files of a provider in every folder, each with the rank of its folder: 0 is the shipped one.
+
+    Prices are the one kind of file that does not replace its namesake: a user's price of one instance leaves the others be.
+    """
+    made = []
+    for rank, folder in enumerate(catalog.folders):
+        root = folder / "prices"
+        paths = sorted(root.rglob(f"{provider}.yaml")) if root.is_dir() else []
+        made += [(rank, catalog.read(PriceList, path)) for path in paths]
+    return made
+
+
 def price_list(catalog: Catalog, provider: str) -> PriceList | None:
-    """The prices of a provider, or None where the catalog has no file of them."""
+    """The prices of a provider in the folder that wins, or None where there is no file of them."""
     path = catalog.paths("prices").get(provider)
     return None if path is None else catalog.read(PriceList, path)
 
 
 def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
-    """Every offer of an instance on record, historical and doubtful ones too."""
-    prices = price_list(catalog, instance.provider)
-    if prices is None:
-        return []
-    return [prices.offer(entry) for entry in prices.offers if entry.instance == instance.name]
+    """Every offer of an instance on record, historical and doubtful ones and those that a user's file replaces too."""
+    lists = price_lists(catalog, instance.provider)
+    return [prices.offer(entry, rank) for rank, prices in lists for entry in prices.offers if entry.instance == instance.name]
 
 
 def choose(offers: Iterable[Offer], kind: PriceKind, region: str | None, usual: str) -> Offer | None:
-    """The newest current offer of a kind: in the region asked for, otherwise in the provider's usual one, otherwise in the US.
+    """The newest current offer of a kind, as `newest` takes it."""
+    return newest(offers, Terms(kind, region), usual)
 
-    An offer for any region serves every region. Without a region asked for, one elsewhere is taken when there is no other.
+
+def newest(offers: Iterable[Offer], terms: Terms, usual: str) -> Offer | None:
+    """The newest offer on some terms: in the region asked for, otherwise in the provider's usual one, otherwise in the US.
+
+    A user's own current offer goes before a shipped one. An offer for any region serves every region. Without a region asked
+    for, one elsewhere is taken when there is no other.
     """
-    fit = [offer for offer in offers if offer.status == "current" and offer.kind == kind and offer.price is not None]
-    if region is not None:
-        fit = [offer for offer in fit if offer.region in (region, ANYWHERE)]
+    fit = [offer for offer in offers if terms.allow(offer)]
     if not fit:
         return None
+    if terms.on is None:
+        best = max(offer.rank for offer in fit)
+        fit = [offer for offer in fit if offer.rank == best]
     places = sorted(
-        {offer.region for offer in fit}, key=lambda place: (place not in (region, usual, ANYWHERE), "us" not in place, place)
+        {offer.region for offer in fit}, key=lambda place: (place not in (terms.region, usual, ANYWHERE), "us" not in place, place)
     )
-    return max((offer for offer in fit if offer.region == places[0]), key=lambda offer: offer.entry.date or "")
+    return max((offer for offer in fit if offer.region == places[0]), key=lambda offer: (offer.entry.date or "", offer.rank))
 
 
-def price_for(target: Target, catalog: Catalog, region: str | None = None, kind: PriceKind = "on_demand") -> Offer:
+def price_for(target: Target, catalog: Catalog, terms: Terms = USUAL) -> Offer:
     """The offer that a target is billed at.
 
     A provider that sells in credits or on a market has no on-demand price: there, `on_demand` means that kind.
@@ -95,14 +159,13 @@ def price_for(target: Target, catalog: Catalog, region: str | None = None, kind:
     instance = target.instance
     prices = price_list(catalog, instance.provider)
     offers = offers_of(instance, catalog)
-    kinds: tuple[PriceKind, ...] = (kind, "credits", "market") if kind == "on_demand" else (kind,)
+    kinds: tuple[PriceKind, ...] = ("on_demand", "credits", "market") if terms.kind == "on_demand" else (terms.kind,)
     usual = prices.default_region if prices is not None else ""
     for one in kinds:
-        found = choose(offers, one, region, usual)
+        found = newest(offers, terms.of_kind(one), usual)
         if found is not None:
             return found
-    where = f" in {region}" if region else ""
-    raise UnknownError(Problem("price.unknown", f"no price for {instance.qualified_name}, {_said(kind)}{where}", _known(offers)))
+    raise UnknownError(Problem("price.unknown", f"no price for {instance.qualified_name}: no {terms.said()}", _known(offers)))
 
 
 def priced_units(target: Target, offer: Offer) -> Term:
@@ -122,27 +185,31 @@ def usd_per_s(target: Target, offer: Offer) -> Term:
     return usd_per_s_of_all.term("price.usd_per_s", price=offer.price, units=priced_units(target, offer))
 
 
-def street_price(accelerator: str, catalog: Catalog) -> StreetPrice:
-    """The cheapest current on-demand rate of one accelerator over all clouds on record; markets and credits do not count.
+def street_price(accelerator: str, catalog: Catalog, terms: Terms = USUAL) -> StreetPrice:
+    """The cheapest rate of one accelerator on some terms over all clouds on record; markets and credits do not count.
 
-    Undated rates are taken only where no dated one is on record.
+    Undated rates are taken only where no dated one is on record. Of what is current in a user's file, the shipped price of the
+    same instance does not count.
 
     Raises:
-        UnknownError: no cloud has a current on-demand price of it.
+        UnknownError: no cloud has such a price of it.
     """
     best: StreetPrice | None = None
     for instance in instances_with(accelerator, catalog):
         if instance.accelerators < 1 or instance.shape.status != "offered":
             continue
-        for offer in offers_of(instance, catalog):
-            if offer.kind != "on_demand" or offer.status != "current" or offer.price is None:
+        offers = [offer for offer in offers_of(instance, catalog) if terms.allow(offer)]
+        own = max((offer.rank for offer in offers), default=0) if terms.on is None else 0
+        for offer in offers:
+            if offer.price is None or offer.rank < own or not _since(offer, terms.since):
                 continue
             price = _each(instance, offer, offer.price)
             if best is None or _rank(price, offer) < _rank(best.price, best.offer):
                 best = StreetPrice(price, instance, offer)
     if best is None:
-        hint = "give the price of an accelerator-hour"
-        raise UnknownError(Problem("price.unknown", f"no cloud has a current on-demand price of {accelerator} on record", hint))
+        young = f", none from {terms.since} or later" if terms.since else ""
+        what = f"no {'current ' if terms.on is None else ''}{terms.said(accelerator)} is on record{young}"
+        raise UnknownError(Problem("price.unknown", what, "give the price of an accelerator-hour"))
     return best
 
 
@@ -162,6 +229,10 @@ def _each(instance: Instance, offer: Offer, price: Term) -> Term:
     return usd_per_s_each.term("price.per_accelerator", price=price, parts=parts)
 
 
+def _since(offer: Offer, day: date | None) -> bool:
+    return day is None or (offer.entry.date is not None and first_day(offer.entry.date) >= day)
+
+
 def _rank(price: Term, offer: Offer) -> tuple[bool, float]:
     return offer.entry.date is None, float(price.value)
 
@@ -171,10 +242,11 @@ def _said(kind: str) -> str:
 
 
 def _known(offers: list[Offer]) -> str:
-    known = sorted({f"{_said(offer.kind)} in {offer.region}" for offer in offers if offer.status == "current" and offer.price})
-    old = sorted({f"{_said(offer.kind)} ({offer.status})" for offer in offers if offer.status != "current"})
+    current = [offer for offer in offers if offer.status == "current" and offer.price]
+    known = sorted({f"{_said(offer.kind)} in {offer.region} ({offer.date})" for offer in current})
+    old = sorted({f"{_said(offer.kind)} ({offer.status}, {offer.date})" for offer in offers if offer.status != "current"})
     if any(offer.kind == "free" for offer in offers):
         return "it is free of charge within a quota, and not for sale"
     if known:
-        return f"there is {', '.join(known)}"
+        return f"there is {', '.join(known[:8])}{f' and {len(known) - 8} more' if len(known) > 8 else ''}"
     return f"there is only {', '.join(old)}, which is not used" if old else "give the price yourself"

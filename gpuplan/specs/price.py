@@ -88,8 +88,8 @@ class PriceList(SpecFile):
         if self.credit is None and any(entry.credits_per_hour is not None for entry in self.offers):
             yield Fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
 
-    def offer(self, entry: OfferEntry) -> Offer:
-        """An entry as an offer with its price as a term.
+    def offer(self, entry: OfferEntry, rank: int = 0) -> Offer:
+        """An entry as an offer with its price as a term; `rank` is that of the folder that the list stands in.
 
         A price in credits becomes dollars at the middle of the lowest and highest credit price, which is its spread.
         """
@@ -98,27 +98,29 @@ class PriceList(SpecFile):
             value = Sourced(
                 entry.price.value, "USD/s", entry.price.text, entry.price.source or entry.source, entry.price.note or note
             )
-            return Offer(self.id, entry, self.term(name, value))
+            return Offer(self.id, entry, self.term(name, value), rank)
         if entry.credits_per_hour is None or self.credit is None:
-            return Offer(self.id, entry, None)
+            return Offer(self.id, entry, None, rank)
         per_s = entry.credits_per_hour.value / 3600
         low, high = self.credit.low.value, self.credit.high.value
         text = (
             f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
         )
         value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.source, note)
-        return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None))
+        return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
 
 
 class Offer(Record, eq=False):
     """A price that can be used: who sells what, where, on which terms, for how much, as of when.
 
-    `price` is in USD/s for one `per`; None for what is free of charge and cannot be bought.
+    `price` is in USD/s for one `per`; None for what is free of charge and cannot be bought. `rank` is 0 for what is shipped
+    and higher for the folders of a user, the last of which wins.
     """
 
     provider: str
     entry: OfferEntry
     price: Term | None
+    rank: int = 0
 
     @property
     def instance(self) -> str:

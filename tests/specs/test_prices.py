@@ -5,7 +5,7 @@ import pytest
 from gpuplan.errors import Exit, UnknownError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import InstanceFamily
-from gpuplan.specs.offers import choose, offers_of, price_for, street_price, usd_per_s
+from gpuplan.specs.offers import Terms, choose, offers_of, price_for, street_price, usd_per_s
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.target import find_instance, parse_target
 from tests.specs.shared_data import table
@@ -17,7 +17,7 @@ HOUR = 3600
 
 def hourly(text, **kwargs):
     target = parse_target(text, CATALOG)
-    return usd_per_s(target, price_for(target, CATALOG, **kwargs)).value * HOUR
+    return usd_per_s(target, price_for(target, CATALOG, Terms(**kwargs))).value * HOUR
 
 
 @pytest.mark.parametrize("provider", LISTS)
@@ -122,7 +122,7 @@ def test_kinds_and_regions():
 )
 def test_a_missing_price_is_an_error_that_says_so_and_never_zero(text, kwargs):
     with pytest.raises(UnknownError, match="no price for") as caught:
-        price_for(parse_target(text, CATALOG), CATALOG, **kwargs)
+        price_for(parse_target(text, CATALOG), CATALOG, Terms(**kwargs))
     assert caught.value.exit_code is Exit.UNKNOWN
     assert caught.value.problems[0].hint
 

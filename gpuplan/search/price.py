@@ -1,0 +1,113 @@
+"""What does the machine of a question cost: the user's price, its instance's, or the going rate of its accelerator?"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from gpuplan.errors import Note, Problem, UnknownError, UsageError
+from gpuplan.plan.ask import PRICE_FIELDS, Common
+from gpuplan.term import USER, Source, Term
+from gpuplan.units import human
+
+if TYPE_CHECKING:
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.offers import Terms
+    from gpuplan.specs.price import Offer
+    from gpuplan.specs.target import Target
+
+GIVE_ONE = "give one with --price"
+
+
+def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None, tuple[Note, ...]]:
+    """USD a second of one accelerator, and a note that names the price, its date, region, kind and source.
+
+    Without a price on record there is none, and the note says so; but where the user asked for certain terms, that is an error.
+
+    Raises:
+        UnknownError: no price on the terms that the user asked for, or it is older than allowed.
+        UsageError: a price and terms that it cannot be on.
+    """
+    from gpuplan.specs.offers import price_for, street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
+
+    parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
+    if ask.price is not None:
+        _alone(ask)
+        units = Term("price.units", float(target.units), "1", Source("derived", f"what --on counts in {target.text}"))
+        own = Term("price.given", ask.price, "USD/s", USER)
+        whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
+        return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
+    terms = _terms(ask)
+    if target.instance is not None:
+        try:
+            offer = price_for(target, catalog, terms)
+            price = usd_per_s(target, offer)
+        except UnknownError as error:
+            return _none(ask, error, None)
+        _young(ask, offer, terms)
+        note = Note("price.used", f"price: {said(offer)}", "give another with --price")
+        return usd_per_s_each.term("hw.price", price=price, parts=parts), (note,)
+    try:
+        street = street_price(target.accelerator.id, catalog, terms)
+    except UnknownError as error:
+        if terms.since is not None:
+            # There may be older ones: then the message names the cheapest with its date.
+            _young(ask, street_price(target.accelerator.id, catalog, terms.of_any_age()).offer, terms)
+        return _none(ask, error, f"no price of {target.accelerator.id} is on record, so there is no cost")
+    text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({said(street.offer)})"
+    return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
+
+
+def said(offer: Offer) -> str:
+    """An offer in words: how much for what, where, on which terms, as of when, and who says so."""
+    amount = human(float(offer.price.value), "USD/s") if offer.price is not None else "no price"
+    name = f"{offer.provider}:{offer.instance}"
+    what = name if offer.per == "instance" else f"one {offer.per} of {name}"
+    source = f" ({offer.price.source.title})" if offer.price is not None and offer.price.source.title else ""
+    kind = offer.kind.replace("_", " ") + ("" if offer.status == "current" else f", {offer.status}")
+    return f"{amount} for {what} in {offer.region}, {kind}, {offer.date}{source}"
+
+
+def _alone(ask: Common) -> None:
+    wrong = [name for name in PRICE_FIELDS if name != "price" and getattr(ask, name) is not None]
+    if wrong:
+        hint = "leave --price out to have one from the record"
+        raise UsageError(
+            *(Problem("usage.price", f"--{name.replace('_', '-')} means nothing beside --price", hint) for name in wrong)
+        )
+
+
+def _terms(ask: Common) -> Terms:
+    from gpuplan.specs.offers import Terms
+
+    on = date.fromisoformat(ask.price_date) if ask.price_date is not None else None
+    since = (on or date.today()) - timedelta(days=ask.max_price_age) if ask.max_price_age is not None else None
+    return Terms(ask.price_kind or "on_demand", ask.region, on, since)
+
+
+def _none(ask: Common, error: UnknownError, instead: str | None) -> tuple[None, tuple[Note, ...]]:
+    if ask.asks_for_price():
+        problems = [Problem(one.code, one.message, one.hint or GIVE_ONE, one.where) for one in error.problems]
+        raise UnknownError(*problems)
+    messages = [instead] if instead is not None else [problem.message for problem in error.problems]
+    return None, tuple(Note("price.unknown", message, GIVE_ONE) for message in messages)
+
+
+def _young(ask: Common, offer: Offer, terms: Terms) -> None:
+    """Refuse an offer that is older than the user allows.
+
+    Raises:
+        UnknownError: it is, or nobody knows its age.
+    """
+    if terms.since is None:
+        return
+    from gpuplan.specs.dates import age_days, first_day
+
+    hint = "import newer prices with `gpuplan prices import`, give yours with --price, or allow a greater --max-price-age"
+    what = f"the {offer.kind.replace('_', '-')} price of {offer.provider}:{offer.instance} in {offer.region}"
+    if offer.entry.date is None:
+        raise UnknownError(Problem("price.undated", f"{what} is undated, so its age is not known", hint))
+    if first_day(offer.entry.date) < terms.since:
+        days = age_days(offer.entry.date, terms.on or date.today())
+        message = f"{what} is of {offer.entry.date}, {days} days old; --max-price-age allows {ask.max_price_age}"
+        raise UnknownError(Problem("price.too-old", message, hint))
