@@ -104,7 +104,6 @@ class ActivationMaker(Record, kw_only=True):
     def experts(self, at: str, key: str, moe: Moe) -> dict[str, Term]:
         """Dispatched inputs, expert widths and outputs for every token copy, the router's scores, the shared experts."""
         leaf = self.leaves
-        kept = count("kept_inner_widths" if s.conv_kernel else "kept_inner_widths_plain")
         copies = leaf.times(f"{at}.token_copies", self.work.expert_tokens, leaf(f"{key}.experts.top_k", moe.top_k))
         widths = {
             "input": self.hidden,
