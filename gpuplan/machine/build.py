@@ -142,15 +142,17 @@ def _fabric_of(level: Level, chain: Sequence[Link], catalog: Catalog) -> Link:
 def _distinct(levels: Sequence[Level]) -> tuple[Level, ...]:
     """The levels that have links of their own: a tray whose accelerators hang on the switches of the rack is no level.
 
-    Levels are priced as if they worked side by side, which two names for the same links would not.
+    So is a unit of a fat tree that is as thick above as below. Levels are priced as if they worked side by side, which two
+    names for the same links would not.
     """
     kept: list[Level] = []
     for level in levels:
         if (
             kept
-            and not level.name.startswith(NETWORKS)
+            and level.name.startswith(NETWORKS) == kept[-1].name.startswith(NETWORKS)
             and kept[-1].topology == level.topology == "switched"
             and kept[-1].bandwidth_per_direction.value == level.bandwidth_per_direction.value
+            and kept[-1].oversubscription == level.oversubscription
         ):
             kept.pop()
         kept.append(level)

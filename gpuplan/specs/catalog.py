@@ -21,6 +21,8 @@ KINDS: Mapping[str, str] = {
     "systems": "gpuplan.specs.system:System",
     "instances": "gpuplan.specs.instance:InstanceFamily",
     "prices": "gpuplan.specs.price:PriceList",
+    "networks": "gpuplan.specs.network:Network",
+    "clusters": "gpuplan.specs.cluster:Cluster",
     "measured": "gpuplan.specs.measured:Measured",
     "engines": "gpuplan.specs.engine:Engine",
     "models": "",
@@ -28,7 +30,7 @@ KINDS: Mapping[str, str] = {
 """The folders of a specs folder, and the schema of their files where it lives in this layer."""
 ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
-    "measured": "measurement", "engines": "engine", "models": "model",
+    "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine", "models": "model",
 }  # fmt: skip
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)

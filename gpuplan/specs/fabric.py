@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -102,10 +102,27 @@ def levels_of_system(system: System, count: int, per_unit: int | None = None) ->
     Raises:
         UnknownError: a level that is needed has no known bandwidth, or nothing is known beyond the largest level.
     """
-    domain = min(per_unit or system.count, system.count)
+    made, reached = _spanned(system, system.fabric, count, min(per_unit or system.count, system.count))
+    if reached < count:
+        raise no_network(system.id, count, reached)
+    return made
+
+
+def levels_inside(system: System, count: int) -> tuple[Level, ...]:
+    """The levels that `count` accelerators span without a network between systems; the last may hold fewer of them.
+
+    Raises:
+        UnknownError: a level that is needed has no known bandwidth.
+    """
+    own = [at for at in system.fabric if at.size is not None and not (at.size > system.count and at.name == "scale-out")]
+    return _spanned(system, own, count, system.count)[0]
+
+
+def _spanned(system: System, fabric: Iterable[FabricLevel], count: int, domain: int) -> tuple[tuple[Level, ...], int]:
+    """The levels of a fabric that `count` accelerators span, and how many of them those join."""
     made: list[Level] = []
     reached = 1
-    for at in system.fabric:
+    for at in fabric:
         # The share of a board that an instance has bounds the levels inside a system, not those between systems.
         bound = count if at.size is None else at.size
         inside = min(bound, count, domain) if bound <= system.count else min(bound, count)
@@ -117,9 +134,7 @@ def levels_of_system(system: System, count: int, per_unit: int | None = None) ->
             raise UnknownError(Problem("target.no-bandwidth", what, f"ask for {reached} accelerators or less"))
         made.append(level)
         reached = inside
-    if reached < count:
-        raise no_network(system.id, count, reached)
-    return tuple(made)
+    return tuple(made), reached
 
 
 def levels_of_slice(system: System, part: Slice, units: int) -> tuple[Level, ...]:
@@ -226,7 +241,8 @@ def fabric_notes(system: System, count: int) -> Iterator[Note]:
 def no_network(name: str, count: int, reached: int) -> UnknownError:
     """The error for more accelerators than the known levels join."""
     what = f"no network is known that joins {count} accelerators of `{name}`: its fabric ends at {reached}"
-    return UnknownError(Problem("target.no-network", what, "name a system or an instance whose network is known"))
+    hint = f"name a system or an instance whose network is known, or give one: `2x{name}@ib-ndr`"
+    return UnknownError(Problem("target.no-network", what, hint))
 
 
 def _term(spec: SpecFile, level: str, what: str, sourced: Sourced) -> Term:

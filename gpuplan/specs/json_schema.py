@@ -10,7 +10,7 @@ from gpuplan.specs.catalog import KINDS, schema_of
 
 FILE_NAMES = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price",
-    "measured": "measured", "engines": "engine",
+    "networks": "network", "clusters": "cluster", "measured": "measured", "engines": "engine",
 }  # fmt: skip
 
 

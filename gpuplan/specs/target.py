@@ -1,4 +1,4 @@
-"""What does `--on [N x]NAME` mean: which accelerators, how many, on which fabric levels, at which price?"""
+"""What does `--on [N x]NAME[@WHERE]` mean: which accelerators, how many, on which fabric levels, at which price?"""
 
 from __future__ import annotations
 
@@ -56,14 +56,20 @@ class Target(Record):
 
 
 def parse_target(text: str, catalog: Catalog) -> Target:
-    """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance or a TPU slice.
+    """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance, a TPU slice or a cluster.
+
+    Behind an `@` stands the network that joins them, or the cluster that they are a part of.
 
     Raises:
         UsageError: nothing is named, the count is no whole number above zero, or the name fits several things.
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    units, name = _counted(text)
+    if "@" in text:
+        from gpuplan.specs.joined import joined
+
+        return joined(text, catalog)
+    units, name = counted(text)
     wanted = key(name)
     # The files of systems are only looked through for aliases when no id and no accelerator has the name: most runs need not.
     if wanted in catalog.paths("systems"):
@@ -78,6 +84,10 @@ def parse_target(text: str, catalog: Catalog) -> Target:
     instance = find_instance(name, catalog)
     if instance is not None:
         return _of_instance(text, units, instance, catalog)
+    if _exact("clusters", wanted, catalog):
+        from gpuplan.specs.joined import whole_cluster
+
+        return whole_cluster(text, units, name, catalog)
     return _by_beginning(text, units, name, catalog)
 
 
@@ -103,7 +113,12 @@ def find_instance(name: str, catalog: Catalog) -> Instance | None:
     return found[0] if found else None
 
 
-def _counted(text: str) -> tuple[int, str]:
+def counted(text: str) -> tuple[int, str]:
+    """The count before a name, 1 where there is none, and the name.
+
+    Raises:
+        UsageError: no whole number above zero, or no name.
+    """
     found = _COUNTED.match(text)
     number, name = (found[1], found[2].strip()) if found else ("1", text.strip())
     if not re.fullmatch(r"\+?\d+", number) or int(number) < 1:
@@ -276,12 +291,12 @@ def _by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return make(text, units, name, catalog)
     if problems:
         raise UsageError(*(problem for error in problems for problem in error.problems))
-    known = [one for kind in ("accelerators", "systems") for one in (*catalog.paths(kind), *catalog.names(kind))]
+    known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
-    what = f"no accelerator, system, cloud instance or TPU slice is called `{name}`"
+    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
 
 
-__all__ = ["Level", "Target", "Topology", "find_instance", "parse_target"]
+__all__ = ["Level", "Target", "Topology", "counted", "find_instance", "parse_target"]
