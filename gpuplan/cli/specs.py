@@ -20,6 +20,7 @@ PARTS = (
     "show",
     "check",
     "schema",
+    "probe",
 )
 """The commands, each the `app` of `gpuplan.cli.specs_<name>`, imported only when it is called."""
 SHOWN = ("accelerators", "systems", "instances", "prices", "engines", "measured")
