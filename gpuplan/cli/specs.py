@@ -23,7 +23,7 @@ PARTS = (
     "probe",
 )
 """The commands, each the `app` of `gpuplan.cli.specs_<name>`, imported only when it is called."""
-SHOWN = ("accelerators", "systems", "instances", "prices", "engines", "measured")
+SHOWN = ("accelerators", "systems", "instances", "prices", "engines", "measured", "networks", "clusters")
 """The kinds of files that can be listed and shown."""
 
 

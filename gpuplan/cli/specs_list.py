@@ -1,25 +1,30 @@
-"""`gpuplan specs list`: which accelerators, systems, instances, prices or engines are there?"""
+"""`gpuplan specs list`: which accelerators, systems, instances, prices or engines are there, and which meet some conditions?"""
 
 from __future__ import annotations
 
-import json as jsonlib
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Typer
+from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import SHOWN, open_catalog
-from gpuplan.errors import Problem, UnknownError, did_you_mean
+from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.query import Column, Comparison, Row
 
 app = Typer(add_completion=False, rich_markup_mode=None)
-Row = tuple[list[str], dict[str, object]]
+ACCELERATORS = "Conditions on accelerators"
+INSTANCES = "Conditions on instances, systems and prices"
+ANY = "Conditions on any column, order and columns"
+
+
+def _condition(flag: str, metavar: str, text: str, panel: str) -> object:
+    return Option(flag, metavar=metavar, help=text, rich_help_panel=panel)
 
 
 @app.command(cls=Command)
@@ -31,6 +36,35 @@ def list_specs(
             metavar="[KIND] [TEXT]", help=f"One of {', '.join(SHOWN)} (accelerators when left out), and a text that must occur"
         ),
     ] = None,
+    memory: Annotated[o.Text, _condition("--memory", "'>=80GiB'", "Capacity as the vendor means it", ACCELERATORS)] = None,
+    bandwidth: Annotated[o.Text, _condition("--bandwidth", "'>1TB/s'", "Memory bandwidth", ACCELERATORS)] = None,
+    bf16: Annotated[o.Text, _condition("--bf16", "'>=500TFLOP/s'", "Dense bf16 rate", ACCELERATORS)] = None,
+    fp16: Annotated[o.Text, _condition("--fp16", "'>=500TFLOP/s'", "Dense fp16 rate", ACCELERATORS)] = None,
+    fp8: Annotated[o.Text, _condition("--fp8", "'>=1PFLOP/s'", "Dense fp8 rate", ACCELERATORS)] = None,
+    fp4: Annotated[o.Text, _condition("--fp4", "'>=1PFLOP/s'", "Dense fp4 rate", ACCELERATORS)] = None,
+    power: Annotated[o.Text, _condition("--power", "'<=350W'", "Power limit", ACCELERATORS)] = None,
+    dtype: Annotated[
+        o.Texts, _condition("--dtype", "TYPE", "Has a dense rate for the data type, such as `fp8`; repeatable", ACCELERATORS)
+    ] = None,
+    vendor: Annotated[o.Text, _condition("--vendor", "NAME", "Who makes it; several with commas", ACCELERATORS)] = None,
+    family: Annotated[o.Text, _condition("--family", "NAME", "Architecture family, such as `hopper`", ACCELERATORS)] = None,
+    since: Annotated[
+        o.Text, _condition("--since", "2023[-06]", "Announced then or later; of prices: read then or later", ACCELERATORS)
+    ] = None,
+    provider: Annotated[o.Text, _condition("--provider", "NAME", "Who rents it out; several with commas", INSTANCES)] = None,
+    accelerator: Annotated[
+        o.Text, _condition("--accelerator", "NAME", "Which accelerator; `h100` means every H100", INSTANCES)
+    ] = None,
+    count: Annotated[o.Text, _condition("--count", "8", "How many accelerators; also `>=8`", INSTANCES)] = None,
+    price: Annotated[o.Text, _condition("--price", "'<40USD/h'", "Current on-demand price of an hour", INSTANCES)] = None,
+    region: Annotated[o.Text, _condition("--region", "NAME", "The provider's code of the region", INSTANCES)] = None,
+    where: Annotated[
+        o.Texts, _condition("--where", "'l2>=50MiB'", "Condition on any column, which need not be shown; repeatable", ANY)
+    ] = None,
+    sort: Annotated[o.Text, _condition("--sort", "COLUMN", "Upwards by a column; `-COLUMN` downwards", ANY)] = None,
+    columns: Annotated[
+        o.Text, _condition("--columns", "A,B,C", "Which columns, whatever their width; `all`; `?` explains them", ANY)
+    ] = None,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -38,131 +72,173 @@ def list_specs(
 ) -> None:
     """Which accelerators, systems, instances, prices or engines are there?
 
+    Conditions have a sign and a unit, and stand in quotes. What is not on record meets none, and is named in a note.
+
     Examples:
-      gpuplan specs list
       gpuplan specs list mi300
-      gpuplan specs list instances p5 --csv
+      gpuplan specs list --memory '>=80GiB' --vendor amd --dtype fp8 --sort -memory
+      gpuplan specs list --where 'l2>=50MiB' --columns id,l2,bandwidth,power
+      gpuplan specs list instances --accelerator h100 --count 8 --sort price_each
     """
     from gpuplan.cli.answer import form_of
+    from gpuplan.specs.listing import LISTINGS, rows_of
+    from gpuplan.specs.query import column_of, ordered, select
 
     form = form_of({"json": json, "csv": csv, "md": md})
     words = list(words or ())
     kind = words.pop(0) if words and words[0] in SHOWN else "accelerators"
+    listing = LISTINGS[kind]
+    if columns == "?":
+        _explain(listing.columns, kind)
+        return
+    given = {
+        "memory": memory, "bandwidth": bandwidth, "bf16": bf16, "fp16": fp16, "fp8": fp8, "fp4": fp4, "power": power,
+        "vendor": vendor, "family": family, "since": since, "provider": provider, "accelerator": accelerator, "count": count,
+        "price": price, "region": region,
+    }  # fmt: skip
     catalog = open_catalog(specs)
-    heads, aligned, rows = _rows(catalog, kind, [word.lower() for word in words])
+    conditions = _conditions(catalog, kind, given, where or (), dtype or ())
+    by = column_of(listing.columns, sort.lstrip("-+"), kind) if sort else None
+    shown = _columns(kind, columns, bool(form and form != "md"), [one.column for one in conditions] + ([by] if by else []))
+    rows: list[Row] = rows_of(catalog, kind, [*shown, *(one.column for one in conditions), *([by] if by else [])], words)
+    none_at_all = not rows
+    rows, notes = select(rows, conditions, listing.name)
+    if by is not None and sort is not None:
+        rows = ordered(rows, by, sort.startswith("-"))
+    for note in notes:
+        print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
     if not rows:
-        hint = did_you_mean(words[0], [*SHOWN, *catalog.paths(kind), *catalog.names(kind)]) if words else ""
-        raise UnknownError(
-            Problem("specs.none", f"no {kind} with `{' '.join(words)}`", hint or f"`gpuplan specs list {kind}` shows all")
-        )
-    if form == "json":
-        print(jsonlib.dumps([record for _, record in rows], indent=2, ensure_ascii=False))
-    elif form == "csv":
-        from gpuplan.render.csv import records_csv
+        raise _nothing(catalog, kind, words if none_at_all else [], conditions)
+    _write(shown, rows, form, columns is not None)
 
-        sys.stdout.write(records_csv(record for _, record in rows))
-    elif form == "md":
+
+def _conditions(
+    catalog: Catalog, kind: str, given: Mapping[str, str | None], where: Sequence[str], dtypes: Sequence[str]
+) -> list[Comparison]:
+    """Every condition that was asked for.
+
+    Raises:
+        UsageError: all that is wrong with them together.
+    """
+    from gpuplan.specs import query
+    from gpuplan.specs.listing import LISTINGS
+
+    columns = LISTINGS[kind].columns
+    known = {one.name: one for one in columns}
+    made: list[Comparison] = []
+    problems: list[Problem] = []
+    for option, text in given.items():
+        if text is None:
+            continue
+        name = next((one for one in ("released", "date", "price_date") if one in known), "") if option == "since" else option
+        try:
+            if name not in known:
+                raise UsageError(_no_column(option, kind, list(known)))
+            meant = _from(text) if option == "since" else _named(catalog, text) if option == "accelerator" else text
+            made.append(query.compare(known[name], meant, f"--{option}"))
+        except GpuplanError as error:
+            problems += error.problems
+    for text in where:
+        try:
+            made.append(query.where(columns, text, kind))
+        except GpuplanError as error:
+            problems += error.problems
+    for dtype in ",".join(dtypes).split(",") if dtypes else ():
+        name = dtype.strip().lower().replace("-", "_")
+        if "dtypes" not in known:
+            problems.append(_no_column("dtype", kind, list(known)))
+        elif name not in known or not known[name].absent or name == "half":
+            rates = [one.name for one in columns if one.absent and one.name != "half"]
+            hint = did_you_mean(name, rates) or f"known are {', '.join(rates)}"
+            problems.append(Problem("spec.unknown-dtype", f"--dtype: `{dtype}` is no data type that gpuplan has rates for", hint))
+        else:
+            made.append(query.compare(known[name], ">0FLOP/s", "--dtype"))
+    if problems:
+        raise UsageError(*problems)
+    return made
+
+
+def _from(text: str) -> str:
+    return text if text.lstrip()[:1] in "<>=!-" else f">={text}"
+
+
+def _no_column(option: str, kind: str, known: Sequence[str]) -> Problem:
+    hint = f"its columns are {', '.join(known)}"
+    return Problem("usage.no-such-column", f"--{option} means nothing to a list of {kind}", hint)
+
+
+def _named(catalog: Catalog, text: str) -> str:
+    """The ids of the accelerators that words between commas mean."""
+    return text if text.lstrip()[:1] in "=!<>" else ",".join(one for word in text.split(",") for one in _ids(catalog, word))
+
+
+def _ids(catalog: Catalog, word: str) -> list[str]:
+    """The ids that a word means: every id that begins so, otherwise what the name means."""
+    wanted = word.strip().lower()
+    ids = list(catalog.paths("accelerators"))
+    if wanted in ids:
+        return [wanted]
+    return [one for one in ids if one.startswith(f"{wanted}-")] or [catalog.find("accelerators", word).id]
+
+
+def _columns(kind: str, asked: str | None, everything: bool, used: Sequence[Column]) -> list[Column]:
+    """The columns to show: those asked for; otherwise the usual ones and those that the conditions are on."""
+    from gpuplan.specs.listing import LISTINGS
+    from gpuplan.specs.query import column_of
+
+    listing = LISTINGS[kind]
+    if asked == "all" or (asked is None and everything):
+        return list(listing.columns)
+    if asked is not None:
+        return [column_of(listing.columns, name, kind) for name in asked.split(",")]
+    usual = [column_of(listing.columns, name, kind) for name in listing.shown]
+    extra = [one for one in dict.fromkeys(used) if one not in usual]
+    return [usual[0], *extra, *usual[1:]] if extra else usual
+
+
+def _explain(columns: Sequence[Column], kind: str) -> None:
+    from gpuplan.render.text import columns as aligned
+
+    print(f"Columns of a list of {kind}:")
+    print("\n".join(aligned([[one.name, one.about] for one in columns], "ll")))
+
+
+def _nothing(catalog: Catalog, kind: str, words: Sequence[str], conditions: Sequence[Comparison]) -> UnknownError:
+    if conditions and not words:
+        texts = ", ".join(f"{one.column.name} {one.text}" for one in conditions)
+        return UnknownError(Problem("specs.none", f"no {kind} with {texts}", f"`gpuplan specs list {kind}` shows all"))
+    hint = did_you_mean(words[0], [*SHOWN, *catalog.paths(kind), *catalog.names(kind)]) if words else ""
+    return UnknownError(
+        Problem("specs.none", f"no {kind} with `{' '.join(words)}`", hint or f"`gpuplan specs list {kind}` shows all")
+    )
+
+
+def _write(shown: Sequence[Column], rows: Sequence[Row], form: str, all_of_them: bool) -> None:
+    """Write the rows in the form that was asked for; a terminal's width hides columns only where none were asked for."""
+    if form in ("json", "csv"):
+        records = [{one.key: row[one.name].value for one in shown} for row in rows]
+        if form == "json":
+            import json as jsonlib
+
+            print(jsonlib.dumps(records, indent=2, ensure_ascii=False))
+        else:
+            from gpuplan.render.csv import records_csv
+
+            sys.stdout.write(records_csv(records))
+        return
+    heads = [one.title for one in shown]
+    cells = [[row[one.name].text for one in shown] for row in rows]
+    aligned = "".join("r" if one.unit not in ("", "date") else "l" for one in shown)
+    if form == "md":
         from gpuplan.render.markdown import grid
 
-        print(grid(heads, [cells for cells, _ in rows], aligned))
-    else:
-        from gpuplan.render.spec import listing
-        from gpuplan.render.text import look_of
+        print(grid(heads, cells, aligned))
+        return
+    from gpuplan.render.spec import listing
+    from gpuplan.render.text import Look, look_of
 
-        text, hidden = listing(heads, [cells for cells, _ in rows], aligned, look_of(sys.stdout))
-        sys.stdout.write(text)
-        if hidden:
-            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
-
-
-def _rows(catalog: Catalog, kind: str, words: Sequence[str]) -> tuple[tuple[str, ...], str, list[Row]]:
-    """Heads, alignment and rows of a list; each row as text cells and as a record."""
-    heads, aligned, make = _KINDS[kind]
-    rows: list[Row] = []
-    for ident, path, text in catalog.texts(kind):
-        if all(word in f"{ident}\n{text}".lower() for word in words):
-            rows += [row for row in make(catalog, path) if kind == "accelerators" or _has(row, words, ident)]
-    return heads, aligned, rows
-
-
-def _has(row: Row, words: Sequence[str], ident: str) -> bool:
-    text = f"{ident} {' '.join(row[0])}".lower()
-    return all(word in text for word in words)
-
-
-def _accelerators(catalog: Catalog, path: Path) -> list[Row]:
-    from gpuplan.render.spec import accelerator_record, accelerator_row
-    from gpuplan.specs.accelerator import Accelerator
-
-    spec = catalog.read(Accelerator, path)
-    return [(accelerator_row(spec), accelerator_record(spec))]
-
-
-def _systems(catalog: Catalog, path: Path) -> list[Row]:
-    from gpuplan.specs.system import System
-
-    spec = catalog.read(System, path)
-    record: dict[str, object] = {
-        "id": spec.id,
-        "kind": spec.kind,
-        "accelerator": spec.accelerator,
-        "accelerators": spec.count,
-        "name": spec.name,
-    }
-    return [([spec.id, str(spec.count), spec.accelerator, spec.form, spec.name], record)]
-
-
-def _instances(catalog: Catalog, path: Path) -> list[Row]:
-    from gpuplan.specs.instance import InstanceFamily
-
-    spec = catalog.read(InstanceFamily, path)
-    rows: list[Row] = []
-    for shape in spec.instances:
-        name, count = f"{spec.provider}:{shape.name}", shape.accelerators.value
-        record: dict[str, object] = {
-            "instance": name, "accelerator": shape.accelerator, "accelerators": count, "vcpus": shape.vcpus,
-            "memory_bytes": shape.memory.value if shape.memory else None, "status": shape.status,
-        }  # fmt: skip
-        memory = shape.memory.text if shape.memory else ""
-        rows.append(([name, f"{count:g}", shape.accelerator, str(shape.vcpus or ""), memory, shape.status], record))
-    return rows
-
-
-def _prices(catalog: Catalog, path: Path) -> list[Row]:
-    from gpuplan.specs.price import PriceList
-
-    spec = catalog.read(PriceList, path)
-    rows: list[Row] = []
-    for entry in spec.offers:
-        amount = (
-            entry.price.text if entry.price else f"{entry.credits_per_hour.text} credits/h" if entry.credits_per_hour else "free"
-        )
-        name = f"{spec.id}:{entry.instance}"
-        record: dict[str, object] = {
-            "instance": name, "region": entry.region, "kind": entry.kind, "price": amount, "per": entry.per,
-            "date": entry.date, "status": entry.status,
-            "usd_per_s": entry.price.value if entry.price else None,
-        }  # fmt: skip
-        rows.append(([name, amount, entry.per, entry.date or "undated", entry.kind, entry.status, entry.region], record))
-    return rows
-
-
-def _plain(kind: str) -> Callable[[Catalog, Path], list[Row]]:
-    def make(catalog: Catalog, path: Path) -> list[Row]:
-        from gpuplan.specs.catalog import schema_of
-
-        cls: Any = schema_of(kind)
-        spec = catalog.read(cls, path)
-        return [([spec.id, spec.name], {"id": spec.id, "name": spec.name})]
-
-    return make
-
-
-_KINDS: dict[str, tuple[tuple[str, ...], str, Callable[[Any, Path], list[Row]]]] = {
-    "accelerators": (("id", "memory", "bandwidth", "bf16 or fp16", "fp8", "power", "since", "name"), "lrrrrrll", _accelerators),
-    "systems": (("system", "count", "accelerator", "form", "name"), "lrlll", _systems),
-    "instances": (("instance", "count", "accelerator", "vcpus", "memory", "status"), "lrlrrl", _instances),
-    "prices": (("instance", "price", "per", "date", "kind", "status", "region"), "lrlllll", _prices),
-    "engines": (("engine", "name"), "ll", _plain("engines")),
-    "measured": (("measured", "name"), "ll", _plain("measured")),
-}
+    look = look_of(sys.stdout)
+    text, hidden = listing(heads, cells, aligned, Look(10**6, look.colour) if all_of_them else look)
+    sys.stdout.write(text)
+    if hidden:
+        print(f"note: no room for {', '.join(hidden)}; `--columns` chooses, `--csv` has everything", file=sys.stderr)
