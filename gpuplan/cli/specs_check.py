@@ -3,38 +3,115 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Typer
+from typer import Argument, Option, Typer
 
+from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
-from gpuplan.errors import Problem, SpecError
+from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
 
 app = Typer(add_completion=False, rich_markup_mode=None)
+FORMATS = ("text", "github", "json")
+CHOICE = "Which rules count"
 
 
 @app.command(cls=Command)
 def check(
     *,
     places: Annotated[
-        list[str] | None, Argument(metavar="[PATH …]", help="Files or specs folders; the shipped data when left out")
+        list[str] | None,
+        Argument(metavar="[PATH …]", help="Files or specs folders; the shipped data and your folders when left out"),
     ] = None,
-) -> None:
-    """Are spec files right? Every problem with its file, its line and what to write instead; exits with 2 when there is one.
+    select: Annotated[
+        list[str] | None,
+        Option("--select", metavar="CODE", rich_help_panel=CHOICE, help="Only this rule; several with commas, or repeated"),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        Option("--ignore", metavar="CODE", rich_help_panel=CHOICE, help="Not this rule; several with commas, or repeated"),
+    ] = None,
+    max_age: Annotated[
+        str | None,
+        Option("--max-age", metavar="DAYS", rich_help_panel=CHOICE, help="Older sources and current prices are stale (365)"),
+    ] = None,
+    strict: Annotated[bool, Option("--strict", rich_help_panel=CHOICE, help="Exit with 2 on warnings too")] = False,
+    rules: Annotated[
+        bool, Option("--rules", rich_help_panel=CHOICE, help="List the rules with what each catches, and stop")
+    ] = False,
+    specs: o.SpecsDirs = None,
+    form: Annotated[
+        str | None,
+        Option("--format", metavar="FORM", rich_help_panel=o.OUTPUT, help="text, github (marks lines in a pull request) or json"),
+    ] = None,
+    json: Annotated[bool, Option("--json", rich_help_panel=o.OUTPUT, help="The same as `--format json`")] = False,
+) -> int | None:
+    """Are spec files right: schema, names, sources, physics, prices?
+
+    Every finding has its file and line, a rule, and what to do. Exits with 2 when there is an error, with 0 when there are
+    only warnings.
 
     Examples:
       gpuplan specs check
       gpuplan specs check my-specs/ my-gpu.yaml
+      gpuplan specs check my-specs/ --format github --max-age 180
+      gpuplan specs check --rules
     """
-    from gpuplan.specs.check import check as findings_of
+    from gpuplan.render.findings import findings_github, findings_json, findings_text, rules_json, rules_text, summary
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.check import MAX_AGE, RULES, examine
 
-    problems = []
-    for found in findings_of([Path(place) for place in places or ()]):
-        if found.severity == "error":
-            problems.append(Problem(found.code, found.message, found.hint, found.where))
-        else:
-            print(f"warning: {found.where}: {found.message}{f' ({found.hint})' if found.hint else ''}", file=sys.stderr)
-    if problems:
-        raise SpecError(*problems)
-    print("all is right")
+    style = _style(form, json)
+    if rules:
+        sys.stdout.write(rules_json(RULES.values()) if style == "json" else rules_text(RULES.values()))
+        return None
+    folders = Catalog.open([Path(folder) for folder in specs or ()]).folders
+    found = examine(
+        [Path(place) for place in places] if places else folders,
+        behind=folders[1:],
+        select=_codes(select, "--select", RULES),
+        ignore=_codes(ignore, "--ignore", RULES),
+        max_age=MAX_AGE if max_age is None else _days(max_age),
+    )
+    if style == "json":
+        sys.stdout.write(findings_json(found))
+    elif style == "github":
+        sys.stdout.write(findings_github(found))
+        print(summary(found))
+    else:
+        sys.stderr.write(findings_text(found))
+        print(summary(found), file=sys.stderr if found.findings else sys.stdout)
+    failed = found.count("error") or (strict and found.findings)
+    return int(Exit.USAGE) if failed else None
+
+
+def _style(form: str | None, json: bool) -> str:
+    if form is not None and form not in FORMATS:
+        hint = did_you_mean(form, FORMATS) or f"there are {', '.join(FORMATS)}"
+        raise UsageError(Problem("usage.word", f"no format `{form}`", hint))
+    if json and form not in (None, "json"):
+        raise UsageError(Problem("usage.conflict", f"`--json` and `--format {form}` exclude each other", "give one of them"))
+    return "json" if json else form or "text"
+
+
+def _codes(given: Sequence[str] | None, flag: str, rules: Iterable[str]) -> list[str]:
+    """The codes of an option that takes several, with commas or repeated.
+
+    Raises:
+        UsageError: one of them is no rule.
+    """
+    words = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
+    short = [code.removeprefix("spec.") for code in rules]
+    for word in words:
+        if word.removeprefix("spec.") not in short and not word.startswith("yaml"):
+            hint = did_you_mean(word.removeprefix("spec."), short) or "`gpuplan specs check --rules` lists them"
+            raise UsageError(Problem("usage.word", f"{flag}: no rule is called `{word}`", hint))
+    return words
+
+
+def _days(text: str) -> int:
+    if not text.isdigit():
+        raise UsageError(Problem("usage.number", f"--max-age: `{text}` is not a number of days", "write it as `180`"))
+    return int(text)

@@ -16,8 +16,8 @@ PriceKind: TypeAlias = Literal[
 ]  # fmt: skip
 PriceUnit: TypeAlias = Literal["instance", "accelerator", "chip"]
 PriceStatus: TypeAlias = Literal["current", "historical", "promo", "doubtful"]
-Rate: TypeAlias = Annotated[Sourced, Measure("USD/s")]
-Credits: TypeAlias = Annotated[Sourced, Measure("1")]
+Rate: TypeAlias = Annotated[Sourced, Measure("USD/s", zero=True)]
+Credits: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
 class Credit(Schema):
@@ -58,12 +58,18 @@ class OfferEntry(Schema):
     """What a reader must know."""
 
     def faults(self) -> Iterator[Fault]:
-        """No price, or two."""
+        """No price, two, or one of zero."""
         given = [value for value in (self.price, self.credits_per_hour) if value is not None]
         if len(given) != (0 if self.kind == "free" else 1):
             yield Fault(
                 "spec.no-price", f"the offer of `{self.instance}` needs `price` or `credits_per_hour`, and only one of them"
             )
+        for name, value in (("price", self.price), ("credits_per_hour", self.credits_per_hour)):
+            if value is not None and value.value == 0:
+                what = f"`{self.instance}` in {self.region} is priced at 0: `{value.text}`"
+                yield Fault(
+                    "spec.zero-price", what, "leave out a price that is not known; `kind: free` says that nothing is asked", (name,)
+                )
 
 
 class PriceList(SpecFile):

@@ -89,7 +89,7 @@ FILES = {
 def test_a_good_file_of_the_users_own_is_right(call: Call, tmp_path: Path) -> None:
     path = accelerator(tmp_path, GOOD)
     said = call("specs", "check", str(path))
-    assert (said.code, said.out) == (0, "all is right\n")
+    assert (said.code, said.out) == (0, "all is right in 1 file\n")
     said = call("specs", "show", "mine", "--specs", str(tmp_path))
     assert said.code == 0
     assert "80 GiB" in said.out

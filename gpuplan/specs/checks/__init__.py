@@ -1,0 +1,1 @@
+"""The rules of `gpuplan specs check`, one file for each group of them."""

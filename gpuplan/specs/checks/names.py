@@ -1,0 +1,91 @@
+"""Does every name lead to exactly one file: ids, aliases, drivers' strings, and the names that files refer to?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuplan.errors import did_you_mean
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.base import SpecFile
+from gpuplan.specs.catalog import key
+from gpuplan.specs.checks.subject import File, Finding, Library
+from gpuplan.specs.cluster import Cluster
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.network import Network
+from gpuplan.specs.price import PriceList
+from gpuplan.specs.system import System
+from gpuplan.strict_yaml import Path_
+
+
+def names(library: Library) -> Iterator[Finding]:
+    """Ids and aliases that two files claim, and names that nothing is called."""
+    claimed: dict[tuple[str, str], File] = {}
+    for one in library.files:
+        yield from _claims(one, claimed)
+        for at, kind, name in _references(one.spec):
+            if name not in library.catalog.paths(kind):
+                near = did_you_mean(key(name), [*library.catalog.paths(kind), *library.catalog.names(kind)])
+                hint = near or f"write the id of one of the {kind}, or add its file"
+                yield one.bad("spec.unknown-reference", at, f"`{name}` is not the id of one of the {kind}", hint)
+        if isinstance(one.spec, PriceList):
+            at_instances = (
+                (("offers", at, "instance"), f"{one.spec.id}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
+            )
+            yield from _instances(one, library, at_instances)
+        elif isinstance(one.spec, (System, Network)):
+            yield from _instances(one, library, ((("clouds", at), name) for at, name in enumerate(one.spec.clouds)))
+
+
+def _claims(one: File, claimed: dict[tuple[str, str], File]) -> Iterator[Finding]:
+    own = {key(one.spec.id)} if one.kind != "instances" else set()
+    listed = [(("aliases",), name) for name in one.spec.aliases]
+    listed += [(("driver_names",), name) for name in getattr(one.spec, "driver_names", ())]
+    for at, name in [*((("id",), name) for name in own), *((at, key(name)) for at, name in listed)]:
+        first = claimed.setdefault((one.kind, name), one)
+        if first is not one and not (name in own and root(first) != root(one)):
+            message = f"`{name}` is a name of `{one.spec.id}` and of `{first.spec.id}`"
+            yield one.bad("spec.duplicate-alias", at, message, f"take it out here or in {first.path}")
+
+
+def root(one: File) -> Path:
+    """The specs folder that a file stands in."""
+    parts = one.path.absolute().parts
+    return Path(*parts[: len(parts) - 1 - parts[-2::-1].index(one.kind) - 1])
+
+
+def _instances(one: File, library: Library, listed: Iterator[tuple[Path_, str]]) -> Iterator[Finding]:
+    known = library.catalog.names("instances")
+    for at, name in listed:
+        if key(name) not in known:
+            provider, _, instance = name.partition(":")
+            hint = did_you_mean(key(name), known) or f"add it to a file in instances/{provider}/"
+            yield one.bad("spec.unknown-reference", at, f"no instance of {provider} is called `{instance}`", hint)
+
+
+def _references(spec: SpecFile) -> Iterator[tuple[Path_, str, str]]:
+    """Every key that names another file by its id: where, the kind it names, and the name."""
+    if isinstance(spec, Accelerator):
+        if spec.default_system is not None:
+            yield ("default_system",), "systems", spec.default_system
+        for task, engine in spec.default_engines.items():
+            yield ("default_engines", task), "engines", engine
+    elif isinstance(spec, System):
+        yield ("accelerator",), "accelerators", spec.accelerator
+        if spec.scale_out is not None and spec.scale_out.network is not None:
+            yield ("scale_out", "network"), "networks", spec.scale_out.network
+    elif isinstance(spec, Cluster):
+        yield ("accelerator",), "accelerators", spec.accelerator
+        yield ("system",), "systems", spec.system
+        for at, level in enumerate(spec.levels):
+            if level.network is not None:
+                yield ("levels", at, "network"), "networks", level.network
+    elif isinstance(spec, Engine):
+        if spec.matmuls_like is not None:
+            yield ("matmuls_like",), "engines", spec.matmuls_like
+    elif isinstance(spec, InstanceFamily):
+        for at, shape in enumerate(spec.instances):
+            yield ("instances", at, "accelerator"), "accelerators", shape.accelerator
+            if shape.system is not None:
+                yield ("instances", at, "system"), "systems", shape.system

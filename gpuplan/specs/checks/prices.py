@@ -1,0 +1,169 @@
+"""Is a price one that someone pays: not a placeholder, not of eight for one, not spot above on demand?"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+from statistics import median
+
+from gpuplan.record import Record
+from gpuplan.specs.checks.subject import File, Finding, Library
+from gpuplan.specs.instance import Shape
+from gpuplan.specs.price import OfferEntry, PriceList
+from gpuplan.units import HOUR
+
+_HIGH, _LOW = 4.0, 0.2
+"""A price for one accelerator, over the middle of what others ask for it on the same terms (shipped: 0.25 to 2.1)."""
+_HOST = 0.05
+"""What an hour of one virtual processor with its memory may cost in USD: large hosts make one accelerator dear."""
+_FEWEST = 2
+"""How many other prices make a kin."""
+_SENTINELS = re.compile(r"700(?:\.0+)?|9{3,}(?:\.9+|\.0+)?|1234(?:\.5\d*)?|0\.0*1")
+_CHEAPER = ("spot", "reserved_1yr", "reserved_3yr")
+_SAME = 0.1
+_DEAREST = 200.0
+"""USD for an hour of one accelerator that nobody asks."""
+
+
+class Kin(Record):
+    """A current price for one accelerator: who asks it, for which instance, and how much in USD an hour."""
+
+    provider: str
+    entry: OfferEntry
+    shape: Shape
+    usd: float
+
+
+def per_accelerator(prices: PriceList, entry: OfferEntry, shape: Shape) -> float | None:
+    """USD for an hour of one accelerator, or None where nothing is asked in money or credits."""
+    offer = prices.offer(entry)
+    if offer.price is None:
+        return None
+    return float(offer.price.value) * HOUR / (shape.accelerators.value if entry.per == "instance" else 1.0)
+
+
+def kin(library: Library) -> Mapping[tuple[str, str], list[Kin]]:
+    """The current prices of the catalog by accelerator and terms."""
+    made: dict[tuple[str, str], list[Kin]] = defaultdict(list)
+    for prices in library.price_lists:
+        for entry in prices.offers:
+            shape = library.shapes.get(f"{prices.id}:{entry.instance}")
+            if shape is None or entry.status != "current" or entry.kind == "credits":
+                continue  # what a provider's own unit buys is not comparable with the next one's
+            usd = per_accelerator(prices, entry, shape)
+            if usd is not None:
+                made[shape.accelerator, entry.kind].append(Kin(prices.id, entry, shape, usd))
+    return made
+
+
+def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[str, str], list[Kin]]) -> Iterator[Finding]:
+    """What is wrong with the offers of one provider; `known` are the prices to compare with."""
+    if listed.credit is not None and listed.credit.low.value == 0:
+        message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
+        yield one.bad("spec.zero-price", ("credit", "low"), message, "write what one costs at least")
+    seen: dict[tuple[str, ...], int] = {}
+    for place, entry in enumerate(listed.offers):
+        bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
+        if entry.status != "current":
+            continue
+        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        usd = per_accelerator(listed, entry, shape) if shape is not None else None
+        place_holder = _sentinel(entry, usd)
+        if place_holder:
+            hint = "leave the offer out where the price is not known, or set `status: doubtful`"
+            yield bad("spec.sentinel-price", message=place_holder, hint=hint)
+        elif shape is not None and usd is not None:
+            yield from _against_kin(bad, listed, entry, shape, usd, known)
+        if entry.instance.lower().endswith("_promo"):
+            message = f"`{entry.instance}` is a promotional size, which nobody can still order"
+            yield bad("spec.promo-price", message=message, hint="set `status: promo`")
+        key = (entry.instance, entry.region, entry.kind, entry.per, entry.date or "", entry.note)
+        first = seen.setdefault(key, place)
+        if first != place:
+            line = one.lines.line(("offers", first))
+            message = f"`{entry.instance}` has two current {entry.kind} prices in {entry.region}: see line {line}"
+            yield bad("spec.duplicate-offer", message=message, hint="keep the right one, or set the `status` of the other")
+    yield from _cheaper(one, listed, library)
+
+
+def _sentinel(entry: OfferEntry, usd: float | None) -> str:
+    number = (entry.price.text.split()[0] if entry.price is not None else "").replace(",", "")
+    if entry.price is not None and _SENTINELS.fullmatch(number):
+        return f"`{entry.instance}` is priced at `{entry.price.text}`, which stands for an unknown price in some catalogs"
+    if usd is not None and usd > _DEAREST:
+        return f"`{entry.instance}` is priced at {usd:,.4g} USD/h for one accelerator, which nobody asks"
+    return ""
+
+
+def _against_kin(
+    bad: partial[Finding],
+    listed: PriceList,
+    entry: OfferEntry,
+    shape: Shape,
+    usd: float,
+    known: Mapping[tuple[str, str], list[Kin]],
+) -> Iterator[Finding]:
+    others = [
+        one
+        for one in known.get((shape.accelerator, entry.kind), ())
+        if not (one.provider == listed.id and one.entry.instance == entry.instance and one.entry.region == entry.region)
+    ]
+    if len(others) < _FEWEST:
+        return
+    middle = median(one.usd for one in others)
+    host = _HOST * (shape.vcpus or 0) / max(shape.accelerators.value, 1.0) if entry.per == "instance" else 0.0
+    count = shape.accelerators.value
+    own = [one.usd for one in others if one.provider == listed.id and one.shape.accelerators.value != count]
+    high, low = usd > middle * _HIGH + host, usd < middle * _LOW
+    # Where the provider's own other sizes cost as much for each accelerator as this one for all of them, the unit is wrong.
+    times = usd / median(own) if own and count > 1 else 1.0
+    high = high or (entry.per != "instance" and _near(times, count))
+    low = low or (entry.per == "instance" and _near(times, 1 / count))
+    if not (high or low):
+        return
+    asked = f"{usd:.4g} USD/h for one {shape.accelerator}"
+    message = (
+        f"`{entry.instance}` costs {asked}, {usd / middle:.2g} times the {middle:.4g} that {len(others)} others ask ({entry.kind})"
+    )
+    if high and entry.per != "instance" and count > 1:
+        hint = f"is it the price of all {count:g}? Then write `per: instance`"
+    elif low and entry.per == "instance" and count > 1:
+        hint = f"is it the price of one of {count:g}? Then write `per: accelerator`"
+    else:
+        hint = "is it for one accelerator or for the instance, and in USD? Set `status: doubtful` where the source really says so"
+    yield bad("spec.price-out-of-kin", message=message, hint=hint)
+
+
+def _near(value: float, target: float) -> bool:
+    return target != 1 and abs(value / target - 1) <= _SAME
+
+
+def _cheaper(one: File, listed: PriceList, library: Library) -> Iterator[Finding]:
+    """Spot and reserved prices are no higher than on demand, in the same region or where one price serves all."""
+    asked: dict[tuple[str, str], float] = {}
+    for entry in listed.offers:
+        if entry.kind == "on_demand" and entry.status == "current" and entry.price is not None:
+            usd = _of_instance(listed, entry, library)
+            if usd is not None:
+                where = (entry.instance, entry.region)
+                asked[where] = max(usd, asked.get(where, 0.0))
+    for place, entry in enumerate(listed.offers):
+        if entry.kind not in _CHEAPER or entry.status != "current" or entry.price is None:
+            continue
+        most = asked.get((entry.instance, entry.region), asked.get((entry.instance, "any")))
+        usd = _of_instance(listed, entry, library)
+        if most is not None and usd is not None and usd > most * 1.001:
+            message = f"`{entry.instance}` costs {usd:.4g} USD/h as {entry.kind} and {most:.4g} on demand in {entry.region}"
+            hint = "one of the two is wrong, often the price on demand: set its `status: doubtful`"
+            yield one.bad("spec.spot-above-on-demand", ("offers", place, "price"), message, hint)
+
+
+def _of_instance(listed: PriceList, entry: OfferEntry, library: Library) -> float | None:
+    """USD for an hour of the whole instance."""
+    shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+    if entry.price is None or (shape is None and entry.per != "instance"):
+        return None
+    count = shape.accelerators.value if shape is not None and entry.per != "instance" else 1.0
+    return entry.price.value * HOUR * count
