@@ -144,7 +144,7 @@ class MigProfile(Schema):
     memory_share: RatioField
     """The share of memory, memory bandwidth and L2 that goes with it."""
     compute_share: RatioField
-    """The share of the compute units that MIG leaves usable, such as 1/7 as 0.142857; `units` has the number."""
+    """The share of the compute units as NVIDIA prints it, such as 1/7 as 0.142857; `units` is exact where it is known."""
     units: CountField | None = None
     """The compute units of one instance, where the driver's list has been printed."""
     count: CountField
