@@ -19,6 +19,7 @@ PARTS = (
     "list",
     "show",
     "check",
+    "diff",
     "schema",
     "probe",
 )

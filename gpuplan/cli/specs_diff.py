@@ -1,0 +1,129 @@
+"""`gpuplan specs diff`: what changed between two spec folders or git revisions, and what does it do to estimates?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command
+from gpuplan.errors import GpuplanError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from gpuplan.estimate.result import Estimate
+    from gpuplan.render.diff import Answer
+    from gpuplan.search.library import Library
+    from gpuplan.specs.diff import Diff
+    from gpuplan.specs.revision import Side
+
+app = Typer(add_completion=False, rich_markup_mode=None)
+MOST = 4
+"""How many chips, systems and instances are asked about when none are named."""
+MODEL = "llama-3.1-8b"
+
+
+@app.command(cls=Command)
+def diff(
+    *,
+    places: Annotated[
+        list[str],
+        Argument(
+            metavar="BASE [HEAD]",
+            help="Folders of specs, or git revisions such as `main`; HEAD is the working tree when left out (for a folder: what "
+            "came with gpuplan)",
+        ),
+    ],
+    specs: Annotated[
+        o.Text,
+        Option(
+            "--specs", metavar="DIR", rich_help_panel=o.DATA, help="Which folder of the repository, where it is not found by itself"
+        ),
+    ] = None,
+    on: Annotated[
+        o.Texts,
+        Option(
+            "--on", metavar="NAME", rich_help_panel=o.DATA, help=f"Ask about this, not the {MOST} that changed most; repeatable"
+        ),
+    ] = None,
+    estimates: Annotated[
+        o.Switch, Option("--estimates/--no-estimates", rich_help_panel=o.DATA, help="Whether to ask the reference questions at all")
+    ] = None,
+    json: o.Json = False,
+    md: o.Md = False,
+) -> None:
+    """What changed between two spec folders, figure by figure, and what does it do to estimates?
+
+    For the review of a pull request: old and new values with units and change, sources, added and removed files, and
+    how the answers of fit, train and serve move for what changed. Always exits with 0; `gpuplan specs check` judges.
+
+    Examples:
+      gpuplan specs diff main
+      gpuplan specs diff v1.0 HEAD --md
+      gpuplan specs diff old-specs/ new-specs/ --on 8xh100 --json
+    """  # fmt: skip
+    from gpuplan.cli.answer import form_of
+    from gpuplan.specs import diff as specs_diff
+    from gpuplan.specs.revision import sides
+
+    form = form_of({"json": json, "md": md})
+    if len(places) > 2:
+        raise UsageError(Problem("diff.places", f"{len(places)} places: a comparison has two sides", "write `BASE HEAD`"))
+    with sides(places[0], places[1] if len(places) > 1 else None, Path(specs) if specs is not None else None) as (base, head):
+        found = specs_diff.compare(base.folder, head.folder)
+        asked: Sequence[str] = on or []
+        left_out = 0
+        if found and not on and estimates is not False:
+            subjects, left_out = specs_diff.subjects(found, head.folder, MOST)
+            asked = [one.on for one in subjects]
+        answers = _answers(base, head, asked) if found and estimates is not False else []
+    _write((base.name, head.name), found, answers, left_out, form)
+
+
+def _write(names: tuple[str, str], found: Diff, answers: Sequence[Answer], left_out: int, form: str) -> None:
+    from gpuplan.render import diff as render
+    from gpuplan.render.text import look_of
+
+    if form == "json":
+        import json as jsonlib
+
+        print(jsonlib.dumps(render.diff_record(names, found, answers, left_out), indent=2, ensure_ascii=False))
+    elif form == "md":
+        sys.stdout.write(render.diff_markdown(names, found, answers, left_out))
+    else:
+        sys.stdout.write(render.diff_text(names, found, answers, left_out, look_of(sys.stdout)))
+
+
+def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[Answer]:
+    """The reference questions on both sides: does it fit, how fast does it serve and train."""
+    from gpuplan.render.diff import Answer
+    from gpuplan.search.library import Library
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.revision import folders_of
+
+    libraries = [Library(Catalog(folders_of(side))) for side in (base, head)]
+    made = []
+    for name in asked:
+        for task in ("fit", "serve", "train"):
+            old, new = (_ask(task, name, library) for library in libraries)
+            made.append(Answer(f"{task} {MODEL} --on {name}", old, new))
+    return made
+
+
+def _ask(task: str, on: str, library: Library) -> Estimate | str:
+    """An estimate, or in one sentence why there is none."""
+    from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+    from gpuplan.search.serving import answer_fit, answer_serving
+    from gpuplan.search.training import answer_training
+
+    try:
+        if task == "fit":
+            return answer_fit(FitAsk(model=MODEL, on=on), library)
+        if task == "serve":
+            return answer_serving(ServeAsk(model=MODEL, on=on), library)
+        return answer_training(TrainAsk(model=MODEL, on=on), library)
+    except GpuplanError as error:
+        return error.problems[0].message
