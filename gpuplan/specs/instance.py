@@ -56,7 +56,7 @@ class Shape(Schema):
     accelerators: Share
     """How many it has; a fraction where an accelerator is shared."""
     accelerator_memory: BytesField | None = None
-    """The accelerator memory of the instance, where it is a share of one accelerator."""
+    """All accelerator memory of the instance as the provider prints it, where it is a share of one, or not their sum."""
     system: Id | None = None
     """The system that has the same board and fabric."""
     vcpus: Annotated[int, Limits(1)] | None = None

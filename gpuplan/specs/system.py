@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from gpuplan.schema import Fault, Limits, Schema
+from gpuplan.schema import Fault, Limits, Schema, field
 from gpuplan.specs.base import Id, Month, SpecFile
 from gpuplan.specs.quantity import (
     BytesField,
@@ -62,6 +62,8 @@ class FabricLevel(Schema):
     """The same for the worst pair; 0 where the pair has no link."""
     links: str = ""
     """How many links of which rate make up the bandwidth."""
+    pair_links: dict[str, dict[str, Annotated[int, Limits(1)]]] = field(default_factory=dict)
+    """For a hybrid mesh: how many links each accelerator has to each other one it reaches directly, both counted from 0."""
     latency: SecondsField | None = None
     """The time of the smallest message or all-reduce."""
     latency_of: Literal["message", "all_reduce"] = "message"
@@ -93,6 +95,8 @@ class ScaleOut(Schema):
 
     kind: str
     """Which network: `InfiniBand NDR`, `EFA v2`, `RoCE 400G` …"""
+    network: Id | None = None
+    """The id of the network that the cards speak, where there is one: their rate is that of its port."""
     nics: Annotated[int, Limits(1)] | None = None
     """How many cards the system has."""
     bandwidth_each: BytesPerSField | None = None
@@ -192,6 +196,12 @@ class System(SpecFile):
     """What the system draws."""
     list_price: ListPrice | None = None
     """What it costs to buy, where anyone said so."""
+    rack_units: CountField | None = None
+    """How high it is in a rack, in units of 44.45 mm."""
+    confidence: dict[Literal["fabric", "scale_out", "host", "power", "price"], Literal["high", "medium", "low"]] = field(
+        default_factory=dict
+    )
+    """For each group of figures how well the sources agree: `low` where it rests on one weak source or on memory."""
     clouds: tuple[str, ...] = ()
     """The cloud instances (`provider:name`) that are this board with this count."""
     slice_prefix: str = ""

@@ -1,4 +1,4 @@
-"""Every shipped cloud instance loads, names known parts, can be a target, and says what the table of facts says."""
+"""Every shipped cloud instance loads, names known parts and can be a target."""
 
 import pytest
 
@@ -8,19 +8,10 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.system import System
 from gpuplan.specs.target import find_instance, parse_target
-from tests.specs.shared_data import table
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 FAMILIES = {ident: CATALOG.read(InstanceFamily, path) for ident, path in CATALOG.paths("instances").items()}
 INSTANCES = [Instance(family, shape) for family in FAMILIES.values() for shape in family.instances]
-# The table spells some accelerators otherwise, and has four that the catalog lacks.
-SPELLED = {
-    "t4-16gb": "t4", "a10-24gb": "a10", "a10g-24gb": "a10g", "l4-24gb": "l4", "l40s-48gb": "l40s", "a40-48gb": "a40",
-    "rtx-a6000-48gb": "rtx-a6000", "rtx-4090-24gb": "rtx-4090", "rtx-pro-6000-bse-96gb": "rtx-pro-6000-blackwell-server",
-    "p4-8gb": "p4", "k80": "k80-die", "m60": "m60-die", "a100-sxm4-40gb": "a100-sxm-40gb", "a100-sxm4-80gb": "a100-sxm-80gb",
-    "h100-sxm5-80gb": "h100-sxm-80gb", "b300-sxm-288gb": "b300-sxm-270gb", "gb200-nvl72": "gb200-186gb", "mi300x-192gb": "mi300x",
-}  # fmt: skip
-PROVIDERS = {"gcp-tpu": "gcp", "snowflake-spcs": "snowflake"}
 
 
 def test_there_are_the_instances_of_the_first_catalog():
@@ -32,7 +23,7 @@ def test_there_are_the_instances_of_the_first_catalog():
         "aws-sagemaker:ml.p5.48xlarge", "colab:t4", "snowflake:GPU_NV_S",
     }  # fmt: skip
     assert wanted <= names
-    assert len(names) == len(INSTANCES) >= 312
+    assert len(names) == len(INSTANCES) >= 329
 
 
 @pytest.mark.parametrize("ident", FAMILIES)
@@ -77,28 +68,6 @@ def test_the_rate_inside_an_instance_is_that_of_its_system():
         close = pytest.approx(given.value, rel=0.05)
         # AWS prints the ring of Trainium 2 with the UltraServer's links, and pairs of a mesh have fewer links.
         assert rate.value == close or (own is not None and own.value == close), one.qualified_name
-
-
-def test_each_instance_says_what_the_table_says():
-    rows = table("instances.yaml")["instances"]
-    by_name = {one.qualified_name: one for one in INSTANCES}
-    compared = 0
-    for row in rows:
-        one = by_name.get(f"{PROVIDERS.get(row['provider'], row['provider'])}:{row['name']}")
-        if one is None:
-            continue
-        shape = one.shape
-        assert shape.accelerator == SPELLED.get(row["accelerator"], row["accelerator"])
-        assert shape.accelerators.value == pytest.approx(row["accelerator_count"])
-        assert shape.vcpus == row["vcpus"]
-        if row["ram_gib"]:
-            assert shape.memory is not None
-            assert shape.memory.value == pytest.approx(row["ram_gib"] * 2**30)
-        if row["network"]["gbps"]:
-            assert shape.network.bandwidth is not None
-            assert shape.network.bandwidth.value == pytest.approx(row["network"]["gbps"] * 1e9 / 8)
-        compared += 1
-    assert compared > 270
 
 
 def test_a_short_name_is_enough_where_it_is_unique():

@@ -8,7 +8,6 @@ from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.offers import Terms, choose, offers_of, price_for, street_price, usd_per_s
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.target import find_instance, parse_target
-from tests.specs.shared_data import table
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 LISTS = {ident: CATALOG.read(PriceList, path) for ident, path in CATALOG.paths("prices").items()}
@@ -136,11 +135,3 @@ def test_the_street_price_is_the_cheapest_dated_on_demand_rate():
     assert street.instance.shape.accelerator == "h100-sxm-80gb"
     with pytest.raises(UnknownError):
         street_price("cpu-epyc-9654", CATALOG)
-
-
-def test_prices_say_what_the_table_says():
-    rows = {row["name"]: row for row in table("instances.yaml")["instances"] if row["provider"] == "aws"}
-    for entry in LISTS["aws"].offers:
-        given = [price["usd"] for price in rows[entry.instance]["prices"]]
-        assert entry.price is not None
-        assert entry.price.value * HOUR in [pytest.approx(usd) for usd in given]

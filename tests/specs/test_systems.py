@@ -1,13 +1,13 @@
-"""Every shipped system loads, and says what the table of facts says."""
+"""Every shipped system loads and is possible; a wrong one is refused."""
 
 import pytest
 
 from gpuplan.errors import SpecError
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.network import Network
 from gpuplan.specs.system import System, slice_key
 from gpuplan.strict_yaml import parse_yaml
-from tests.specs.shared_data import table
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 SYSTEMS = {ident: CATALOG.read(System, path) for ident, path in CATALOG.paths("systems").items()}
@@ -33,6 +33,13 @@ def test_each_system_names_known_parts_and_is_possible(ident):
         for run in level.measured:
             if rate is not None and run.collective != "all_reduce":
                 assert run.bus_bandwidth.value <= rate.value
+        for one, others in level.pair_links.items():
+            assert all(level.pair_links[other][one] == count for other, count in others.items())
+    out = system.scale_out
+    if out is not None and out.network is not None:
+        network = CATALOG.load(Network, out.network)
+        assert out.bandwidth_each is not None
+        assert network.port_bandwidth.value == out.bandwidth_each.value
     for part in system.slices:
         assert system.link_bandwidth is not None
         if part.links is not None:
@@ -44,49 +51,6 @@ def test_every_source_can_be_followed_or_is_marked():
         for source in system.sources.values():
             assert source.url or source.kind in {"assumed", "derived", "measured"}
             assert source.checked
-
-
-def test_every_level_says_what_the_table_says():
-    rows = {row["id"]: row for row in table("systems.yaml")["systems"]}
-    assert set(rows) == set(SYSTEMS)
-    compared = 0
-    for ident, row in rows.items():
-        system = SYSTEMS[ident]
-        assert system.count == row["accelerators"]
-        levels = {level.name: level for level in system.fabric}
-        for given in row["fabric"]:
-            if given["size"] == 1:
-                continue
-            level = levels[given["name"]]
-            assert level.size == given["size"]
-            assert level.in_network_reduction == given["in_network_reduction"]
-            for key, value in (
-                ("bandwidth_per_direction_gb_s", level.bandwidth_per_direction),
-                ("peer_bandwidth_per_direction_gb_s", level.peer_bandwidth_per_direction),
-            ):
-                if given[key]:
-                    assert value is not None
-                    assert value.value == pytest.approx(given[key] * 1e9)
-                    compared += 1
-            if given["latency_us"] is not None:
-                assert level.latency is not None
-                assert level.latency.value == pytest.approx(given["latency_us"] * 1e-6)
-            best = given["measured_all_reduce_busbw_gb_s"]
-            if best is not None:
-                assert best * 1e9 in [pytest.approx(run.bus_bandwidth.value) for run in level.measured]
-    assert compared > 400
-
-
-def test_every_slice_says_what_the_table_says():
-    for generation, given in table("systems.yaml")["tpu_topologies"].items():
-        pod = SYSTEMS[f"tpu-{generation}-pod"]
-        assert len(pod.slices) == len(given["topologies"])
-        for row in given["topologies"]:
-            part = pod.slice_named(row["name"])
-            assert part is not None
-            assert part.chips == row["chips"]
-            assert "x".join(map(str, part.dims)) == row["topology"]
-            assert list(part.wrap) == row["wrap"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gpuplan.errors import Exit, GpuplanError, UnknownError, UsageError
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.system import System
 from gpuplan.specs.target import parse_target
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
@@ -61,6 +62,59 @@ def test_levels_of_nodes_and_of_the_network_between_them():
     assert levels("2xh100-nvl") == [(2, "mesh", 300)]
     assert levels("8xh100-nvl") == [(2, "mesh", 300), (8, "pcie-tree", 63)]
     assert levels("4xrtx-4090") == [(4, "pcie-tree", 31.5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("hgx-p100", [(8, "hybrid-mesh", 80)]),
+        ("hgx-v100", [(8, "hybrid-mesh", 150)]),
+        ("dgx-2", [(16, "switched", 150)]),
+        ("hgx-a100", [(8, "switched", 300)]),
+        ("hgx-a100-4", [(4, "mesh", 300)]),
+        ("hgx-h100", [(8, "switched", 450)]),
+        ("hgx-h200", [(8, "switched", 450)]),
+        ("hgx-h20", [(8, "switched", 450)]),
+        ("hgx-h800", [(8, "switched", 200)]),
+        ("hgx-b200", [(8, "switched", 900)]),
+        ("hgx-b300", [(8, "switched", 900)]),
+        ("gh200-node-96gb", []),
+        ("gh200-nvl32", [(32, "switched", 450)]),
+        ("gb200-nvl4", [(4, "mesh", 900)]),
+        ("gb300-nvl72", [(4, "switched", 900), (72, "switched", 900)]),
+        ("mi250x-4", [(4, "mesh", 350)]),
+        ("mi325x-8", [(8, "mesh", 448)]),
+        ("mi355x-8", [(8, "mesh", 537.6)]),
+        ("gaudi2-8", [(8, "mesh", 262.5)]),
+        ("gaudi3-8", [(8, "mesh", 525)]),
+        ("aws-trn1-32xl", [(16, "torus", 192)]),
+        ("aws-trn2-ultraserver", [(16, "torus", 512), (64, "torus", 640)]),
+        ("aws-inf2-48xl", [(12, "ring", 103)]),
+        ("tpu-v7-pod", [(9216, "torus", 600)]),
+        ("spark-pair", [(2, "mesh", 25)]),
+        ("mac-studio-m3-ultra", []),
+        ("mac-studio-m3-ultra-quad", [(4, "mesh", 30)]),
+        ("h100-pcie-8", [(2, "mesh", 300), (8, "pcie-tree", 63)]),
+        ("h100-pcie-8-no-bridge", [(8, "pcie-tree", 63)]),
+        ("h100-nvl-4", [(2, "mesh", 300), (4, "pcie-tree", 63)]),
+        ("a100-pcie-80gb-2-no-bridge", [(2, "pcie-tree", 31.5)]),
+        ("rtx-3090-4", [(2, "mesh", 56.25), (4, "pcie-tree", 31.5)]),
+        ("l40s-8", [(8, "pcie-tree", 31.5)]),
+        ("t4-4", [(4, "pcie-tree", 15.75)]),
+    ],
+)
+def test_levels_inside_the_boards_that_people_have(text, inside):
+    assert levels(text) == inside
+
+
+def test_every_slice_that_can_be_had_is_a_target():
+    count = 0
+    for generation in ("v2", "v3", "v4", "v5e", "v5p", "v6e", "v7"):
+        for part in CATALOG.load(System, f"tpu-{generation}-pod").slices:
+            made = target(part.name)
+            assert (made.count, [level.size for level in made.levels]) == (part.chips, [part.chips] if part.chips > 1 else [])
+            count += 1
+    assert count >= 236
 
 
 def test_levels_of_instances_have_the_network_of_the_instance():

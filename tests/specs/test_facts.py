@@ -1,0 +1,329 @@
+"""Every value of the tables of facts on systems, slices and instances is ours too, or is listed here with who is right."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.instance import Instance, InstanceFamily
+from gpuplan.specs.price import OfferEntry, PriceList
+from gpuplan.specs.quantity import Sourced
+from gpuplan.specs.system import FabricLevel, System
+from tests.specs.shared_data import table
+
+CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
+HOUR = 3600
+Row = tuple[str, Any, Any]
+"""Where in the table, the value there, and ours; a value of ours may be a pair of bounds."""
+
+# ---------------------------------------------------------------------------------------------------------------- exceptions
+SYSTEM_EXCEPTIONS: dict[tuple[str, str], str] = {
+    (
+        "summit-node",
+        "fabric.x-bus.topology",
+    ): "both right: the triplets meet in the processors, which is a tree through the host with us",
+    ("summit-node", "fabric.x-bus.bandwidth"): "open: the table has none; ours is recalled, marked as that, and has a range of 2",
+    (
+        "frontier-node",
+        "fabric.scale-out.topology",
+    ): "both right: a dragonfly is switched; the levels of the cluster say `dragonfly`",
+    ("mi300a-node-4", "fabric.scale-out.topology"): "both right: as frontier-node",
+    ("aurora-node", "fabric.scale-out.topology"): "both right: as frontier-node",
+}
+INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+
+def value(given: Sourced | None) -> float | None:
+    return None if given is None else given.value
+
+
+def scaled(given: float | None, factor: float) -> float | None:
+    return None if given is None else given * factor
+
+
+def equal(theirs: Any, ours: Any, bounds: list[float] | None = None) -> bool:
+    if theirs is None or ours is None or isinstance(theirs, (str, bool)):
+        return bool(theirs == ours)
+    if isinstance(theirs, (list, dict)):
+        return bool(theirs == ours)
+    if bounds is not None and bounds[0] * 0.999 <= ours <= bounds[1] * 1.001:
+        return True
+    # The table rounds to three figures.
+    return bool(ours == pytest.approx(theirs, rel=2e-3))
+
+
+# ------------------------------------------------------------------------------------------------------------------- systems
+def level_rows(at: str, row: dict[str, Any], level: FabricLevel) -> Iterator[Row]:
+    # A grid of a torus is a torus without wrap with us; pairs are a mesh of two.
+    names = {"pairs": "mesh", "torus-2d": "torus", "torus-3d": "torus", "mesh": "torus" if row.get("dims") else "mesh"}
+    topology = names.get(row["topology"], row["topology"])
+    yield f"{at}.size", row["size"], level.size
+    yield f"{at}.topology", topology, level.topology
+    yield f"{at}.bandwidth", scaled(row["bandwidth_per_direction_gb_s"], 1e9), value(level.bandwidth_per_direction)
+    yield f"{at}.peer", scaled(row["peer_bandwidth_per_direction_gb_s"], 1e9), value(level.peer_bandwidth_per_direction)
+    if "peer_min_gb_s" in row:
+        yield f"{at}.peer_min", scaled(row["peer_min_gb_s"], 1e9), value(level.worst_peer_bandwidth_per_direction)
+    yield f"{at}.links", row["links"] or "", level.links
+    yield f"{at}.latency", scaled(row["latency_us"], 1e-6), value(level.latency)
+    yield f"{at}.in_network_reduction", row["in_network_reduction"], level.in_network_reduction
+    yield f"{at}.dims", row.get("dims"), list(level.dims) if level.dims else None
+    yield f"{at}.wrap", row.get("wrap"), list(level.wrap) if level.wrap else None
+    yield f"{at}.p2p", row.get("p2p", ""), level.peer_to_peer
+    yield f"{at}.pair_links", row.get("pair_links", {}), level.pair_links
+    given = [
+        (one["collective"], one["ranks"], one["busbw_gb_s"], one.get("algo", ""), one.get("payload", "").replace(" ", ""))
+        for one in row.get("measured", [])
+    ]
+    ours = [
+        (
+            run.collective, run.ranks, round(run.bus_bandwidth.value / 1e9, 3), run.algorithm,
+            run.payload.text.replace(" ", "") if run.payload else "",
+        )
+        for run in level.measured
+    ]  # fmt: skip
+    yield f"{at}.measured", sorted(given), sorted(ours)
+    best = row["measured_all_reduce_busbw_gb_s"]
+    if best is not None and not given:
+        yield f"{at}.measured_all_reduce", best, max(run[2] for run in ours)
+    if best is not None and "accept_busbw" in row:
+        bounds = next(run.bus_bandwidth.accept for run in level.measured if run.bus_bandwidth.accept)
+        yield f"{at}.accept_busbw", row["accept_busbw"], [pytest.approx(end / 1e9) for end in bounds]
+
+
+def system_rows(row: dict[str, Any], system: System) -> Iterator[Row]:
+    yield "name", row["name"], system.name
+    yield "kind", row["kind"], system.form
+    yield "accelerator", row["accelerator"], system.accelerator
+    yield "accelerators", row["accelerators"], system.count
+    yield "hosts", row["hosts"], value(system.hosts)
+    levels = {level.name: level for level in system.fabric}
+    for given in row["fabric"]:
+        at = f"fabric.{given['name']}"
+        # A level of one accelerator joins nothing; what its package joins inside is in the accelerator's file.
+        if given["size"] == 1:
+            continue
+        if given["name"] not in levels:
+            yield at, given["name"], None
+            continue
+        yield from level_rows(at, given, levels[given["name"]])
+    out, cards = row["scale_out"] or {}, system.scale_out
+    if out.get("kind"):
+        yield "scale_out.kind", out["kind"], cards.kind if cards else None
+        yield "scale_out.nics", out.get("nics"), cards.nics if cards else None
+        yield "scale_out.gbps_each", scaled(out.get("gbps_each"), 1e9 / 8), value(cards.bandwidth_each) if cards else None
+        yield "scale_out.rails", out.get("rails"), cards.rails if cards else None
+        rate = out.get("gb_s_per_accelerator_per_direction")
+        outer = next((one for one in reversed(system.fabric) if one.name in {"scale-out", "dcn"}), None)
+        if rate is not None and outer is not None:
+            yield "scale_out.rate", rate * 1e9, value(outer.bandwidth_per_direction)
+    given, host = row["host"], system.host
+    assert host is not None
+    yield "host.pcie_gen", given["pcie_gen"], host.pcie_generation
+    yield "host.pcie_lanes", given["pcie_lanes_per_accelerator"], host.pcie_lanes
+    yield "host.rate", scaled(given["gb_s_per_direction_per_accelerator"], 1e9), value(host.bandwidth_per_direction)
+    yield "host.cpu", given["cpu"] or "", host.cpu
+    yield "host.cpu_count", given["cpu_count"], host.cpu_count
+    yield "host.vcpus", given.get("vcpus"), host.vcpus
+    yield "host.ram_gib", scaled(given["ram_gib"], 2**30), value(host.memory)
+    if given["ram_gib"]:
+        yield "host.ram_scope", given["ram_scope"], host.memory_scope
+    yield "host.link", given["cpu_accelerator_link"] or "", host.link
+    yield "local_nvme_gb", scaled(row["local_nvme_gb"] or None, 1e9), value(host.local_disk)
+    for name in ("max", "typical"):
+        ours = system.power.maximum if name == "max" and system.power else system.power.typical if system.power else None
+        yield f"power_kw.{name}", scaled(row["power_kw"][name], 1e3), value(ours)
+    yield "rack_units", row["rack_units"], value(system.rack_units)
+    price = row["list_price_usd"]
+    yield "list_price.usd", price and price["usd"], system.list_price and system.list_price.price.value
+    yield "list_price.date", price and str(price["date"]), system.list_price and system.list_price.date
+    yield "cloud_instances", sorted(row["cloud_instances"]), sorted({name.partition(":")[2] for name in system.clouds})
+    yield "confidence", row["confidence"], dict(system.confidence)
+
+
+def bounds_of(row: dict[str, Any], at: str) -> list[float] | None:
+    """The `accept` of the table for a value, in our units."""
+    keys = {
+        "host.pcie_gen": ("host.pcie_gen", 1), "host.ram_gib": ("host.ram_gib", 2**30), "power_kw.max": ("power_kw.max", 1e3),
+        "power_kw.typical": ("power_kw.typical", 1e3), "scale_out.nics": ("scale_out.nics", 1),
+        "scale_out.rate": ("scale_out.gb_s_per_accelerator_per_direction", 1e9),
+        "fabric.scale-out.bandwidth": ("scale_out.gb_s_per_accelerator_per_direction", 1e9),
+    }  # fmt: skip
+    name, factor = keys.get(at, ("fabric.bandwidth_per_direction_gb_s" if at.endswith(".bandwidth") else "", 1e9))
+    given = row.get("accept", {}).get(name)
+    return None if given is None else [end * factor for end in given]
+
+
+def test_every_value_of_every_system_is_ours_too():
+    compared, odd = 0, []
+    used = set()
+    for row in table("systems.yaml")["systems"]:
+        system = CATALOG.load(System, row["id"])
+        for at, theirs, ours in system_rows(row, system):
+            compared += 1
+            if equal(theirs, ours, bounds_of(row, at)):
+                continue
+            if (row["id"], at) in SYSTEM_EXCEPTIONS:
+                used.add((row["id"], at))
+            else:
+                odd.append(f"{row['id']} {at}: {theirs!r}, ours {ours!r}")
+    assert not odd, "\n".join(odd)
+    assert used == set(SYSTEM_EXCEPTIONS)
+    assert compared > 7000
+
+
+def test_every_slice_of_the_table_is_ours_too():
+    compared = 0
+    for generation, given in table("systems.yaml")["tpu_topologies"].items():
+        pod = CATALOG.load(System, f"tpu-{generation}-pod")
+        assert pod.accelerator == given["accelerator"]
+        for row in given["topologies"]:
+            part = pod.slice_named(row["name"])
+            assert part is not None
+            assert ("x".join(map(str, part.dims)), part.chips, list(part.wrap)) == (row["topology"], row["chips"], row["wrap"])
+            assert part.twisted == bool(row.get("twisted_available", False))
+            assert part.links == row.get("min_links_per_chip", part.links)
+            compared += 1
+    assert compared == 236
+
+
+# ----------------------------------------------------------------------------------------------------------------- instances
+# The table spells these accelerators otherwise.
+SPELLED = {
+    "t4-16gb": "t4", "t4g-16gb": "t4g", "a10-24gb": "a10", "a10g-24gb": "a10g", "l4-24gb": "l4", "l40s-48gb": "l40s",
+    "a40-48gb": "a40", "rtx-a6000-48gb": "rtx-a6000", "rtx-4090-24gb": "rtx-4090",
+    "rtx-pro-6000-bse-96gb": "rtx-pro-6000-blackwell-server", "rtx-pro-4500-32gb": "rtx-pro-4500-blackwell-server", "p4-8gb": "p4",
+    "k80": "k80-die", "m60": "m60-die", "a100-sxm4-40gb": "a100-sxm-40gb", "a100-sxm4-80gb": "a100-sxm-80gb",
+    "h100-sxm5-80gb": "h100-sxm-80gb", "b300-sxm-288gb": "b300-sxm-270gb", "gb200-nvl72": "gb200-186gb",
+    "mi300x-192gb": "mi300x", "radeon-mi25": "mi25",
+}  # fmt: skip
+PROVIDERS = {"gcp-tpu": "gcp", "snowflake-spcs": "snowflake"}
+PRICE_KINDS = {
+    "on_demand_historical": "on_demand", "promo_meter_ignore": "on_demand", "compute_units": "credits", "preemptible": "spot",
+}  # fmt: skip
+
+
+def instances() -> dict[str, Instance]:
+    families = [CATALOG.read(InstanceFamily, path) for path in CATALOG.paths("instances").values()]
+    return {f"{one.provider}:{shape.name}": Instance(one, shape) for one in families for shape in one.instances}
+
+
+def row_name(row: dict[str, Any], known: dict[str, Instance]) -> str:
+    """Our name of an instance: theirs, or, where nobody types theirs, the short one that has theirs as an alias."""
+    provider = PROVIDERS.get(row["provider"], row["provider"])
+    short = re.sub(r"^(1x|per-GPU) ", "", row["name"])
+    for name in (row["name"], short, short.lower()):
+        if f"{provider}:{name}" in known:
+            return f"{provider}:{name}"
+    return next(
+        (ours for ours, one in known.items() if one.provider == provider and short in one.shape.aliases),
+        f"{provider}:{row['name']}",
+    )
+
+
+def test_all_instances_of_the_table_are_ours():
+    known = instances()
+    rows = table("instances.yaml")["instances"]
+    names = [row_name(row, known) for row in rows]
+    assert [name for name in names if name not in known] == []
+    assert len(set(names)) == len(rows) == 329
+
+
+def status_of(row: dict[str, Any]) -> str:
+    given = row.get("status", "offered")
+    return "closed" if "or closed" in given else "retired" if given.startswith("retired") else "offered"
+
+
+def instance_rows(row: dict[str, Any], one: Instance, accelerator: Accelerator) -> Iterator[Row]:
+    shape = one.shape
+    yield "accelerator", SPELLED.get(row["accelerator"], row["accelerator"]), shape.accelerator
+    yield "accelerator_count", row["accelerator_count"], shape.accelerators.value
+    # The table counts what the vendor prints, whether that means GB or GiB.
+    printed = re.match(r"[0-9.]+", accelerator.memory.capacity.text)
+    assert printed is not None
+    whole = float(printed[0]) * shape.accelerators.value
+    memory = shape.accelerator_memory.value / 2**30 if shape.accelerator_memory else whole
+    yield "accelerator_memory_gib_total", row["accelerator_memory_gib_total"], memory
+    yield "vcpus", row["vcpus"], shape.vcpus
+    yield "ram_gib", scaled(row["ram_gib"], 2**30), value(shape.memory)
+    yield "local_nvme_gb", scaled(row["local_nvme_gb"] or None, 1e9), value(shape.local_disk)
+    yield "scale_up.kind", row["scale_up"]["kind"], shape.scale_up.kind
+    # The table gives both directions together.
+    rate = row["scale_up"].get("gb_per_s_per_accelerator")
+    yield "scale_up.rate", scaled(rate, 1e9 / 2), value(shape.scale_up.bandwidth_per_direction)
+    yield "scale_up.domain", row["scale_up"].get("domain_size"), shape.scale_up.domain
+    yield "network.kind", row["network"]["kind"], shape.network.kind
+    yield "network.gbps", scaled(row["network"]["gbps"], 1e9 / 8), value(shape.network.bandwidth)
+    yield "commitments", row.get("commitments", ""), shape.commitments
+    yield "status", status_of(row), shape.status
+
+
+def test_every_value_of_every_instance_is_ours_too():
+    known = instances()
+    compared, odd, used = 0, [], set()
+    for row in table("instances.yaml")["instances"]:
+        name = row_name(row, known)
+        one = known[name]
+        for at, theirs, ours in instance_rows(row, one, CATALOG.load(Accelerator, one.shape.accelerator)):
+            compared += 1
+            if equal(theirs, ours):
+                continue
+            where = next(
+                ((part, at) for part in (name, one.shape.accelerator, one.provider) if (part, at) in INSTANCE_EXCEPTIONS), None
+            )
+            if where is None:
+                odd.append(f"{name} {at}: {theirs!r}, ours {ours!r}")
+            else:
+                used.add(where)
+    assert not odd, "\n".join(odd)
+    assert used == set(INSTANCE_EXCEPTIONS)
+    assert compared == 329 * 13
+
+
+# -------------------------------------------------------------------------------------------------------------------- prices
+def paid(entry: OfferEntry, one: Instance) -> float | None:
+    """What an offer comes to an hour for a whole instance, in USD or in the provider's own units."""
+    given = entry.price.value * HOUR if entry.price else entry.credits_per_hour.value if entry.credits_per_hour else None
+    parts = 1.0 if entry.per == "instance" else one.accelerators
+    return None if given is None else given * parts
+
+
+def test_every_price_of_the_table_is_ours_too_and_only_fit_ones_are_current():
+    known = instances()
+    lists = {ident: CATALOG.read(PriceList, path) for ident, path in CATALOG.paths("prices").items()}
+    compared, odd = 0, []
+    for row in table("instances.yaml")["instances"]:
+        name = row_name(row, known)
+        one = known[name]
+        offers = [entry for entry in lists[one.provider].offers if entry.instance == one.name]
+        for given in row["prices"]:
+            compared += 1
+            kind = PRICE_KINDS.get(given["kind"], "market" if row["provider"] == "vast" else given["kind"])
+            if kind == "subscription":
+                # The table has no figure for it, and neither have we an offer.
+                assert given["usd"] is None
+                continue
+            found = [
+                entry
+                for entry in offers
+                if entry.kind == kind and (kind == "free" or paid(entry, one) == pytest.approx(given["usd"], rel=1e-5))
+            ]
+            if not found:
+                odd.append(f"{name} {given}")
+                continue
+            statuses = {entry.status for entry in found}
+            if given["kind"] == "on_demand_historical" or status_of(row) == "retired":
+                fit = "current" not in statuses
+            else:
+                fit = given["kind"] != "promo_meter_ignore" or statuses == {"promo"}
+            if not fit or not (given["usd"] or kind == "free"):
+                odd.append(f"{name} {given} is {statuses}")
+            dated = str(given["date"]) if re.fullmatch(r"20\d\d(-\d\d){0,2}", str(given["date"])) else None
+            if dated and kind != "free" and dated not in {entry.date for entry in found}:
+                odd.append(f"{name} {given} is dated {[entry.date for entry in found]}")
+            if str(given["date"]).startswith("undated") and not any(entry.date is None or entry.note for entry in found):
+                odd.append(f"{name} {given} has got a date")
+    assert not odd, "\n".join(odd)
+    assert compared == 485
