@@ -285,4 +285,10 @@ def test_the_actions_comparison(tmp_path: Path) -> None:
     text = summary.read_text()
     assert "26.40 USD/h" in text
     assert "20.00 USD/h" in text
+    shutil.copytree(EXAMPLE, work / "team" / "more")
+    git(work, home, "add", ".")
+    git(work, home, "commit", "--quiet", "-m", "more")
+    done = ask(step("diff")["run"], work, home, SPECS="team/more", BASE=base, GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 0, done.stderr
+    assert summary.read_text() == f"{text}The specs folder `team/more` is new.\n"
     assert step("diff")["if"] == "github.event_name == 'pull_request'"
