@@ -94,6 +94,23 @@ def test_the_example_folder_is_what_the_texts_print() -> None:
     assert printed == kept
 
 
+def test_a_part_of_an_architecture_that_nobody_measured(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-specs.md").read_text(encoding="utf-8")
+    (likeness,) = [body for _, body in BLOCK.findall(page) if body.startswith("format: 1")]
+    home, work = tmp_path / "home", tmp_path / "work"
+    shutil.copytree(EXAMPLE, work / "my-specs", ignore=shutil.ignore_patterns("measured"))
+    chip = work / "my-specs" / CHIP
+    chip.write_text(chip.read_text().replace("family: hopper", "family: newton"))
+    done = ask("gpuplan fit llama-3.1-8b --on nova --specs my-specs", work, home)
+    assert done.returncode == 5
+    assert "nothing is measured of nova-96gb or of its family `newton`" in done.stderr
+    path = work / "my-specs" / "measured" / "nova-96gb.yaml"
+    path.parent.mkdir()
+    path.write_text(likeness)
+    assert ask("gpuplan specs check my-specs", work, home).returncode == 0
+    assert ask("gpuplan fit llama-3.1-8b --on nova --specs my-specs", work, home).returncode == 0
+
+
 def test_the_page_names_rules_that_there_are() -> None:
     page = (ROOT / "docs" / "own-specs.md").read_text(encoding="utf-8")
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "gpuplan").rglob("*.py"))
