@@ -11,6 +11,7 @@ from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
+from gpuplan.specs.checks.clusters import clusters, ports
 from gpuplan.specs.checks.links import links
 from gpuplan.specs.checks.memory import memory
 from gpuplan.specs.checks.names import names, root
@@ -20,6 +21,7 @@ from gpuplan.specs.checks.rules import RULES, Severity, covers
 from gpuplan.specs.checks.sources import MAX_AGE, sources
 from gpuplan.specs.checks.subject import File, Finding, Library
 from gpuplan.specs.checks.systems import instances, systems
+from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
@@ -93,6 +95,9 @@ def _of_one(one: File, library: Library, known: Mapping[tuple[str, str], list[Ki
         yield from links(one, one.spec, library)
     elif isinstance(one.spec, System):
         yield from systems(one, one.spec, library)
+        yield from ports(one, one.spec, library)
+    elif isinstance(one.spec, Cluster):
+        yield from clusters(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
     elif isinstance(one.spec, PriceList):

@@ -86,6 +86,11 @@ class FabricLevel(Schema):
     def faults(self) -> Iterator[Fault]:
         """A shape that does not fit the level."""
         yield from shape_faults(self.dims, self.wrap, self.size, f"the level `{self.name}`")
+        for one, others in self.pair_links.items():
+            for other, links in others.items():
+                if self.pair_links.get(other, {}).get(one) != links:
+                    what = f"`{one}` has {links} links to `{other}`, which has another number back"
+                    yield Fault("spec.bad-shape", what, "write each pair twice, with the same number", ("pair_links", one, other))
         if self.topology == "torus" and self.dims is None and self.size is not None:
             yield Fault("spec.missing-key", f"the torus `{self.name}` has no `dims`", "write its shape: `dims: [16, 16]`")
 

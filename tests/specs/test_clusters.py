@@ -7,6 +7,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.schema import read
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.check import check
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.network import Network
 from gpuplan.specs.system import System
@@ -163,3 +164,40 @@ def test_a_wrong_cluster_is_refused_with_a_line(old, new, code):
         read(Cluster, *parse_yaml(GOOD.replace(old, new), "big.yaml"))
     assert code in [problem.code for problem in caught.value.problems]
     assert all(problem.where.startswith("big.yaml:") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ident", "old", "new", "code"),
+    [
+        ("clusters", "meta-llama3-24k-roce", "accelerator: h100-sxm-80gb", "accelerator: a100-sxm-80gb", "spec.cluster-node"),
+        ("clusters", "meta-llama3-24k-roce", "name: rack, size: 16", "name: rack, size: 8", "spec.cluster-node"),
+        (
+            "clusters",
+            "dgx-h100-superpod",
+            "bandwidth_per_direction: 50 GB/s",
+            "bandwidth_per_direction: 400 GB/s",
+            "spec.network-port",
+        ),
+        (
+            "clusters",
+            "dgx-h100-superpod",
+            "bandwidth_per_direction: 50 GB/s",
+            "bandwidth_per_direction: 7.1 GB/s",
+            "spec.network-port",
+        ),
+        ("clusters", "dgx-h100-superpod", "network: ib-ndr", "network: ib-ndx", "spec.unknown-reference"),
+        ("systems", "dgx-h100", "network: ib-ndr", "network: ib-hdr", "spec.network-port"),
+        ("systems", "dgx-1-v100-32gb", '"0": {"1": 1', '"0": {"1": 2', "spec.bad-shape"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_found(tmp_path, kind, ident, old, new, code):
+    path = tmp_path / kind / f"{ident}.yaml"
+    path.parent.mkdir()
+    text = CATALOG.paths(kind)[ident].read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text, encoding="utf-8")
+    assert [found for found in check([path]) if found.severity == "error"] == []
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    found = check([path])
+    assert code in {one.code for one in found}
+    assert all(one.where.startswith(str(path)) and one.message and one.hint for one in found if one.code == code)

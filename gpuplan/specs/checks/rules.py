@@ -45,6 +45,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     ),
     "Names": (
         "spec.id-not-file-name E an id that is not the name of its file",
+        "spec.provider-folder E an instance file in the folder of another provider",
         "spec.duplicate-alias E a name that two files claim",
         "spec.unknown-reference E a name that no file has: accelerator, system, instance, engine, network",
     ),
@@ -94,6 +95,8 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.instance-accelerator E an instance whose system has another accelerator",
         "spec.instance-memory E accelerator memory that is not count x capacity",
         "spec.host-memory E main memory that is implausible for the number of processors",
+        "spec.network-port E cards, or a level of a cluster, that are no whole number of ports of the network they name",
+        "spec.cluster-node E a cluster of another accelerator than its nodes, or with a level inside them",
     ),
     "Prices": (
         "spec.sentinel-price E a number that stands for `unknown` in some catalog, such as 700.0 or 9999",

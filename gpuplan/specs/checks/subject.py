@@ -17,6 +17,7 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.checks.rules import Severity, severity_of
 from gpuplan.specs.checks.silicon import Silicon, silicon
 from gpuplan.specs.instance import InstanceFamily, Shape
+from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
 from gpuplan.strict_yaml import LineMap, Path_
@@ -83,6 +84,10 @@ class Library:
     def system(self, ident: str) -> System | None:
         """The system of that id, or None where there is none or its file is broken."""
         return self._load(System, "systems", ident)
+
+    def network(self, ident: str) -> Network | None:
+        """The network of that id, or None where there is none or its file is broken."""
+        return self._load(Network, "networks", ident)
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
