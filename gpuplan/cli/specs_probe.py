@@ -75,7 +75,8 @@ def _record(made: Survey) -> dict[str, object]:
         {
             "name": device.name, "count": count, "id": ident, "on_record": there, "said_by": device.said_by,
             "memory_bytes": size(device.memory, "B"), "power_limit_w": size(device.power_now or device.power, "W"),
-            "pcie_generation": device.pcie_gen, "pcie_lanes": device.pcie_lanes, "mig": list(device.slices),
+            "pcie_generation": device.pcie_gen, "pcie_lanes": device.pcie_lanes,
+            "mig": [{"units": part.units, "memory_bytes": size(part.memory, "B")} for part in device.slices],
         }
         for device, count, ident, there in made.found
     ]  # fmt: skip

@@ -94,7 +94,7 @@ def test_mig_is_told() -> None:
     made = looked(Pretended({"nvidia-smi -q -x": "a100-mig.xml"} | EPYC, MEMORY))
     assert made.found[0][2:] == ("a100-sxm-80gb", True)
     assert codes(made) == ["probe.mig"]
-    assert "2: 42 SMs and 40192 MiB; 14 SMs and 9728 MiB" in made.notes[0].text
+    assert "2: 3g.40gb (42 SMs and 40192 MiB); 1g.10gb (14 SMs and 9728 MiB)" in made.notes[0].text
     assert made.drafts[0].left == 0
 
 
@@ -120,8 +120,8 @@ def test_amd_smi_in_the_form_of_newer_releases_and_a_partition() -> None:
 
 
 FILLED = {
-    "architecture": "Newton", "family": "hopper", "released": "2027-03", "confidence": "medium",
-    "title": "NVIDIA X900 datasheet", "url": "https://example.com/x900", "checked": "2027-03-20",
+    "architecture": "Newton", "family": "newton", "released": "2027-03", "confidence": "medium",
+    "title": "NVIDIA X900 datasheet", "url": "https://example.com/x900", "checked": "2026-11-20",
     "capacity": "288 GiB", "type": "HBM4", "bandwidth": "13 TB/s", "kind": "NVLink 6", "topology": "switched",
     "bandwidth_per_direction": "1.8 TB/s", "domain": "72", "layout": "rack", "count": "192", "fp8": "5 PFLOP/s",
     "name": "nvlink6",

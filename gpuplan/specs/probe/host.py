@@ -54,6 +54,15 @@ class Host:
         return sorted(glob(pattern))
 
 
+class Part(Record):
+    """One MIG device: a part of a GPU that runs as a GPU of its own."""
+
+    units: int | None
+    """Its compute units, where the driver says."""
+    memory: str
+    """Its memory, with its unit."""
+
+
 class Device(Record, kw_only=True):
     """One accelerator as its driver describes it; None and nothing mean that the driver does not say."""
 
@@ -97,7 +106,7 @@ class Device(Record, kw_only=True):
     """What the driver calls the architecture."""
     links: str = ""
     """What the driver says about links between accelerators."""
-    slices: tuple[str, ...] = ()
+    slices: tuple[Part, ...] = ()
     """The MIG devices that it is split into."""
 
 

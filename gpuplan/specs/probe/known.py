@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from gpuplan.errors import Note
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
-from gpuplan.specs.probe.host import Device
+from gpuplan.specs.probe.host import Device, Part
 from gpuplan.units import UnitError, parse
 
+MIG_WITHIN = 0.1
+"""How far the memory of a MIG device may be from its profile's, which mostly is only known as the profile's name prints it."""
 MEMORY_WITHIN, CLOCK_WITHIN, POWER_WITHIN = 0.03, 0.03, 0.01
 """How far a reported value may be from the spec before it is told: drivers keep a part of the memory, and count it or not."""
 
@@ -67,8 +69,23 @@ def differences(device: Device, spec: Accelerator) -> Iterator[Note]:
         what = f"{device.name} has {device.units} compute units, the spec {spec.id} has {spec.units.count.text}"
         yield Note("probe.units", what, "a partition, or another part: see that the spec is the right one")
     if device.slices:
-        what = f"{device.name} is split by MIG into {len(device.slices)}: {'; '.join(device.slices)}"
+        what = f"{device.name} is split by MIG into {len(device.slices)}: {'; '.join(_named(part, spec) for part in device.slices)}"
         yield Note("probe.mig", what, "the spec and every estimate are for the whole GPU")
+
+
+def _named(part: Part, spec: Accelerator) -> str:
+    """A MIG device with the name of the profile that has its compute units and its memory, and with both."""
+    said = " and ".join(text for text in (f"{part.units} SMs" if part.units else "", part.memory) if text) or "of unknown size"
+    memory = size(part.memory, "B")
+    if memory is None:
+        return said
+    fit = {
+        name: abs(memory / profile.memory.value - 1)
+        for name, profile in spec.mig.items()
+        if profile.units is None or part.units is None or profile.units.value == part.units
+    }
+    best = min(fit, key=lambda name: fit[name], default="")
+    return f"{best} ({said})" if best and fit[best] <= MIG_WITHIN else said
 
 
 def _spellings(name: str) -> Iterator[str]:

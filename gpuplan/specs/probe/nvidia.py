@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from gpuplan.errors import Note
-from gpuplan.specs.probe.host import Device, Heard, Host, failed
+from gpuplan.specs.probe.host import Device, Heard, Host, Part, failed
 
 FIELDS = (
     "index,name,memory.total,power.default_limit,power.limit,pcie.link.gen.max,pcie.link.width.max,pcie.link.width.current,"
@@ -107,12 +107,11 @@ def _gpu(gpu: ElementTree.Element, driver: str) -> Device:
     )
 
 
-def _slices(gpu: ElementTree.Element) -> Iterator[str]:
-    """The MIG devices of a GPU, in words."""
+def _slices(gpu: ElementTree.Element) -> Iterator[Part]:
+    """The MIG devices of a GPU."""
     for one in gpu.iter("mig_device"):
         units = _number(_known(one.findtext("device_attributes/shared/multiprocessor_count", "")))
-        memory = _known(one.findtext("fb_memory_usage/total", ""))
-        yield " and ".join(part for part in (f"{units} SMs" if units else "", memory) if part) or "unknown size"
+        yield Part(units, _known(one.findtext("fb_memory_usage/total", "")))
 
 
 def _links(text: str, gpus: int) -> list[str]:
