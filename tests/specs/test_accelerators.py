@@ -59,8 +59,11 @@ def agree(ours: Sourced | None, theirs: float | None, scale: float, accept: list
 # Where a file says other than the table, and why the file is right.
 EXCEPTIONS = {
     (name, "memory_reported"): "the table has none; the total of nvidia-smi was found, with its source"
-    for name in ("k80-die", "v100-pcie-32gb", "rtx-3060-12gb", "rtx-3090", "rtx-4090", "rtx-5090", "h100-nvl-94gb")
-}
+    for name in (
+        "k80-die", "v100-pcie-32gb", "rtx-3060-12gb", "rtx-3090", "rtx-4090", "rtx-5090", "h100-nvl-94gb", "a40", "rtx-6000-ada",
+        "rtx-4060-ti-16gb",
+    )
+}  # fmt: skip
 # Keys of a row that hold no value of the accelerator, or one that the files carry as a note or in `system` files.
 PROSE = {
     "accept", "architecture", "audited", "confidence", "conflicts", "form_factor", "name", "notes", "release_year", "sources",
