@@ -1,12 +1,14 @@
 """`check` finds what loading cannot: clashes, dangling names, and figures that break physics."""
 
+import re
 import time
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from gpuplan.specs.check import Finding, check, examine
+from gpuplan.specs import check as check_module
+from gpuplan.specs.check import RULES, Finding, check, examine
 
 from .test_accelerators import GOOD
 
@@ -109,3 +111,27 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     written(tmp_path, "format: 1\nid: [")
     written(tmp_path, GOOD.replace("id: my-gpu", "id: other").replace("80 GiB", "80"), "other")
     assert sorted(one.code for one in check([tmp_path])) == ["spec.missing-unit", "yaml.syntax"]
+
+
+def test_every_code_that_is_raised_is_listed_with_what_it_catches() -> None:
+    folder = Path(check_module.__file__).parent
+    raised: set[str] = set()
+    for path in [
+        *folder.rglob("check*.py"),
+        *folder.glob("checks/*.py"),
+        folder / "base.py",
+        folder / "price.py",
+        folder / "quantity.py",
+    ]:
+        raised |= set(re.findall(r'"(spec\.[a-z-]+)"', path.read_text(encoding="utf-8")))
+    assert raised - RULES.keys() == set()
+    assert all(rule.catches and rule.severity in ("error", "warning") for rule in RULES.values())
+
+
+def test_a_part_that_only_borrows_a_family_is_not_held_to_its_silicon(tmp_path: Path) -> None:
+    text = GOOD.replace("bf16: 900 TFLOP/s", "bf16: 900 TFLOP/s\n  fp4: 1800 TFLOP/s") + UNITS
+    ours = re.sub(r"family: .*", "family: hopper", text)
+    assert check([written(tmp_path, ours.replace("vendor: nvidia", "vendor: example"))]) == []
+    assert [one.code for one in check([written(tmp_path, ours)])] == ["spec.per-clock", "spec.unsupported-dtype"]
+    next_one = ours.replace("unit: gpu", 'unit: gpu\ncompute_capability: "13.0"')
+    assert check([written(tmp_path, next_one)]) == []

@@ -36,6 +36,9 @@ def names(library: Library) -> Iterator[Finding]:
             yield from _instances(one, library, at_instances)
         elif isinstance(one.spec, (System, Network)):
             yield from _instances(one, library, ((("clouds", at), name) for at, name in enumerate(one.spec.clouds)))
+        elif isinstance(one.spec, InstanceFamily) and one.path.absolute().parent.name != one.spec.provider:
+            message = f"the file is of the provider `{one.spec.provider}`, and its folder is `{one.path.absolute().parent.name}`"
+            yield one.bad("spec.provider-folder", ("provider",), message, f"move it to instances/{one.spec.provider}/")
 
 
 def _claims(one: File, claimed: dict[tuple[str, str], File]) -> Iterator[Finding]:

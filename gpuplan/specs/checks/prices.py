@@ -21,6 +21,7 @@ _HOST = 0.05
 _FEWEST = 2
 """How many other prices make a kin."""
 _SENTINELS = re.compile(r"700(?:\.0+)?|9{3,}(?:\.9+|\.0+)?|1234(?:\.5\d*)?|0\.0*1")
+_PROMO = re.compile(r"_promo\b|promotional", re.IGNORECASE)
 _CHEAPER = ("spot", "reserved_1yr", "reserved_3yr")
 _SAME = 0.1
 _DEAREST = 200.0
@@ -64,6 +65,7 @@ def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[
         message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
         yield one.bad("spec.zero-price", ("credit", "low"), message, "write what one costs at least")
     seen: dict[tuple[str, ...], int] = {}
+    refused: set[int] = set()
     for place, entry in enumerate(listed.offers):
         bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
         if entry.status != "current":
@@ -74,10 +76,13 @@ def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[
         if place_holder:
             hint = "leave the offer out where the price is not known, or set `status: doubtful`"
             yield bad("spec.sentinel-price", message=place_holder, hint=hint)
+            refused.add(place)
         elif shape is not None and usd is not None:
-            yield from _against_kin(bad, listed, entry, shape, usd, known)
-        if entry.instance.lower().endswith("_promo"):
-            message = f"`{entry.instance}` is a promotional size, which nobody can still order"
+            found = list(_against_kin(bad, listed, entry, shape, usd, known))
+            refused |= {place} if found else set()
+            yield from found
+        if _PROMO.search(f"{entry.instance} {entry.note}"):
+            message = f"the price of `{entry.instance}` is a promotional one, which nobody can still have"
             yield bad("spec.promo-price", message=message, hint="set `status: promo`")
         key = (entry.instance, entry.region, entry.kind, entry.per, entry.date or "", entry.note)
         first = seen.setdefault(key, place)
@@ -85,7 +90,7 @@ def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[
             line = one.lines.line(("offers", first))
             message = f"`{entry.instance}` has two current {entry.kind} prices in {entry.region}: see line {line}"
             yield bad("spec.duplicate-offer", message=message, hint="keep the right one, or set the `status` of the other")
-    yield from _cheaper(one, listed, library)
+    yield from _cheaper(one, listed, library, refused)
 
 
 def _sentinel(entry: OfferEntry, usd: float | None) -> str:
@@ -140,17 +145,17 @@ def _near(value: float, target: float) -> bool:
     return target != 1 and abs(value / target - 1) <= _SAME
 
 
-def _cheaper(one: File, listed: PriceList, library: Library) -> Iterator[Finding]:
+def _cheaper(one: File, listed: PriceList, library: Library, refused: set[int]) -> Iterator[Finding]:
     """Spot and reserved prices are no higher than on demand, in the same region or where one price serves all."""
     asked: dict[tuple[str, str], float] = {}
-    for entry in listed.offers:
-        if entry.kind == "on_demand" and entry.status == "current" and entry.price is not None:
+    for place, entry in enumerate(listed.offers):
+        if place not in refused and entry.kind == "on_demand" and entry.status == "current" and entry.price is not None:
             usd = _of_instance(listed, entry, library)
             if usd is not None:
                 where = (entry.instance, entry.region)
                 asked[where] = max(usd, asked.get(where, 0.0))
     for place, entry in enumerate(listed.offers):
-        if entry.kind not in _CHEAPER or entry.status != "current" or entry.price is None:
+        if place in refused or entry.kind not in _CHEAPER or entry.status != "current" or entry.price is None:
             continue
         most = asked.get((entry.instance, entry.region), asked.get((entry.instance, "any")))
         usd = _of_instance(listed, entry, library)

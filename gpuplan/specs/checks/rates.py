@@ -24,6 +24,7 @@ _SPARSE = 2.0
 _TIMES = (1.0, 2.0, 4.0)
 """How much faster than fp32 narrow types are outside matrix units."""
 
+_BORROWED = "A part that only borrows the `family` states its own `compute_capability`"
 _RATIOS = (("fp8", "bf16", 0.95, 2.1), ("fp4", "fp8", 0.95, 4.2), ("tf32", "bf16", 0.2, 1.05), ("int8", "fp8", 0.02, 2.1))
 
 
@@ -46,7 +47,8 @@ def rates(one: File, spec: Accelerator, library: Library) -> tuple[list[Finding]
     architecture, line = found if found is not None else (None, None)
     findings = list(_units(one, spec, architecture, line))
     wrong: set[str] = set()
-    for rate in _evidence(spec, architecture, line):
+    # Figures of two devices are wrong in every rate for one reason.
+    for rate in () if any(one_of.code == "spec.units" for one_of in findings) else _evidence(spec, architecture, line):
         finding = _diagnosis(one, spec, architecture, line, rate)
         if finding is not None:
             findings.append(finding)
@@ -110,8 +112,10 @@ def _ratios(given: Mapping[str, float], expected: Mapping[str, float]) -> dict[s
         agree = max(shares.values()) <= min(shares.values()) * (1 + _LOOSE)
         if fitting:
             middle = median(fitting)
-        elif not agree or _CLOCKS[0] <= middle / base / _SPARSE <= _CLOCKS[1]:
+        elif not agree:
             middle = base
+        elif _CLOCKS[0] <= middle / base / _SPARSE <= _CLOCKS[1]:
+            middle /= _SPARSE
     return {name: share / middle for name, share in shares.items()}
 
 
@@ -129,9 +133,7 @@ def _diagnosis(one: File, spec: Accelerator, architecture: Architecture | None, 
             return None
         has = ", ".join(dtype for dtype in RATE_NAMES if line.supports(dtype))
         message = f"{architecture.name} has no {name} hardware, so there is no rate of `{rate.given.text}`"
-        return one.bad(
-            "spec.unsupported-dtype", at, message, f"take it out: it has {has}; a `note` at the rate says what it runs on instead"
-        )
+        return one.bad("spec.unsupported-dtype", at, message, f"take it out: there is {has}. {_BORROWED}")
     wide = tolerance if rate.own is not None else _LOOSE
     off = rate.against if rate.against is not None else rate.own
     if off is None or (_near(off, 1, wide) and (rate.own is None or _near(rate.own, 1, tolerance))):
@@ -146,12 +148,14 @@ def _explained(
 ) -> Finding | None:
     """What the rate really is, where its distance from the right one says so."""
     name, at = rate.dtype, ("compute_dense", rate.dtype)
-    factor = spec.sparsity.factor.value if spec.sparsity is not None else _SPARSE
+    factor = _factor(spec, architecture)
     if line is not None and name in line.half_accumulate and _near(off, 2, wide):
         message = f"{name}: `{rate.given.text}` is the rate with 16-bit accumulation, twice that with 32 bits"
         hint = f"write half of it here, and this one as `{name}_fp16_accumulate` in `other_rates`"
         return one.bad("spec.half-accumulate", at, message, hint)
-    if _near(off, factor, wide) or (line is not None and name in line.half_accumulate and _near(off, 2 * factor, wide)):
+    if factor is not None and (
+        _near(off, factor, wide) or (line is not None and name in line.half_accumulate and _near(off, 2 * factor, wide))
+    ):
         of = f" of {architecture.name}" if architecture is not None and rate.against is not None else ""
         message = f"{name}: `{rate.given.text}` is {off:.3g} times the dense rate{of}: it is the rate with sparsity"
         unit = "TOP/s" if name.startswith("int") else "TFLOP/s"
@@ -173,6 +177,15 @@ def _explained(
     return None
 
 
+def _factor(spec: Accelerator, architecture: Architecture | None) -> float | None:
+    """How much faster sparsity is printed for the part, or None where its architecture has no such mode."""
+    if spec.sparsity is not None:
+        return spec.sparsity.factor.value
+    if architecture is not None:
+        return None if architecture.sparsity is None else architecture.sparsity.value
+    return _SPARSE
+
+
 def _unexplained(
     one: File, spec: Accelerator, architecture: Architecture | None, rate: _Rate, off: float, tolerance: float
 ) -> Finding | None:
@@ -182,7 +195,9 @@ def _unexplained(
         message = (
             f"{name}: {given:g} FLOP per clock, where one {units.name} of {architecture.name} does {given / rate.clocked:g} (dense)"
         )
-        return one.bad("spec.per-clock", ("units", "flop_per_clock", name), message, "is it that of other units, or with sparsity?")
+        return one.bad(
+            "spec.per-clock", ("units", "flop_per_clock", name), message, f"is it with sparsity, or of other units? {_BORROWED}"
+        )
     if units is not None and rate.own is not None:
         recount = rate.given.value / rate.own
         message = (
@@ -241,7 +256,7 @@ def _rest(one: File, spec: Accelerator) -> Iterator[Finding]:
             message = f"{name} has FLOP per clock, but no rate in `compute_dense`"
             yield one.bad("spec.rate-missing", ("units", "flop_per_clock", name), message, "write the rate, or take this out")
     for name in spec.sparsity.dtypes if spec.sparsity is not None else ():
-        if name not in given:
+        if name not in given and (spec.units is None or name not in spec.units.flop_per_clock):
             message = f"sparsity of {name}, which has no dense rate"
             yield one.bad("spec.sparse-base", ("sparsity", "dtypes"), message, "write the dense rate, or take the data type out")
     printed = spec.sparsity.printed if spec.sparsity is not None else {}

@@ -28,6 +28,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.out-of-range E a value of zero, below zero, or infinite",
         "spec.not-whole E a fraction where things are counted",
         "spec.bad-accept E a range of accepted values that is no pair, or runs downwards",
+        "spec.fill-in E a value `\"?\"` that a draft leaves to be filled in",
         "spec.unknown-key E a key that the schema does not know",
         "spec.missing-key E a key that the schema needs",
         "spec.wrong-type E a value of the wrong type",

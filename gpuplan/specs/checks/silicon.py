@@ -42,6 +42,8 @@ class Architecture(Schema):
     """What the vendor calls it."""
     families: tuple[Id, ...]
     """The `family` of its accelerator files."""
+    vendor: str
+    """Its vendor: a file of another one that borrows the family is not held to these rates."""
     unit: Literal["sm", "cu", "core", "xe-core", "mme"]
     """What one unit is called."""
     sparsity: RatioField | None = None
@@ -82,7 +84,7 @@ class Silicon(SpecFile):
 
     def of(self, spec: Accelerator) -> tuple[Architecture, Line] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""
-        found = next((one for one in self.architectures if spec.family in one.families), None)
+        found = next((one for one in self.architectures if spec.family in one.families and spec.vendor == one.vendor), None)
         if found is None:
             return None
         lines = [

@@ -127,7 +127,7 @@ def _count(one: File, at: Path_, shape: Shape, library: Library) -> Iterator[Fin
     system = library.system(shape.system) if shape.system is not None else None
     if system is None:
         return
-    if system.accelerator != shape.accelerator:
+    if system.accelerator != shape.accelerator and library.accelerator(shape.accelerator) is not None:
         message = f"`{shape.name}` has {shape.accelerator}, and its system {system.id} has {system.accelerator}"
         yield one.bad("spec.instance-accelerator", (*at, "system"), message, "name the system with the same board")
     if count > system.count:
