@@ -223,6 +223,31 @@ def test_a_broken_driver_is_told_and_an_empty_host_is_an_error() -> None:
         looked(Pretended({}))
 
 
+JUNK = [
+    "",
+    "No devices were found",
+    "{}",
+    "[]",
+    '{"gpu_data": [1, {}, {"asic": "N/A"}]}',
+    '{"card0": "N/A", "system": 3}',
+    "<a/>",
+    "a, b\n1, 2",
+]
+
+
+@pytest.mark.parametrize("text", JUNK)
+@pytest.mark.parametrize("tool", ["nvidia-smi", "amd-smi", "rocm-smi"])
+def test_what_no_tool_should_print_is_no_device(tool: str, text: str) -> None:
+    made = looked(Pretended({tool: Ran(0, text)} | EPYC, MEMORY))
+    assert made.found[0][2] == "cpu-epyc-9654"
+
+
+def test_a_host_that_only_nvidia_smi_knows() -> None:
+    made = looked(Pretended({"nvidia-smi -q -x": "a100-mig.xml"}))
+    assert '{title: "nvidia-smi, driver 525.147.05, on this host", kind: measured' in made.drafts[0].text
+    assert "host:" not in made.drafts[0].text.replace("  host:", "")
+
+
 def test_files_are_written_whole_and_not_over_others(tmp_path: Path) -> None:
     first, second = tmp_path / "a/b.yaml", tmp_path / "a/c.yaml"
     write_new({first: "1\n"})

@@ -65,10 +65,10 @@ def from_amd_smi(data: Any) -> list[Device]:
 
 def from_rocm_smi(data: Any) -> list[Device]:
     """The GPUs in what `rocm-smi … --json` prints: one entry for each card, keys in the case of the release."""
-    driver = data.get("system", {}).get("Driver version", "") if isinstance(data, Mapping) else ""
+    driver = _text(data, "system", "Driver version") if isinstance(data, Mapping) else ""
     made = []
     for card, entry in data.items() if isinstance(data, Mapping) else ():
-        if not card.startswith("card"):
+        if not card.startswith("card") or not isinstance(entry, Mapping):
             continue
         said = {str(key).lower(): str(value).strip() for key, value in entry.items()}
         name = said.get("card series", "")

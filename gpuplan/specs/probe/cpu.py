@@ -72,7 +72,7 @@ def from_cpuinfo(text: str) -> Cpu:
         cores=_number(said.get("cpu cores", "")),
         threads=sum("processor" in block for block in blocks) or None,
         flags=tuple(said.get("flags", said.get("Features", "")).split()),
-        said_by="/proc/cpuinfo and /proc/meminfo",
+        said_by="/proc/cpuinfo and /proc/meminfo" if said else "",
     )
 
 

@@ -103,13 +103,13 @@ def accelerator(device: Device, today: str, families: Sequence[str]) -> Draft:
 def node(cpu: Cpu, device: Device, count: int, ident: str, today: str, spec: Accelerator | None) -> Draft:
     """The draft of the computer around `count` accelerators of one kind, whose id is `ident`."""
     own = f"node-{count}x-{ident}"
+    said_by = dict.fromkeys(name for name in (device.said_by, cpu.said_by) if name)
     lines = [
         "format: 1",
         f"id: {own}",
         f"name: {json.dumps(f'Our node with {count} x {spec.name if spec else device.name}', ensure_ascii=False)}",
         "sources:",
-        _source("host", json.dumps(f"{device.said_by}; {cpu.said_by}, on this host".replace(f"; {device.said_by}", "")),
-                ", kind: measured", today),
+        _source("host", json.dumps(f"{'; '.join(said_by)}, on this host"), ", kind: measured", today),
         f"form: {'cpu-server' if device.unit == 'socket' else 'node'}",
         f"accelerator: {ident}",
         f"accelerators: {count}",

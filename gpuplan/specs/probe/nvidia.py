@@ -51,6 +51,8 @@ def from_csv(text: str) -> list[Device]:
     made = []
     for line in lines:
         row = {key: _known(cell) for key, cell in zip(keys, line, strict=False)}
+        if not row.get("name"):
+            continue
         made.append(
             Device(
                 name=row["name"],
@@ -78,7 +80,7 @@ def from_xml(text: str) -> tuple[Device, ...]:
     """
     log = ElementTree.fromstring(text)
     driver = log.findtext("driver_version", "")
-    return tuple(_gpu(gpu, driver) for gpu in log.iter("gpu"))
+    return tuple(_gpu(gpu, driver) for gpu in log.iter("gpu") if gpu.findtext("product_name", "").strip())
 
 
 def _gpu(gpu: ElementTree.Element, driver: str) -> Device:
