@@ -26,8 +26,9 @@ Model: TypeAlias = Annotated[
 On: TypeAlias = Annotated[
     Text,
     Option(
-        "--on", metavar="[Nx]NAME", rich_help_panel=RUN,
-        help="Accelerator, system, cloud instance or TPU slice, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`",
+        "--on", metavar="[Nx]NAME[@PLACE]", rich_help_panel=RUN,
+        help="Accelerator, system, cloud instance, TPU slice or cluster, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`; "
+        "behind an `@` the network or the cluster that joins them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`",
     ),
 ]  # fmt: skip
 Engine: TypeAlias = Annotated[

@@ -159,15 +159,15 @@ class _Prices:
 
     def _of(self, provider: str) -> dict[str, list[Offer]]:
         """The current offers of a provider by instance."""
-        from gpuplan.specs.offers import price_list
+        from gpuplan.specs.offers import price_lists
 
         if provider not in self.offers:
             made: dict[str, list[Offer]] = {}
-            prices = price_list(self.catalog, provider)
-            self.usual[provider] = prices.default_region if prices is not None else ""
-            for one in prices.offers if prices is not None else ():
-                if prices is not None and one.status == "current" and one.kind in _KINDS:
-                    made.setdefault(one.instance, []).append(prices.offer(one))
+            for rank, prices in price_lists(self.catalog, provider):
+                self.usual[provider] = prices.default_region
+                for one in prices.offers:
+                    if one.status == "current" and one.kind in _KINDS:
+                        made.setdefault(one.instance, []).append(prices.offer(one, rank))
             self.offers[provider] = made
         return self.offers[provider]
 
@@ -185,6 +185,17 @@ def _amount(one: Glance) -> Cell:
         return one.measure("USD/s", "price")
     credits = one.measure("1", "credits_per_hour")
     return Cell(None, f"{credits.text} credits/h" if credits.text else "")
+
+
+def _levels(one: Glance) -> Cell:
+    """The sizes of the levels of a cluster, and where they are thinner than below: `16, 3072, 24576 (7:1)`."""
+    parts: list[str] = []
+    found = one.at("levels")
+    for at in range(len(found) if isinstance(found, (list, tuple)) else 0):
+        size, factor = one.word("levels", at, "size").text or "any", one.word("levels", at, "oversubscription").text
+        parts.append(size + (f" ({factor}:1)" if factor not in ("", "1") else ""))
+    said = ", ".join(parts)
+    return Cell(said, said) if said else NOTHING
 
 
 def _plain(kind: str) -> Listing:
@@ -284,6 +295,36 @@ LISTINGS: dict[str, Listing] = {
         ("name",),
         _items("offers", "id"),
         ("id", "offers"),
+    ),
+    "networks": Listing(
+        (
+            _word("network", "the id of the file", "id"),
+            _measure("port", "B/s", "what one port sends, one way", "port_bandwidth"),
+            _word("protocol", "infiniband, roce, efa, ethernet …", "protocol"),
+            _measure("latency", "s", "a small message from end to end", "latency"),
+            _measure("switch_latency", "s", "what one switch adds", "switch_latency", head="switch"),
+            _word("in_network_reduction", "whether switches can add", "in_network_reduction", head="adds"),
+            _measure("effective", "1", "share of it that collectives reach", "effective_share"),
+            _word("confidence", "how well the sources agree", "confidence"),
+            _word("name", "what people call it", "name"),
+        ),
+        ("network", "port", "protocol", "latency", "in_network_reduction", "name"),
+        ("name", "aliases"),
+    ),
+    "clusters": Listing(
+        (
+            _word("cluster", "the id of the file", "id"),
+            _measure("count", "1", "how many accelerators it has", "accelerators"),
+            _word("accelerator", "the id of its accelerator", "accelerator"),
+            _word("system", "the id of its node", "system"),
+            Column("levels", TEXT, "sizes beyond the node, and where thinner", (("levels",),), _levels),
+            Column("scale_out", "B/s", "what one sends beyond its node", (("levels",),),
+                   lambda one: one.measure("B/s", "levels", 0, "bandwidth_per_direction"), "scale-out"),
+            _word("confidence", "how well the sources agree", "confidence"),
+            _word("name", "what people call it", "name"),
+        ),
+        ("cluster", "accelerator", "count", "levels", "scale_out", "name"),
+        ("name", "aliases"),
     ),
     "measured": Listing(
         (
