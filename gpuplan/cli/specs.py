@@ -20,6 +20,8 @@ PARTS = (
     "show",
     "check",
     "diff",
+    "compare",
+    "roofline",
     "schema",
     "probe",
 )

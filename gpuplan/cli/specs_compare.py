@@ -1,25 +1,113 @@
-"""Side by side: how do the datasheets of some accelerators differ?"""
+"""`gpuplan specs compare`: how do accelerators differ side by side, and what does each give for a dollar and a watt?"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
+from typer import Argument, Option, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command
 from gpuplan.cli.specs import open_catalog
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, did_you_mean
+
+app = Typer(add_completion=False, rich_markup_mode=None)
 
 
-def side_by_side(words: Sequence[str]) -> None:
-    """Print the datasheets of some accelerators beside each other (`gpuplan compare h100 h200`)."""
-    from gpuplan.render.compare import side_by_side_text
-    from gpuplan.render.spec import chips_table
+@app.command(cls=Command)
+def compare(
+    *,
+    names: Annotated[list[str], Argument(metavar="NAME …", help="Accelerators: GPUs, TPUs, processors")],
+    prices: Annotated[
+        o.Texts,
+        Option("--price", metavar="NAME=USD/h", rich_help_panel=o.DATA, help="Your price for an hour of one of them; repeatable"),
+    ] = None,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    md: o.Md = False,
+) -> None:
+    """How do accelerators differ, side by side, and what does each give for a dollar and for a watt?
+
+    Prices are the cheapest current on-demand rate on record of one accelerator; what has none is unknown, never free.
+
+    Examples:
+      gpuplan specs compare h100 mi300x tpu-v5p
+      gpuplan specs compare rtx-4090 l40s --price rtx-4090=0.40
+      gpuplan specs compare h100 b200 --md
+    """
+    from gpuplan.cli.answer import form_of
+
+    side_by_side(names, form_of({"json": json, "csv": csv, "md": md}), specs, prices or ())
+
+
+def side_by_side(
+    words: Sequence[str], form: str = "", folders: Sequence[str] | None = None, prices: Sequence[str] = ()
+) -> None:  # fmt: skip
+    """Print accelerators beside each other (also `gpuplan compare h100 h200`)."""
+    from gpuplan.render import worth as render
     from gpuplan.render.text import look_of
     from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.worth import worth
 
     odd = [word for word in words if word.startswith("-")]
     if odd:
-        hint = "a comparison of estimates names its command first: `gpuplan compare serve MODEL --on A --on B`"
+        hint = "`gpuplan specs compare` takes options; a comparison of estimates names its command first: "
+        hint += "`gpuplan compare serve MODEL --on A --on B`"
         raise UsageError(Problem("usage.no-such-option", f"`{odd[0]}` means nothing between names of accelerators", hint))
-    catalog = open_catalog(None)
-    made = [catalog.load(Accelerator, word) for word in words]
-    sys.stdout.write(side_by_side_text([spec.id for spec in made], chips_table(made), look_of(sys.stdout)))
+    catalog = open_catalog(folders)
+    made = []
+    for word in dict.fromkeys(words):
+        spec, notes = catalog.load_noted(Accelerator, word)
+        made.append(spec)
+        for note in notes:
+            print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+    known = {word: spec.id for word, spec in zip(dict.fromkeys(words), made, strict=True)}
+    own = _own_prices(prices, known)
+    worths = [worth(spec, catalog, own.get(spec.id)) for spec in made]
+    if form == "json":
+        import json as jsonlib
+
+        print(jsonlib.dumps(render.worth_records(made, worths), indent=2, ensure_ascii=False))
+    elif form == "csv":
+        from gpuplan.render.csv import records_csv
+
+        sys.stdout.write(records_csv(render.worth_records(made, worths)))
+    elif form == "md":
+        sys.stdout.write(render.worth_markdown(made, worths))
+    else:
+        sys.stdout.write(render.worth_text(made, worths, look_of(sys.stdout)))
+
+
+def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, float]:
+    """The user's prices in USD/s by id.
+
+    Raises:
+        UsageError: no such name among those compared, or no price above zero.
+    """
+    from gpuplan.units import UnitError, parse
+
+    made: dict[str, float] = {}
+    problems: list[Problem] = []
+    for text in prices:
+        name, _, amount = text.partition("=")
+        ident = known.get(name) or (name if name in known.values() else None)
+        if ident is None:
+            hint = did_you_mean(name, [*known, *known.values()]) or "write `--price NAME=2.50`, NAME as in the comparison"
+            problems.append(Problem("usage.price", f"--price {text}: `{name}` is not compared here", hint))
+            continue
+        bare = amount.strip().replace(".", "", 1).isdigit()
+        try:
+            value = parse(f"{amount} USD/h" if bare else amount, "USD/s").value
+        except UnitError as error:
+            problems.append(Problem("usage.price", f"--price {text}: {error}", "write USD an hour, such as `h100=2.50`"))
+            continue
+        if value <= 0:
+            hint = "leave it out where the price is not known"
+            problems.append(Problem("usage.price", f"--price {text}: a price is above zero", hint))
+        made[ident] = value
+    if problems:
+        raise UsageError(*problems)
+    return made
