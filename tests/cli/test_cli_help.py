@@ -8,8 +8,9 @@ import pytest
 from cli_calls import Call, process, python
 
 from gpuplan.cli.commands import COMMANDS
+from gpuplan.cli.specs import PARTS
 
-NESTED = [("specs", one) for one in ("list", "show", "check", "schema")] + [("models", one) for one in ("list", "show", "import")]
+NESTED = [("specs", one) for one in PARTS] + [("models", one) for one in ("list", "show", "import")]
 EVERY = [(name,) for name in COMMANDS] + NESTED
 
 
