@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -14,7 +14,7 @@ from gpuplan.machine.overlay import Link
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Term
+from gpuplan.term import Term, greatest
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def hardware_of(
             parameters |= overlay.fabric_terms(link, level.name, link.file.collective)
             if link.file.describes == "fabric" and not level.name.startswith(NETWORKS):
                 parameters |= _as_measured(level, target.count)
+            parameters |= _as_late(level, parameters)
         fabrics.append(link)
     parameters |= overlay.residual_terms(chain, fabrics or chain)
     return Hardware(
@@ -157,6 +158,19 @@ def _distinct(levels: Sequence[Level]) -> tuple[Level, ...]:
             kept.pop()
         kept.append(level)
     return tuple(kept)
+
+
+def _as_late(level: Level, parameters: Mapping[str, Term]) -> dict[str, Term]:
+    """The start of each collective and transfer on a level where one message alone takes longer: TCP, or Thunderbolt."""
+    late = level.latency
+    if late is None or level.latency_of != "message":
+        return {}
+    fitted = {
+        key: term
+        for key, term in parameters.items()
+        if key.startswith(f"fabric.{level.name}.") and key.endswith(".start") and term.value < late.value
+    }
+    return {key: greatest(f"hw.{key}", {"fitted": term, "message": late}) for key, term in fitted.items()}
 
 
 def _as_measured(level: Level, count: int) -> dict[str, Term]:

@@ -3,6 +3,7 @@
 import pytest
 
 from gpuplan.errors import GpuplanError, UnknownError, UsageError
+from gpuplan.machine.build import hardware_of
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.network import Network
@@ -102,6 +103,17 @@ def test_a_network_keeps_the_inside_of_a_node_and_is_not_used_inside_one():
     inside = parse_target("4xh100@ib-ndr", CATALOG)
     assert [level.name for level in inside.levels] == ["nvlink4-nvswitch"]
     assert "target.network-unused" in {note.code for note in inside.notes}
+
+
+def test_a_message_that_is_late_makes_every_collective_late():
+    def start(text):
+        return hardware_of(parse_target(text, CATALOG), catalog=CATALOG).parameters["fabric.network.all_reduce.start"]
+
+    fast, slow = start("2xdgx-h100@ib-hdr"), start("2xdgx-h100@ethernet-100")
+    assert fast.value == pytest.approx(20e-6)
+    assert slow.value == pytest.approx(40e-6)
+    assert slow.find("hw.fabric.network.latency") is not None
+    assert fast.find("hw.fabric.network.latency") is None
 
 
 def test_counts_and_units_are_those_before_the_sign():
