@@ -185,9 +185,10 @@ WITH_MIG = [path for path in FILES if "\nmig:\n" in path.read_text()]
 
 def test_the_cards_that_have_mig_say_so() -> None:
     wanted = {
-        "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "a30", "h100-sxm-80gb", "h100-pcie-80gb",
-        "h100-nvl-94gb", "gh200-96gb", "gh200-144gb", "h200-sxm-141gb", "h200-nvl-141gb", "b200-sxm-180gb", "gb200-186gb", "b300-sxm-270gb",
-        "rtx-pro-6000-blackwell-server", "rtx-pro-6000-blackwell-workstation", "rtx-pro-6000-blackwell-max-q",
+        "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "a800-sxm-80gb", "a30", "h100-sxm-80gb", "h20-96gb",
+        "h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-96gb", "h800-sxm-80gb", "gh200-96gb", "gh200-144gb", "h200-sxm-141gb",
+        "h200-nvl-141gb", "b200-sxm-180gb", "gb200-186gb", "b300-sxm-270gb", "gb300-279gb", "rtx-pro-6000-blackwell-server",
+        "rtx-pro-6000-blackwell-workstation", "rtx-pro-6000-blackwell-max-q",
     }  # fmt: skip
     assert wanted <= {path.stem for path in WITH_MIG}
 
