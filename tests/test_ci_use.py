@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gpuplan.cli.specs import PARTS
+from gpuplan.specs.catalog import KINDS, schema_of
 from gpuplan.specs.check import check
 
 ROOT = Path(__file__).parents[1]
@@ -111,6 +112,11 @@ def test_a_part_of_an_architecture_that_nobody_measured(tmp_path: Path) -> None:
     assert ask("gpuplan fit llama-3.1-8b --on nova --specs my-specs", work, home).returncode == 0
 
 
+def test_the_page_names_all_kinds_of_files() -> None:
+    page = (ROOT / "docs" / "own-specs.md").read_text(encoding="utf-8")
+    assert re.findall(r"^  ([a-z]+)/<", page, re.M) == sorted(KINDS, key=lambda kind: page.index(f"\n  {kind}/<"))
+
+
 def test_the_page_names_rules_that_there_are() -> None:
     page = (ROOT / "docs" / "own-specs.md").read_text(encoding="utf-8")
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "gpuplan").rglob("*.py"))
@@ -179,6 +185,7 @@ def test_the_hook_is_shaped_as_pre_commit_wants_it() -> None:
     assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.main:main"' in scripts
     wanted = re.compile(made["files"])
     assert all(wanted.search(f"my-specs/{name}") and wanted.search(name) for name in (CHIP, NODE, INSTANCE, PRICES))
+    assert all(wanted.search(f"{kind}/some/file.yaml") for kind in KINDS if schema_of(kind) is not None)
     for other in (".github/workflows/ci.yml", "README.md", "accelerators/notes.txt", "my-systems.yaml"):
         assert not wanted.search(other)
     for text in (section(), (ROOT / "docs" / "own-specs.md").read_text(encoding="utf-8")):
