@@ -37,6 +37,7 @@ LAMBDA = "instances/lambda/gpu.yaml"
 AWS = "prices/aws.yaml"
 OCI = "prices/oci.yaml"
 GCP = "prices/gcp.yaml"
+META = "clusters/meta-llama3-24k-roce.yaml"
 DGX = "systems/dgx-h100.yaml"
 
 
@@ -172,6 +173,14 @@ MEMORY = [
     one("a file under another name", H100, r"\nid: h100-sxm-80gb", "\nid: h100-sxm-80", "spec.id-not-file-name"),
 ]
 LINKS = [
+    Fault(
+        "cards that their network has not",
+        DGX,
+        ((r"(nics: 8, bandwidth_each: \{value: )400 Gbit/s", r"\g<1>200 Gbit/s"),),
+        ("spec.network-port", "spec.network-total"),
+    ),
+    one("a cluster of half a node", META, r"(\naccelerators: )\S+", r"\g<1>24572", "spec.cluster-node", "whole number"),
+    one("a cluster of other nodes", META, r"\nsystem: \S+", "\nsystem: dgx-b200", "spec.cluster-node"),
     one(
         "both directions of all links",
         H100,
@@ -420,5 +429,5 @@ def test_the_copies_without_a_fault_are_clean(file: str, tmp_path: Path) -> None
 
 
 def test_there_are_enough() -> None:
-    assert len(FAULTS) >= 80
+    assert len(FAULTS) >= 85
     assert len({code for fault in FAULTS for code in fault.codes}) >= 30

@@ -37,6 +37,9 @@ def clusters(one: File, spec: Cluster, library: Library) -> Iterator[Finding]:
         message = f"{spec.id} has {spec.accelerator}, and its node {node.id} has {node.accelerator}"
         yield one.bad("spec.cluster-node", ("system",), message, "name the node with the same accelerator")
         return
+    if spec.accelerators is not None and spec.accelerators.value % node.count:
+        message = f"`{spec.accelerators.text}` accelerators are not a whole number of {node.id}, which has {node.count}"
+        yield one.bad("spec.cluster-node", ("accelerators",), message, "correct the number, or name another node")
     for at, level in enumerate(spec.levels):
         if level.size is not None and level.size <= node.count:
             message = f"`{level.name}` of {level.size} accelerators is inside a node of {node.count}"

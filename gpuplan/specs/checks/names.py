@@ -13,6 +13,7 @@ from gpuplan.specs.checks.subject import File, Finding, Library
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
@@ -24,7 +25,7 @@ def names(library: Library) -> Iterator[Finding]:
     claimed: dict[tuple[str, str], File] = {}
     for one in library.files:
         yield from _claims(one, claimed)
-        for at, kind, name in _references(one.spec):
+        for at, kind, name in _references(one.spec, one.path.parent.name != "families"):
             if name not in library.catalog.paths(kind):
                 near = did_you_mean(key(name), [*library.catalog.paths(kind), *library.catalog.names(kind)])
                 hint = near or f"write the id of one of the {kind}, or add its file"
@@ -47,7 +48,8 @@ def _claims(one: File, claimed: dict[tuple[str, str], File]) -> Iterator[Finding
     listed += [(("driver_names",), name) for name in getattr(one.spec, "driver_names", ())]
     for at, name in [*((("id",), name) for name in own), *((at, key(name)) for at, name in listed)]:
         first = claimed.setdefault((one.kind, name), one)
-        if first is not one and not (name in own and root(first) != root(one)):
+        # A later folder may take a name from an earlier one, or replace its file.
+        if first is not one and root(first) == root(one):
             message = f"`{name}` is a name of `{one.spec.id}` and of `{first.spec.id}`"
             yield one.bad("spec.duplicate-alias", at, message, f"take it out here or in {first.path}")
 
@@ -67,8 +69,11 @@ def _instances(one: File, library: Library, listed: Iterator[tuple[Path_, str]])
             yield one.bad("spec.unknown-reference", at, f"no instance of {provider} is called `{instance}`", hint)
 
 
-def _references(spec: SpecFile) -> Iterator[tuple[Path_, str, str]]:
-    """Every key that names another file by its id: where, the kind it names, and the name."""
+def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]:
+    """Every key that names another file by its id: where, the kind it names, and the name.
+
+    Measurements of one accelerator (`alone`) carry its id; those of a family or a fabric stand in `families/`.
+    """
     if isinstance(spec, Accelerator):
         if spec.default_system is not None:
             yield ("default_system",), "systems", spec.default_system
@@ -84,6 +89,8 @@ def _references(spec: SpecFile) -> Iterator[tuple[Path_, str, str]]:
         for at, level in enumerate(spec.levels):
             if level.network is not None:
                 yield ("levels", at, "network"), "networks", level.network
+    elif isinstance(spec, Measured) and alone:
+        yield ("id",), "accelerators", spec.id
     elif isinstance(spec, Engine):
         if spec.matmuls_like is not None:
             yield ("matmuls_like",), "engines", spec.matmuls_like

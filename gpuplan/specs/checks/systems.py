@@ -52,7 +52,9 @@ def systems(one: File, spec: System, library: Library) -> Iterator[Finding]:
             each = f"{human(share, 'B/s')} for each of {spec.count}"
             message = f"{cards.nics} cards of `{cards.bandwidth_each.text}` are {each}, not `{given.text}`"
             at_outer: Path_ = ("fabric", spec.fabric.index(outer), "bandwidth_per_direction")
-            yield one.bad("spec.network-total", at_outer, message, _bits(given.value / share))
+            yield one.bad(
+                "spec.network-total", at_outer, message, bits_for_bytes(given.value / share) or "which of the three is wrong?"
+            )
     for at, name in enumerate(spec.clouds):
         shape = library.shapes.get(name)
         if shape is not None and shape.accelerators.value != spec.count and spec.form in ("instance", "node"):
@@ -65,12 +67,11 @@ def _known(given: Sourced, right: float) -> bool:
     return given.accept is not None and given.accept[0] * (1 - TOLERANCE) <= right <= given.accept[1] * (1 + TOLERANCE)
 
 
-def _bits(share: float) -> str:
+def bits_for_bytes(share: float) -> str:
+    """What a value is that many times the right one, if that says something: bits, both directions, or nothing."""
     if abs(share / 8 - 1) < 0.1 or abs(share * 8 - 1) < 0.1:
         return "are bits taken for bytes?"
-    if abs(share / 2 - 1) < 0.1:
-        return "is it both directions?"
-    return "which of the three is wrong?"
+    return "is it both directions?" if abs(share / 2 - 1) < 0.1 else ""
 
 
 def _level(one: File, spec: System, accelerator: Accelerator, at: int, level: FabricLevel) -> Iterator[Finding]:
