@@ -4,6 +4,7 @@ import pytest
 
 from gpuplan.errors import SpecError, UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.wire import collective_seconds
 from gpuplan.schema import read
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
@@ -13,6 +14,8 @@ from gpuplan.specs.network import Network
 from gpuplan.specs.system import System
 from gpuplan.specs.target import parse_target
 from gpuplan.strict_yaml import parse_yaml
+from gpuplan.term import Source, Term
+from gpuplan.work import Collective
 from tests.specs.shared_data import table
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
@@ -95,6 +98,25 @@ def test_units_as_thick_above_as_below_are_one_level_of_the_machine():
     assert [(level.size, level.oversubscription) for level in levels] == [(8, 1), (3072, 1), (24576, 7)]
     levels = hardware_of(parse_target("dgx-h100-superpod", CATALOG), catalog=CATALOG).levels
     assert [level.size for level in levels] == [8, 1016]
+
+
+def test_collectives_cross_the_levels_of_a_cluster():
+    def seconds(text, kind, group, stride=1.0):
+        hw = hardware_of(parse_target(text, CATALOG), catalog=CATALOG)
+        given = {
+            name: Term(name, value, unit, Source("user", "test"))
+            for name, value, unit in (("size", 1e10, "B"), ("group", group, "1"), ("stride", stride, "1"))
+        }
+        return collective_seconds(Collective(name="coll", kind=kind, **given), hw).value
+
+    # Across pods an all-to-all has a seventh of the bandwidth; inside one it has all of it.
+    across, flat = seconds("meta-24k-roce", "all_to_all", 24576.0), seconds("3072xdgx-h100", "all_to_all", 24576.0)
+    assert 5 < across / flat < 7.1
+    assert seconds("meta-24k-roce", "all_to_all", 3072.0) == pytest.approx(seconds("384xdgx-h100", "all_to_all", 3072.0), rel=0.02)
+    # An all-reduce over neighbours first reduces in its pod; one between pods only, crosses the thin level with all its bytes.
+    assert seconds("meta-24k-roce", "all_reduce", 24576.0) < 1.2 * seconds("3072xdgx-h100", "all_reduce", 24576.0)
+    between = seconds("meta-24k-roce", "all_reduce", 8.0, 3072.0)
+    assert between > 5 * seconds("3072xdgx-h100", "all_reduce", 8.0, 3072.0)
 
 
 def test_what_is_assumed_of_a_cluster_is_said():
