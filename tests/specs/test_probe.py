@@ -14,7 +14,8 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.check import check
-from gpuplan.specs.probe.host import Host, Ran
+from gpuplan.specs.probe.host import Device, Host, Ran
+from gpuplan.specs.probe.known import known
 from gpuplan.specs.probe.survey import Survey, survey
 from gpuplan.specs.probe.write import write_new
 from gpuplan.specs.target import parse_target
@@ -74,7 +75,8 @@ def test_h100s_are_known_and_what_differs_is_told() -> None:
     assert made.on == "2xh100-sxm-80gb"
     assert parse_target(made.on, Catalog.open(env={})).count == 2
     texts = [note.text for note in made.notes]
-    assert codes(made) == ["probe.power", "probe.pcie"]
+    assert codes(made) == ["probe.power", "probe.pcie", "probe.home"]
+    assert "those of dgx-h100" in texts[2]
     assert "set to 500.00 W, the spec h100-sxm-80gb has 700 W" in texts[0]
     assert "runs on 8 lanes of PCIe, the spec h100-sxm-80gb has 16" in texts[1]
     assert [draft.place for draft in made.drafts] == ["systems/node-2x-h100-sxm-80gb.yaml"]
@@ -105,7 +107,7 @@ def test_mi300x(command: str, file: str, count: int) -> None:
     made = looked(Pretended({command: file} | EPYC, MEMORY))
     device, many, ident, there = made.found[0]
     assert (many, ident, there) == (count, "mi300x", True)
-    assert codes(made) == []
+    assert set(codes(made)) <= {"probe.home"}
     assert device.memory in ("196592 MiB", "206141652992 B")
 
 
@@ -159,6 +161,17 @@ def test_a_capability_on_record_gives_the_family() -> None:
     csv = (SAID / "h100.csv").read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA H177")
     made = looked(Pretended({"nvidia-smi -q -x": Ran(9, ""), "nvidia-smi --query-gpu": Ran(0, csv)} | EPYC))
     assert "family: hopper # as other parts of compute capability 9.0" in made.drafts[0].text
+
+
+def test_every_string_of_a_driver_on_record_is_known() -> None:
+    catalog = Catalog.open(env={})
+    for path in catalog.paths("accelerators").values():
+        spec = catalog.read(Accelerator, path)
+        memory = f"{spec.usable_memory().value:.0f} B"
+        for name in spec.driver_names:
+            found = known(Device(name=name, vendor=spec.vendor, said_by="a test", memory=memory), catalog)
+            assert found is not None, name
+            assert found.id == spec.id
 
 
 def test_two_kinds_of_gpus_make_no_node() -> None:

@@ -70,6 +70,9 @@ def _of_devices(devices: Sequence[Device], processor: cpu.Cpu, notes: list[Note]
         else:
             notes += {note.text: note for device in same for note in differences(device, spec)}.values()
             homes.append(f"{len(same)}x{ident}" if len(same) > 1 else ident)
+            if len(same) > 1 and spec.default_system is not None:
+                what = f"`--on {homes[-1]}` takes their links to be those of {spec.default_system}"
+                notes.append(Note("probe.home", what, "a file for the node is only needed where its links or its host differ"))
     if len(found) > 1:
         what = f"there are {len(found)} kinds of accelerators, and a system has one: no draft of the node is made"
         notes.append(Note("probe.mixed", what))
