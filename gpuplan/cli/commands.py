@@ -17,6 +17,7 @@ COMMANDS = {
     "explain": "Show the working of any figure, or a formula with its source",
     "compare": "Put the same question to several accelerators side by side",
     "specs": "List, show and check accelerators, systems, instances and prices",
+    "prices": "List and check prices, and import those of other catalogs",
     "models": "List and show model cards, and import a config.json",
     "doctor": "Check the installation and say where specs are found",
 }

@@ -55,6 +55,15 @@ def kind_of(cls: type[SpecFile]) -> str:
     return next(kind for kind, place in KINDS.items() if place == f"{cls.__module__}:{cls.__qualname__}")
 
 
+def config_folder(env: Mapping[str, str]) -> Path:
+    """The user's own specs folder, which need not exist: `~/.config/gpuplan`, or where XDG_CONFIG_HOME says.
+
+    >>> str(config_folder({"HOME": "/home/me"}))
+    '/home/me/.config/gpuplan'
+    """
+    return Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
+
+
 def shipped_folder() -> Path:
     """The folder with the data that came with gpuplan, in a wheel, an sdist and a checkout alike.
 
@@ -102,7 +111,7 @@ class Catalog:
             UsageError: a folder that the user gave does not exist, or holds no spec file. All of them together.
         """
         env = os.environ if env is None else env
-        config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
+        config = config_folder(env)
         given = [Path(part) for part in env.get("GPUPLAN_SPECS", "").split(os.pathsep) if part]
         given += [Path(folder) for folder in specs]
         problems = [problem for folder in given if (problem := _unfit(folder)) is not None]

@@ -11,6 +11,7 @@ from gpuplan.cli.commands import COMMANDS
 from gpuplan.cli.specs import PARTS
 
 NESTED = [("specs", one) for one in PARTS] + [("models", one) for one in ("list", "show", "import")]
+NESTED += [("prices", one) for one in ("list", "check", "import")] + [("prices", "import", one) for one in ("skypilot", "gpuhunt")]
 EVERY = [(name,) for name in COMMANDS] + NESTED
 
 

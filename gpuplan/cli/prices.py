@@ -1,0 +1,281 @@
+"""`gpuplan prices`: what is on record about prices, is it right, and how do the prices of other catalogs get in?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from typer import Argument, Option, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command, Group
+from gpuplan.errors import Problem, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.price_import.imports import Outcome, Wanted
+
+app = Typer(
+    cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+    help="""What is on record about prices, is it right, and how do the prices of other catalogs get in?
+
+Examples:
+  gpuplan prices list p5.48xlarge
+  gpuplan prices check
+  gpuplan prices import skypilot catalogs/v8/aws/vms.csv --date 2026-11-20""",
+)  # fmt: skip
+importer = Typer(
+    cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+    help="""Read the price catalog of another project into your own specs folder, and say what is wrong with it.
+
+Examples:
+  gpuplan prices import skypilot catalogs/v8 --date 2026-11-20
+  gpuplan prices import gpuhunt aws.csv --date 2026-11-20""",
+)  # fmt: skip
+
+
+Out: TypeAlias = Annotated[
+    o.Text, Option("--out", metavar="DIR", help="The specs folder to write into (default: ~/.config/gpuplan)")
+]
+Date: TypeAlias = Annotated[o.Text, Option("--date", metavar="YYYY-MM-DD", help="When the prices were read; the files do not say")]
+Url: TypeAlias = Annotated[
+    o.Text, Option("--url", metavar="URL", help="Where the file comes from (default: the project's repository)")
+]
+Commit: TypeAlias = Annotated[o.Text, Option("--commit", metavar="HASH", help="The commit that the file is of")]
+Provider: TypeAlias = Annotated[
+    o.Text, Option("--provider", metavar="NAME", help="Whose prices a file has, where its name does not tell")
+]
+Regions: TypeAlias = Annotated[o.Texts, Option("--region", metavar="NAME", help="Only this region of the provider; repeatable")]
+Strict: TypeAlias = Annotated[bool, Option("--strict", help="Whatever is odd is an error (exit 2), and nothing is written")]
+Replace: TypeAlias = Annotated[bool, Option("--replace", help="Begin the provider's file anew instead of adding to it")]
+DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Say what would be written, and write nothing")]
+
+
+@app.command("list", cls=Command)
+def list_prices(
+    *,
+    words: Annotated[
+        list[str] | None,
+        Argument(metavar="[INSTANCE|ACCELERATOR|PROVIDER …]", help="Whose prices; all when left out. Parts of names will do"),
+    ] = None,
+    kind: Annotated[o.Text, Option("--kind", metavar="KIND", help="Only these terms, such as `spot` or `reserved_1yr`")] = None,
+    region: Annotated[o.Text, Option("--region", metavar="NAME", help="Only this region of the provider")] = None,
+    sort: Annotated[
+        str, Option("--sort", metavar="BY", help="By `name`, `price` (of the instance), `accelerator` (price of one) or `date`")
+    ] = "name",
+    every: Annotated[bool, Option("--all", help="Historical, promotional and doubtful prices too")] = False,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    md: o.Md = False,
+) -> None:
+    """What does an hour of an instance cost, and of one of its accelerators, where, since when, and who says so?
+
+    Examples:
+      gpuplan prices list h100 --sort accelerator
+      gpuplan prices list aws p5.48xlarge --kind spot
+      gpuplan prices list gcp --region us-central1 --csv
+    """
+    from gpuplan.cli.answer import form_of
+    from gpuplan.render.prices import PRICE_ALIGNED, PRICE_HEADS, price_record, price_row
+    from gpuplan.specs.priced import ORDERS, in_order, some_prices
+
+    form = form_of({"json": json, "csv": csv, "md": md})
+    if sort not in ORDERS:
+        raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
+    kind = _kind(kind) if kind is not None else None
+    rows = in_order(some_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
+    if form == "json":
+        print(jsonlib.dumps([price_record(row) for row in rows], indent=2, ensure_ascii=False))
+    elif form == "csv":
+        from gpuplan.render.csv import records_csv
+
+        sys.stdout.write(records_csv(price_record(row) for row in rows))
+    elif form == "md":
+        from gpuplan.render.markdown import grid
+
+        print(grid(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED))
+    else:
+        from gpuplan.render.spec import listing
+        from gpuplan.render.text import look_of
+
+        shown, hidden = listing(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED, look_of(sys.stdout))
+        sys.stdout.write(shown)
+        if hidden:
+            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
+
+
+@app.command(cls=Command)
+def check(
+    *,
+    places: Annotated[
+        list[str] | None, Argument(metavar="[PATH …]", help="Price files or specs folders; all prices that count when left out")
+    ] = None,
+    max_age: Annotated[o.Text, Option("--max-age", metavar="DAYS", help="Older current prices are stale (365)")] = None,
+    strict: Annotated[bool, Option("--strict", help="Exit with 2 on warnings too")] = False,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+) -> int | None:
+    """Is a price zero, a placeholder, above on demand, far from its kin, a promotion, or stale?
+
+    These are the rules of `gpuplan specs check` that are about prices. Exits with 2 when there is an error.
+
+    Examples:
+      gpuplan prices check
+      gpuplan prices check my-specs/ --max-age 90
+    """
+    from gpuplan.errors import Exit
+    from gpuplan.render.findings import findings_json, findings_text, summary
+    from gpuplan.specs.check import MAX_AGE, examine
+    from gpuplan.specs.price_import.write import PRICE_RULES
+
+    if max_age is not None and not max_age.isdigit():
+        raise UsageError(Problem("usage.number", f"--max-age {max_age}: no number of days", "write it as `--max-age 90`"))
+    given = [Path(place) for place in places or ()]
+    folders = list(_catalog(specs).folders)
+    files = [one / "prices" if (one / "prices").is_dir() else one for one in given or folders if (one / "prices").is_dir() or given]
+    found = examine(
+        files,
+        behind=[*folders[1:], *(one for one in given if one.is_dir())],
+        select=(*PRICE_RULES, "yaml"),
+        max_age=int(max_age) if max_age is not None else MAX_AGE,
+    )
+    if json:
+        sys.stdout.write(findings_json(found))
+    else:
+        sys.stderr.write(findings_text(found))
+        print(summary(found), file=sys.stderr if found.findings else sys.stdout)
+    return int(Exit.USAGE) if found.count("error") or (strict and found.findings) else None
+
+
+app.add_typer(importer, name="import")
+
+
+@importer.command("skypilot", cls=Command)
+def import_skypilot(
+    *,
+    path: Annotated[str, Argument(metavar="FILE|DIR", help="A `vms.csv` of the SkyPilot catalog, or a folder with some")],
+    date: Date = None,
+    out: Out = None,
+    url: Url = None,
+    commit: Commit = None,
+    provider: Provider = None,
+    region: Regions = None,
+    strict: Strict = False,
+    replace: Replace = False,
+    dry_run: DryRun = False,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+) -> None:
+    """Which prices are in a SkyPilot catalog? Written to `prices/PROVIDER.yaml`, with what is wrong flagged or refused.
+
+    Examples:
+      gpuplan prices import skypilot catalogs/v8 --date 2026-11-20 --commit 006059e0
+      gpuplan prices import skypilot vms.csv --provider aws --date 2026-11-20 --strict
+    """
+    from gpuplan.specs.price_import.imports import import_skypilot as importing
+
+    wanted = _wanted(date, url, commit, provider, region, strict, replace, dry_run)
+    folder = _folder(out)
+    _report(importing(Path(path), folder, _with(_catalog(specs), folder), wanted), folder, wanted, json)
+
+
+@importer.command("gpuhunt", cls=Command)
+def import_gpuhunt(
+    *,
+    path: Annotated[str, Argument(metavar="FILE", help="A `PROVIDER.csv` of gpuhunt, or the `catalog.zip` that holds it")],
+    date: Date = None,
+    out: Out = None,
+    url: Url = None,
+    commit: Commit = None,
+    provider: Provider = None,
+    region: Regions = None,
+    strict: Strict = False,
+    replace: Replace = False,
+    dry_run: DryRun = False,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+) -> None:
+    """Which prices are in a gpuhunt catalog? Written to `prices/PROVIDER.yaml`, with what is wrong flagged or refused.
+
+    Examples:
+      gpuplan prices import gpuhunt aws.csv --date 2026-11-20
+      gpuplan prices import gpuhunt catalog.zip --provider gcp --date 2026-11-20 --out my-specs/
+    """
+    from gpuplan.specs.price_import.imports import import_gpuhunt as importing
+
+    wanted = _wanted(date, url, commit, provider, region, strict, replace, dry_run)
+    folder = _folder(out)
+    _report(importing(Path(path), folder, _with(_catalog(specs), folder), wanted), folder, wanted, json)
+
+
+def _kind(text: str) -> str:
+    """The kind of price that a user's word means.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    from typing import get_args
+
+    from gpuplan.specs.price import PriceKind
+
+    kinds = get_args(PriceKind)
+    word = text.replace("-", "_")
+    if word not in kinds:
+        hint = did_you_mean(word, kinds) or f"there are {', '.join(kinds)}"
+        raise UsageError(Problem("usage.word", f"--kind {text}: no such choice", hint))
+    return word
+
+
+def _wanted(
+    date: str | None, url: str | None, commit: str | None, provider: str | None, regions: list[str] | None,
+    *switches: bool,
+) -> Wanted:  # fmt: skip
+    from gpuplan.specs.dates import checked_day
+    from gpuplan.specs.price_import.imports import Wanted
+
+    if date is None:
+        hint = "the catalog does not say when its prices were read: write for example `--date 2026-11-20`"
+        raise UsageError(Problem("usage.missing", "--date is missing: from which day are these prices?", hint))
+    if url is not None and not url.startswith(("https://", "http://")):
+        raise UsageError(Problem("usage.url", f"--url {url}: that is no web address", "write it as `https://…`"))
+    strict, replace, dry = switches
+    return Wanted(
+        date=checked_day("--date", date), url=url or "", commit=commit or "", provider=provider, regions=tuple(regions or ()),
+        strict=strict, replace=replace, dry=dry,
+    )  # fmt: skip
+
+
+def _folder(out: str | None) -> Path:
+    from gpuplan.specs.catalog import config_folder
+
+    return Path(out) if out is not None else config_folder(os.environ)
+
+
+def _catalog(folders: Sequence[str] | None) -> Catalog:
+    from gpuplan.specs.catalog import Catalog
+
+    return Catalog.open([Path(folder) for folder in folders or ()])
+
+
+def _with(catalog: Catalog, folder: Path) -> Catalog:
+    """The catalog with the folder that is written into, where that exists."""
+    known = [one.resolve() for one in catalog.folders]
+    return catalog if not folder.is_dir() or folder.resolve() in known else type(catalog)([*catalog.folders, folder])
+
+
+def _report(made: Outcome, folder: Path, wanted: Wanted, json: bool) -> None:
+    from gpuplan.render.prices import flag_line, import_record, import_text
+
+    if json:
+        print(jsonlib.dumps(import_record(made, wanted.dry), indent=2, ensure_ascii=False))
+        return
+    for flag in made.flags:
+        print(flag_line(flag), file=sys.stderr)
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stdout.write(import_text(made, folder, wanted.dry))

@@ -1,0 +1,108 @@
+"""What do prices look like: on record as a list, and what an import did with a catalog?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuplan.specs.priced import Priced
+from gpuplan.units import HOUR
+
+if TYPE_CHECKING:
+    from gpuplan.specs.price_import.imports import Outcome
+    from gpuplan.specs.price_import.rows import Flag
+
+PRICE_HEADS = ("instance", "USD/h", "of one", "accelerators", "kind", "region", "date", "status", "source")
+PRICE_ALIGNED = "lrrllllll"
+
+
+def price_row(row: Priced) -> list[str]:
+    """A price as a line of a list, per hour; a blank is not known."""
+    offer, source = row.offer, row.source
+    count = f"{row.count:.4g} x {row.accelerator}" if row.count is not None else ""
+    return [
+        row.name, _hourly(row.usd_per_s), _hourly(row.usd_per_s_per_accelerator), count, offer.kind, offer.region, offer.date,
+        offer.status, source.title if source is not None else "",
+    ]  # fmt: skip
+
+
+def price_record(row: Priced) -> dict[str, object]:
+    """The same in base units, with all that is known about the source."""
+    offer, source = row.offer, row.source
+    return {
+        "instance": row.name, "accelerator": row.accelerator, "accelerators": row.count, "usd_per_s": row.usd_per_s,
+        "usd_per_hour": _hour(row.usd_per_s), "usd_per_hour_per_accelerator": _hour(row.usd_per_s_per_accelerator),
+        "kind": offer.kind, "region": offer.region, "date": offer.entry.date, "status": offer.status,
+        "own": offer.rank > 0, "source": source.title if source is not None else None,
+        "url": source.url if source is not None else None, "note": offer.entry.note,
+    }  # fmt: skip
+
+
+def _hour(value: float | None) -> float | None:
+    return round(value * HOUR, 9) if value is not None else None
+
+
+def _hourly(value: float | None) -> str:
+    return f"{value * HOUR:,.4f}" if value is not None else ""
+
+
+def flag_line(flag: Flag) -> str:
+    """A flag on one line: where, what, and whether it kept a row out."""
+    return f"{'refused' if flag.refused else 'flagged'}: {flag.where()}: {flag.message} [{flag.code}]"
+
+
+def import_text(made: Outcome, folder: Path, dry: bool) -> str:
+    """What an import wrote, provider by provider, and how much it refused."""
+    lines = []
+    for one in made.gathered:
+        instances = len({offer.instance for offer in one.offers})
+        lines.append(f"{one.provider}: {_many(len(one.offers), 'price')} of {_many(instances, 'instance')}")
+        if one.shapes:
+            lines.append(f"  {_many(len(one.shapes), 'instance')} not on record before: {', '.join(sorted(one.shapes)[:6])}")
+        for file in made.merged:
+            if file.path.stem != one.provider:
+                continue
+            past = f", {file.historical:,} older ones kept as historical" if file.historical else ""
+            rest = f", {file.kept:,} others left as they were" if file.kept else ""
+            lines.append(
+                f"  written to {file.path}: {file.new:,} new, {file.changed:,} changed, {file.same:,} the same{past}{rest}"
+            )
+            if file.comments:
+                lines.append(f"  its comments are in {file.path}.bak only")
+    refused = sum(len(flag.lines) for flag in made.flags if flag.refused)
+    flagged = sum(len(flag.lines) for flag in made.flags if not flag.refused)
+    lines.append(f"{_many(refused, 'row')} refused and {flagged:,} flagged, for {_many(len(made.flags), 'reason')}")
+    if dry:
+        lines.append(f"nothing was written to {folder} (--dry-run)")
+    return "\n".join(lines) + "\n"
+
+
+def import_record(made: Outcome, dry: bool) -> dict[str, object]:
+    """The same as plain data."""
+    return {
+        "written": not dry,
+        "providers": [
+            {
+                "provider": one.provider,
+                "prices": [
+                    {
+                        "instance": offer.instance, "region": offer.region, "kind": offer.kind, "status": offer.status,
+                        "usd_per_s": offer.usd_per_hour / 3600, "note": offer.note,
+                    }
+                    for offer in one.offers
+                ],
+                "new_instances": sorted(one.shapes),
+            }
+            for one in made.gathered
+        ],
+        "files": [{**file.__dict__, "path": str(file.path)} for file in made.merged],
+        "flags": [
+            {"code": flag.code, "message": flag.message, "file": flag.file, "lines": list(flag.lines), "refused": flag.refused}
+            for flag in made.flags
+        ],
+        "notes": list(made.notes),
+    }  # fmt: skip
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
