@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from cli_calls import Call
@@ -71,3 +72,131 @@ def test_prices_in_a_comparison(call: Call) -> None:
     said = call(*words, columns=120)
     assert said.code in (0, 5)
     assert "Traceback" not in said.err
+
+
+HEAD = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch"
+ROWS = (
+    "p5.48xlarge,H100,8.0,192.0,2048.0,,55.04,18.1597,us-east-1,use1-az3,x86_64",
+    "p5.48xlarge,H100,8.0,192.0,2048.0,,700.0,,us-west-2,usw2-az3,x86_64",
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> str:
+    path = tmp_path / "aws-vms.csv"
+    path.write_text("\n".join([HEAD, *ROWS]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_an_import_says_what_it_wrote_and_what_it_refused(call: Call, catalog: str, tmp_path: Path) -> None:
+    out = tmp_path / "own"
+    said = call("prices", "import", "skypilot", catalog, "--date", "2026-11-20", "--out", str(out))
+    assert said.code == 0
+    assert said.out.startswith("aws: 2 prices of 1 instance\n")
+    assert "2 new" in said.out
+    assert "aws-vms.csv:3: the on-demand price of p5.48xlarge is 700.0" in said.err
+    assert "[price.sentinel]" in said.err
+    used = call(*SERVE, "--specs", str(out), columns=100)
+    assert "2026-11-20 (SkyPilot catalog: aws, aws-vms.csv, read 2026-11-20)" in said_price(used.out)
+    assert call("prices", "check", str(out)).code == 0
+    assert call("specs", "check", str(out)).code == 0
+
+
+def test_strict_imports_and_dry_runs_write_nothing(call: Call, catalog: str, tmp_path: Path) -> None:
+    out = tmp_path / "own"
+    words = ("prices", "import", "skypilot", catalog, "--date", "2026-11-20", "--out", str(out))
+    said = call(*words, "--strict")
+    assert said.code == 2
+    assert "error: " in said.err
+    assert "700.0" in said.err
+    dry = call(*words, "--dry-run", "--json")
+    assert dry.code == 0
+    made = json.loads(dry.out)
+    assert made["written"] is False
+    assert made["flags"][0]["lines"] == [3]
+    assert not out.exists()
+
+
+def test_an_import_goes_to_the_user_s_folder(call: Call, catalog: str, tmp_path: Path) -> None:
+    assert call("prices", "import", "skypilot", catalog, "--date", "2026-11-20").code == 0
+    assert (tmp_path / "no-config" / "gpuplan" / "prices" / "aws.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "--date is missing"),
+        (("--date", "2026-13-01"), "no such day"),
+        (("--date", "2026-11-20", "--url", "somewhere"), "no web address"),
+        (("--date", "2026-11-20", "--region", "mars-1"), "no price of an accelerator in mars-1"),
+    ],
+)
+def test_imports_that_are_refused(call: Call, catalog: str, tmp_path: Path, words: tuple[str, ...], text: str) -> None:
+    said = call("prices", "import", "skypilot", catalog, "--out", str(tmp_path / "own"), *words)
+    assert said.code == 2
+    assert text in said.err
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_file_of_another_format_is_refused(call: Call, catalog: str, tmp_path: Path) -> None:
+    said = call("prices", "import", "gpuhunt", catalog, "--provider", "aws", "--date", "2026-11-20", "--out", str(tmp_path / "own"))
+    assert said.code == 2
+    assert "is this a SkyPilot file?" in said.err
+    assert call("prices", "import", "gpuhunt", "/nowhere.csv", "--date", "2026-11-20").code == 2
+
+
+def test_prices_are_listed_by_instance_accelerator_and_provider(call: Call) -> None:
+    one = json.loads(call("prices", "list", "p5.48xlarge", "--kind", "spot", "--json").out)
+    assert {row["instance"] for row in one} == {"aws:p5.48xlarge"}
+    assert {row["kind"] for row in one} == {"spot"}
+    assert one[0]["usd_per_hour_per_accelerator"] == pytest.approx(one[0]["usd_per_hour"] / 8)
+    assert one[0]["source"]
+    chips = json.loads(call("prices", "list", "h100-sxm-80gb", "--sort", "accelerator", "--json").out)
+    rates = [row["usd_per_hour_per_accelerator"] for row in chips]
+    assert rates == sorted(rates)
+    assert {row["accelerator"] for row in chips} == {"h100-sxm-80gb"}
+    assert len({row["instance"].partition(":")[0] for row in chips}) > 3
+    assert {row["status"] for row in chips} == {"current"}
+    assert len(json.loads(call("prices", "list", "gcp", "--all", "--json").out)) > 10
+    assert call("prices", "list", "aws", "p5.48xlarge", "--md").out.startswith("| instance |")
+    assert call("prices", "list", "aws", "p5", "--csv").out.startswith("instance,accelerator,")
+    assert "USD/h" in call("prices", "list", "aws").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("p5.49xlarge",), 5, "did you mean"),
+        (("p5.48xlarge", "--region", "mars-1"), 5, "in mars-1"),
+        (("--kind", "spt"), 2, "did you mean `spot`"),
+        (("--sort", "colour"), 2, "--sort colour"),
+    ],
+)
+def test_lists_that_are_refused(call: Call, words: tuple[str, ...], code: int, text: str) -> None:
+    said = call("prices", "list", *words)
+    assert said.code == code
+    assert text in said.err
+
+
+def test_prices_are_checked_for_what_cannot_be(call: Call, tmp_path: Path) -> None:
+    assert call("prices", "check").code == 0
+    place = tmp_path / "own" / "prices" / "aws.yaml"
+    place.parent.mkdir(parents=True)
+    offers = [
+        "{instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 700.0 USD/h, date: 2026-11-01}",
+        "{instance: p4d.24xlarge, region: us-east-1, kind: on_demand, price: 22 USD/h, date: 2020-11-01}",
+        "{instance: p4d.24xlarge, region: us-east-1, kind: spot, price: 23 USD/h, date: 2026-11-01}",
+        "{instance: p5en.48xlarge, region: us-east-1, kind: on_demand, price: 7.9 USD/h, date: 2026-11-01}",
+    ]
+    text = "format: 1\nid: aws\nname: A\nsources:\n  web: {title: T, url: 'https://a.b/c', checked: 2026-11-01, kind: price}\n"
+    listed = "".join(f"  - {offer}\n" for offer in offers)
+    place.write_text(f"{text}default_region: us-east-1\noffers:\n{listed}", encoding="utf-8")
+    said = call("prices", "check", str(tmp_path / "own"))
+    assert said.code == 2
+    for code in ("sentinel-price", "spot-above-on-demand", "price-out-of-kin", "stale-price"):
+        assert code in said.err
+    assert "aws.yaml:8" in said.err
+    assert json.loads(call("prices", "check", str(place), "--json").out)
+    place.write_text(place.read_text(encoding="utf-8").replace("700.0 USD/h", "0 USD/h"), encoding="utf-8")
+    assert "zero-price" in call("prices", "check", str(tmp_path / "own"), "--json").out
+    assert call("prices", "check", "--max-age", "soon").code == 2

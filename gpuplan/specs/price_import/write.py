@@ -206,10 +206,12 @@ def _with_old(
             made.append(plain)
             new["status"] = "historical" if new.get("status", "current") == "current" else new["status"]
             counts["kept"] += 1
-        else:
-            told = "changed"
+        elif entry.status == "current":
+            told = "changed" if told == "new" else told
             counts["historical"] += 1
-            made.append(plain | {"status": "historical"} if entry.status == "current" else plain)
+            made.append(plain | {"status": "historical"})
+        else:
+            made.append(plain)
     counts[told] += 1
     return [new, *made]
 
