@@ -77,17 +77,21 @@ def _evidence(spec: Accelerator, architecture: Architecture | None, line: Line |
     made = []
     recounted: Mapping[str, Sourced] = {str(name): one for name, one in units.flop_per_clock.items()} if units is not None else {}
     expected: Mapping[str, Sourced] = {str(name): one for name, one in line.per_clock.items()} if line is not None else {}
-    ratios = _ratios({name: rate.value for name, rate in given.items()}, {name: one.value for name, one in expected.items()})
+    owns: dict[str, float] = {}
+    if units is not None:
+        counts = {name: units.count.value * one.value * _clock(spec, name) for name, one in recounted.items() if name in given}
+        owns = {name: given[name].value / count for name, count in counts.items()}
+    # What its own units contradict says nothing about the others.
+    wide = max(_LOOSE, units.tolerance.value if units is not None and units.tolerance is not None else 0.0)
+    sound = {name: rate.value for name, rate in given.items() if name not in owns or _near(owns[name], 1, wide)}
+    ratios = _ratios(sound, {name: one.value for name, one in expected.items()})
     for name, rate in given.items():
-        own = clocked = against = None
-        per_clock = recounted.get(name)
-        if units is not None and per_clock is not None:
-            own = rate.value / (units.count.value * per_clock.value * _clock(spec, name))
-            if same and name in expected:
-                clocked = per_clock.value / expected[name].value
-                against = own * clocked
-        elif name in expected:
+        own, clocked, against = owns.get(name), None, None
+        if own is None:
             against = ratios.get(name)
+        elif same and name in expected:
+            clocked = recounted[name].value / expected[name].value
+            against = own * clocked
         made.append(_Rate(name, rate, own, clocked, against))
     return made
 
@@ -138,8 +142,6 @@ def _diagnosis(one: File, spec: Accelerator, architecture: Architecture | None, 
     off = rate.against if rate.against is not None else rate.own
     if off is None or (_near(off, 1, wide) and (rate.own is None or _near(rate.own, 1, tolerance))):
         return None
-    if rate.own is None and rate.given.note:
-        return None  # the note says why the ratio is another one
     return _explained(one, spec, architecture, line, rate, off, wide) or _unexplained(one, spec, architecture, rate, off, tolerance)
 
 
@@ -207,7 +209,7 @@ def _unexplained(
         return None if _near(rate.own, 1, tolerance) else one.bad("spec.rate-recount", at, message, hint)
     of = architecture.name if architecture is not None else "the architecture"
     message = f"{name}: `{rate.given.text}` is {off:.3g} times what the other rates and {of} let expect"
-    return one.bad("spec.rate-ratio", at, message, "is it of another part? A `note` at the rate explains a ratio of its own")
+    return one.bad("spec.rate-ratio", at, message, "is it sparse, of another part, or outside the matrix units?")
 
 
 def _plausible(one: File, spec: Accelerator, wrong: set[str]) -> Iterator[Finding]:
