@@ -58,8 +58,8 @@ def kind_of(cls: type[SpecFile]) -> str:
 def config_folder(env: Mapping[str, str]) -> Path:
     """The user's own specs folder, which need not exist: `~/.config/gpuplan`, or where XDG_CONFIG_HOME says.
 
-    >>> str(config_folder({"HOME": "/home/me"}))
-    '/home/me/.config/gpuplan'
+    >>> str(config_folder({"HOME": "/me"}))
+    '/me/.config/gpuplan'
     """
     return Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
 

@@ -48,6 +48,7 @@ class NewShape(Record):
     memory_gib: float | None
     scale_up: str
     note: str
+    system: str | None = None
 
 
 @dataclass
@@ -185,16 +186,16 @@ def _compare_slice(row: Row, instance: Instance, known: Known, flags: Flags) -> 
 def _shape(row: Row, accelerator: str, count: int, known: Known) -> NewShape | None:
     """A new instance; accelerators are linked as in other instances with the same ones, else over PCIe where they have no more."""
     said = f"from a price catalog ({row.file.rpartition('/')[2]}), line {row.line}; its network and disks are not known"
-    link = "none"
+    link, system = "none", None
     if count > 1:
-        found = known.link_of(accelerator)
+        found = known.link_of(accelerator, count)
         if found is None:
             return None
-        link, of = found
+        link, of, system = found
         said += f"; the link between accelerators is assumed to be that of {of}"
     memory = row.host_memory / 2**30 if row.host_memory and row.host_unit == "GiB" else None
     vcpus = int(row.vcpus) if row.vcpus and row.vcpus >= 1 else None
-    return NewShape(row.instance, accelerator, count, vcpus, memory, link, said)
+    return NewShape(row.instance, accelerator, count, vcpus, memory, link, said, system)
 
 
 def _settle(

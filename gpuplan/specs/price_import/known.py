@@ -9,6 +9,7 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.offers import price_list, price_lists
+from gpuplan.specs.system import System
 from gpuplan.units import HOUR
 
 
@@ -63,12 +64,27 @@ class Known:
         """What an accelerator of an instance costs on record: the middle of the regions."""
         return self._rates.get(instance)
 
-    def link_of(self, accelerator: str) -> tuple[str, str] | None:
-        """How several of an accelerator are linked in an instance on record, and in which; PCIe where they have no other link."""
+    def link_of(self, accelerator: str, count: int) -> tuple[str, str, str | None] | None:
+        """How so many of an accelerator are linked: the kind of link, in what on record, and the system where it is one.
+
+        They are linked as in an instance with several, else as in the only system with so many, else over PCIe where they have
+        no other link. None: nobody knows.
+        """
         if accelerator in self._links:
-            return self._links[accelerator]
+            return (*self._links[accelerator], None)
+        systems = [
+            spec
+            for _, path, text in self.catalog.texts("systems")
+            if f"accelerator: {accelerator}\n" in text and (spec := self.catalog.read(System, path)).count == count
+        ]
+        level = systems[0].fabric[0] if len(systems) == 1 and systems[0].fabric else None
+        if level is not None and level.size is not None:
+            kinds = {"nvlink": "nvswitch" if level.topology == "switched" else "nvlink-mesh", "infinity": "infinity-fabric-mesh"}
+            kind = next((kind for start, kind in (*kinds.items(), ("pcie", "pcie")) if level.name.startswith(start)), None)
+            if kind is not None:
+                return kind, systems[0].id, systems[0].id
         of = self.catalog.load(Accelerator, accelerator)
-        return ("pcie", f"{accelerator}, which has no other") if of.scale_up is None and of.pcie is not None else None
+        return ("pcie", f"{accelerator}, which has no other", None) if of.scale_up is None and of.pcie is not None else None
 
     def memory_of(self, accelerator: str) -> float:
         """The bytes of an accelerator's memory as printed."""

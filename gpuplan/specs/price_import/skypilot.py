@@ -18,8 +18,9 @@ from gpuplan.specs.price_import.rows import GIB, MIB, Flags, Head, Row, number, 
 from gpuplan.strict_yaml import read_text
 
 WANTED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
-IMPLIED = {"A100": 40 * GIB, "V100": 16 * GIB, "H100": 80 * GIB}
+FULL = {"A100": "A100-40GB", "V100": "V100-16GB", "H100": "H100-80GB", "H100-MEGA": "H100-80GB"}
 """What these names mean without a suffix, as the format has it: other sizes have names of their own, such as `A100-80GB`."""
+_SIZE = re.compile(r"-(\d+)GB$")
 _VERSION = re.compile(r"v(\d+)")
 _LOCAL_ZONE = re.compile(r"[a-z]+\d+-[a-z]{3}\d*-az\d+")
 _GPU_FAMILY = re.compile(r"Standard_N[A-Z]")
@@ -124,7 +125,8 @@ def _row(head: Head, cells: list[str], line: int, flags: Flags, provider: str) -
 
 def _memory(row: Row, info: str, flags: Flags) -> None:
     """Fill in the memory of one accelerator, and what else the GpuInfo tells."""
-    row.memory = IMPLIED.get(row.name.removesuffix("-MEGA"))
+    stated = _SIZE.search(FULL.get(row.name, row.name))
+    row.memory = float(stated[1]) * GIB if stated else None
     row.hints = row.instance
     name, size, total = _info(info)
     row.hints += f" {name}"

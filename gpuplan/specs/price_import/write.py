@@ -236,6 +236,8 @@ def _instances(gathered: Gathered, stamp: Stamp, folder: Path) -> tuple[Path, di
 def _shape(shape: NewShape, stamp: Stamp) -> dict[str, Any]:
     made: dict[str, Any] = {"name": shape.name, "accelerator": shape.accelerator}
     made["accelerators"] = {"value": shape.accelerators, "source": stamp.key}
+    if shape.system:
+        made["system"] = shape.system
     if shape.vcpus:
         made["vcpus"] = shape.vcpus
     if shape.memory_gib:
