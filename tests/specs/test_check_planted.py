@@ -34,6 +34,7 @@ MI350X = "accelerators/amd/mi350x.yaml"
 A6000 = "accelerators/nvidia/rtx-a6000.yaml"
 P5 = "instances/aws/p5.yaml"
 LAMBDA = "instances/lambda/gpu.yaml"
+RETIRED = "prices/azure.yaml"
 AWS = "prices/aws.yaml"
 OCI = "prices/oci.yaml"
 GCP = "prices/gcp.yaml"
@@ -276,6 +277,14 @@ INSTANCES = [
 ]
 PRICE = r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, )price: 55.04 USD/h"
 PRICES = [
+    one("no price where most are", AWS, r"default_region: us-east-1", "default_region: us-east-11", "spec.default-region"),
+    one(
+        "a price of what is retired",
+        RETIRED,
+        r"(instance: Standard_NC6s_v3, .*?)status: historical",
+        r"\1status: current",
+        "spec.retired-price",
+    ),
     one(
         "an instance priced at 0",
         AWS,

@@ -64,6 +64,10 @@ def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[
     if listed.credit is not None and listed.credit.low.value == 0:
         message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
         yield one.bad("spec.zero-price", ("credit", "low"), message, "write what one costs at least")
+    regions = {entry.region for entry in listed.offers}
+    if listed.offers and listed.default_region not in regions | {"any"}:
+        message = f"no offer is in the usual region `{listed.default_region}`"
+        yield one.bad("spec.default-region", ("default_region",), message, f"write one of {', '.join(sorted(regions))}")
     seen: dict[tuple[str, ...], int] = {}
     refused: set[int] = set()
     for place, entry in enumerate(listed.offers):
@@ -84,6 +88,9 @@ def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[
         if _PROMO.search(f"{entry.instance} {entry.note}"):
             message = f"the price of `{entry.instance}` is a promotional one, which nobody can still have"
             yield bad("spec.promo-price", message=message, hint="set `status: promo`")
+        elif shape is not None and shape.status == "retired":
+            message = f"`{entry.instance}` is retired: nobody can pay its price"
+            yield bad("spec.retired-price", message=message, hint="set `status: historical`")
         key = (entry.instance, entry.region, entry.kind, entry.per, entry.date or "", entry.note)
         first = seen.setdefault(key, place)
         if first != place:

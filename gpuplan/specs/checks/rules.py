@@ -104,6 +104,8 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.price-out-of-kin E a price for one accelerator far from what others ask: per accelerator or per instance?",
         "spec.spot-above-on-demand E a spot or reserved price above the price on demand",
         "spec.promo-price E a promotional size sold as current",
+        "spec.retired-price E a current price of an instance that is retired",
+        "spec.default-region E a usual region in which nothing is offered",
         "spec.duplicate-offer E two current prices for one instance, region and kind on one day",
     ),
 }  # fmt: skip
