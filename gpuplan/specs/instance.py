@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from gpuplan.record import Record
-from gpuplan.schema import Fault, Limits, Schema
+from gpuplan.schema import Fault, Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, Sourced
 from gpuplan.term import Term
@@ -69,6 +69,8 @@ class Shape(Schema):
     """How its accelerators reach each other."""
     network: Network
     """What it sends to others."""
+    confidence: dict[Literal["specs", "price", "network", "local_disk"], Literal["medium", "low"]] = field(default_factory=dict)
+    """For the groups of figures on which sources do not fully agree: `low` where they rest on one weak source, or on memory."""
     status: Literal["offered", "closed", "retired"] = "offered"
     """Whether it can still be had: `closed` is no longer sold to new users but still on the price list."""
     commitments: str = ""
