@@ -23,7 +23,7 @@ def check(
     *,
     places: Annotated[
         list[str] | None,
-        Argument(metavar="[PATH …]", help="Files or specs folders; the shipped data and your folders when left out"),
+        Argument(metavar="PATH …", help="Files or specs folders; the shipped data and your folders when left out"),
     ] = None,
     select: Annotated[
         list[str] | None,
