@@ -205,10 +205,11 @@ class Catalog:
 
     def _latest(self, kind: str, claimed: list[str]) -> list[str]:
         """Of several files that claim an alias, those in the folder that wins."""
-        ranks = {ident: self._rank(self.paths(kind)[ident]) for ident in claimed}
+        ranks = {ident: self.rank(self.paths(kind)[ident]) for ident in claimed}
         return [ident for ident in claimed if ranks[ident] == max(ranks.values())]
 
-    def _rank(self, path: Path) -> int:
+    def rank(self, path: Path) -> int:
+        """Which folder a file is in: 0 for the shipped one, higher for those that win over it."""
         return max(at for at, folder in enumerate(self.folders) if path.is_relative_to(folder))
 
     def _notes(self, kind: str, name: str, ident: str) -> Iterator[Note]:
@@ -217,7 +218,7 @@ class Catalog:
         if others and wanted != ident:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             yield Note("spec.taken-as", f"`{name}` was taken as `{ident}`", f"there is also {', '.join(others[:5])}{more}")
-        if self._rank(path) > 0:
+        if self.rank(path) > 0:
             within = self.folders[0] / kind
             hidden = within.is_dir() and next(within.rglob(path.name), None)
             what = "replaces the shipped file" if hidden else "is not shipped with gpuplan"

@@ -92,7 +92,7 @@ def parse_target(text: str, catalog: Catalog) -> Target:
 
 
 def find_instance(name: str, catalog: Catalog) -> Instance | None:
-    """The cloud instance of a name, with or without its provider; None where there is none.
+    """The cloud instance of a name, with or without its provider; None where there is none. A user's own goes first.
 
     Raises:
         UsageError: several providers have one of that name.
@@ -102,11 +102,13 @@ def find_instance(name: str, catalog: Catalog) -> Instance | None:
     wanted, names = key(name), catalog.names("instances")
     claimed = {alias: ids for alias, ids in names.items() if alias == wanted or alias.endswith(f":{wanted}")}
     bare = wanted.rpartition(":")[2]
-    found: list[Instance] = []
-    for ident in sorted({ident for ids in claimed.values() for ident in ids}):
-        family = catalog.read(InstanceFamily, catalog.paths("instances")[ident])
+    paths = {catalog.paths("instances")[ident] for ids in claimed.values() for ident in ids}
+    made: dict[str, Instance] = {}
+    for path in sorted(paths, key=lambda one: (catalog.rank(one), one)):
+        family = catalog.read(InstanceFamily, path)
         shapes = (shape for shape in family.instances if bare in map(key, (shape.name, *shape.aliases)))
-        found += [Instance(family, shape) for shape in shapes]
+        made |= {one.qualified_name: one for one in (Instance(family, shape) for shape in shapes)}
+    found = list(made.values())
     if len(found) > 1:
         hint = f"write {' or '.join(f'`{one.qualified_name}`' for one in found)}"
         raise UsageError(Problem("target.ambiguous-name", f"`{name}` could be {len(found)} cloud instances", hint))

@@ -267,6 +267,17 @@ def test_units_of_memory_and_new_instances(tmp_path: Path) -> None:
     assert find_instance("runpod:2x_A100-80GB_SECURE", own) is not None
 
 
+def test_an_instance_that_is_shipped_later_is_not_ambiguous(tmp_path: Path) -> None:
+    sky(tmp_path, "runpod", f"1x_A100-80GB_SECURE,A100-80GB,1.0,8.0,117.0,US,,1.39,US-CA-1,{info('A100 PCIe', 1, 80)}")
+    place = tmp_path / "shipped" / "instances" / "runpod"
+    place.mkdir(parents=True)
+    text = (tmp_path / "own" / "instances" / "runpod" / "imported.yaml").read_text(encoding="utf-8")
+    (place / "pods.yaml").write_text(text.replace("id: imported", "id: pods"), encoding="utf-8")
+    found = find_instance("runpod:1x_A100-80GB_SECURE", Catalog([*CATALOG.folders, tmp_path / "shipped", tmp_path / "own"]))
+    assert found is not None
+    assert found.family.id == "imported"
+
+
 def test_lambda_totals_and_one_price_for_all_regions(tmp_path: Path) -> None:
     rows = [
         f"gpu_8x_b200_sxm6,B200,8.0,208.0,2900.0,53.52,{region},{info('B200', 8, 184320, 184320)},"
