@@ -318,6 +318,13 @@ def test_strange_files_are_refused_whole(tmp_path: Path) -> None:
     assert not (tmp_path / "own").exists()
 
 
+def test_marks_and_line_ends_of_spreadsheets(tmp_path: Path) -> None:
+    path = tmp_path / "aws-vms.csv"
+    path.write_bytes(f"\ufeff{HEADS['aws']}\r\n{good(price='$55.04')}\r\n".encode())
+    made = import_skypilot(path, tmp_path / "own", CATALOG, Wanted(date=DAY))
+    assert [offer.usd_per_hour for offer in made.gathered[0].offers] == [55.04]
+
+
 def test_a_folder_takes_the_newest_version_of_a_provider(tmp_path: Path) -> None:
     for version, price in (("v7", "60"), ("v8", "55.04")):
         place = tmp_path / "catalogs" / version / "aws"

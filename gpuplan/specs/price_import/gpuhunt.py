@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpuplan.errors import Problem, SpecError
 from gpuplan.specs.price import PriceKind
-from gpuplan.specs.price_import.rows import GIB, Flags, Head, Row, number, price_of
+from gpuplan.specs.price_import.rows import BOM, GIB, Flags, Head, Row, number, price_of
 from gpuplan.strict_yaml import read_text
 
 WANTED = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
@@ -62,7 +62,7 @@ def read_rows(path: Path, text: str, provider: str, flags: Flags, notes: list[st
     Raises:
         SpecError: the file has no columns of this format.
     """
-    lines = csv.reader(io.StringIO(text))
+    lines = csv.reader(io.StringIO(text.removeprefix(BOM)))
     head = Head(path, {name.strip(): at for at, name in enumerate(next(lines, []))})
     missing = head.lacks(WANTED)
     if missing:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.errors import Problem, SpecError
-from gpuplan.specs.price_import.rows import GIB, MIB, Flags, Head, Row, number, price_of
+from gpuplan.specs.price_import.rows import BOM, GIB, MIB, Flags, Head, Row, number, price_of
 from gpuplan.strict_yaml import read_text
 
 WANTED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
@@ -65,7 +65,7 @@ def read_rows(path: Path, provider: str, flags: Flags, notes: list[str]) -> list
     Raises:
         SpecError: the file cannot be read, or has no columns of this format.
     """
-    text = read_text(path)
+    text = read_text(path).removeprefix(BOM)
     lines = csv.reader(text.splitlines())
     head = Head(path, {name.strip(): at for at, name in enumerate(next(lines, []))})
     missing = head.lacks(WANTED)
