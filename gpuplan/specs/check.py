@@ -86,7 +86,7 @@ def examine(
     return Examined(tuple(sorted(dict.fromkeys(kept), key=lambda found: (found.file, found.line, found.code))), count)
 
 
-def _of_one(one: File, library: Library, known: Mapping[tuple[str, str], list[Kin]]) -> Iterator[Finding]:
+def _of_one(one: File, library: Library, known: Mapping[tuple[str, str], Kin]) -> Iterator[Finding]:
     yield from sources(one, library)
     if isinstance(one.spec, Accelerator):
         found, wrong = rates(one, one.spec, library)

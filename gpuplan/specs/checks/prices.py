@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from statistics import median
 
-from gpuplan.record import Record
 from gpuplan.specs.checks.subject import File, Finding, Library
 from gpuplan.specs.instance import Shape
 from gpuplan.specs.price import OfferEntry, PriceList
@@ -28,13 +28,35 @@ _DEAREST = 200.0
 """USD for an hour of one accelerator that nobody asks."""
 
 
-class Kin(Record):
-    """A current price for one accelerator: who asks it, for which instance, and how much in USD an hour."""
+class Kin:
+    """The current prices of one accelerator on the same terms, in USD an hour; kept sorted, as there may be thousands."""
 
-    provider: str
-    entry: OfferEntry
-    shape: Shape
-    usd: float
+    def __init__(self, made: Iterable[tuple[PriceList, OfferEntry, Shape, float]]) -> None:
+        self._of_offer: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._of_size: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._own: dict[tuple[str, float], float | None] = {}
+        for prices, entry, shape, usd in made:
+            self._of_offer[prices.id, entry.instance, entry.region].append(usd)
+            self._of_size[prices.id][shape.accelerators.value].append(usd)
+        self._all = sorted(usd for found in self._of_offer.values() for usd in found)
+
+    def middle(self, provider: str, entry: OfferEntry) -> tuple[int, float]:
+        """How many others there are than those of the same instance and region, and what is in the middle of them."""
+        others = self._all.copy()
+        for usd in self._of_offer.get((provider, entry.instance, entry.region), ()):
+            del others[bisect_left(others, usd)]
+        half = len(others) // 2
+        if not others:
+            return 0, 0.0
+        return len(others), others[half] if len(others) % 2 else (others[half - 1] + others[half]) / 2
+
+    def own(self, provider: str, count: float) -> float | None:
+        """What is in the middle of the provider's own instances with another number of accelerators."""
+        if (provider, count) not in self._own:
+            sizes = self._of_size.get(provider, {})
+            found = [usd for size, prices in sizes.items() if size != count for usd in prices]
+            self._own[provider, count] = median(found) if found else None
+        return self._own[provider, count]
 
 
 def per_accelerator(prices: PriceList, entry: OfferEntry, shape: Shape) -> float | None:
@@ -45,9 +67,9 @@ def per_accelerator(prices: PriceList, entry: OfferEntry, shape: Shape) -> float
     return float(offer.price.value) * HOUR / (shape.accelerators.value if entry.per == "instance" else 1.0)
 
 
-def kin(library: Library) -> Mapping[tuple[str, str], list[Kin]]:
+def kin(library: Library) -> Mapping[tuple[str, str], Kin]:
     """The current prices of the catalog by accelerator and terms."""
-    made: dict[tuple[str, str], list[Kin]] = defaultdict(list)
+    made: dict[tuple[str, str], list[tuple[PriceList, OfferEntry, Shape, float]]] = defaultdict(list)
     for prices in library.price_lists:
         for entry in prices.offers:
             shape = library.shapes.get(f"{prices.id}:{entry.instance}")
@@ -55,11 +77,11 @@ def kin(library: Library) -> Mapping[tuple[str, str], list[Kin]]:
                 continue  # what a provider's own unit buys is not comparable with the next one's
             usd = per_accelerator(prices, entry, shape)
             if usd is not None:
-                made[shape.accelerator, entry.kind].append(Kin(prices.id, entry, shape, usd))
-    return made
+                made[shape.accelerator, entry.kind].append((prices, entry, shape, usd))
+    return {key: Kin(found) for key, found in made.items()}
 
 
-def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[str, str], list[Kin]]) -> Iterator[Finding]:
+def prices(one: File, listed: PriceList, library: Library, known: Mapping[tuple[str, str], Kin]) -> Iterator[Finding]:
     """What is wrong with the offers of one provider; `known` are the prices to compare with."""
     if listed.credit is not None and listed.credit.low.value == 0:
         message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
@@ -115,30 +137,24 @@ def _against_kin(
     entry: OfferEntry,
     shape: Shape,
     usd: float,
-    known: Mapping[tuple[str, str], list[Kin]],
+    known: Mapping[tuple[str, str], Kin],
 ) -> Iterator[Finding]:
-    others = [
-        one
-        for one in known.get((shape.accelerator, entry.kind), ())
-        if not (one.provider == listed.id and one.entry.instance == entry.instance and one.entry.region == entry.region)
-    ]
-    if len(others) < _FEWEST:
+    group = known.get((shape.accelerator, entry.kind))
+    others, middle = group.middle(listed.id, entry) if group is not None else (0, 0.0)
+    if group is None or others < _FEWEST:
         return
-    middle = median(one.usd for one in others)
     host = _HOST * (shape.vcpus or 0) / max(shape.accelerators.value, 1.0) if entry.per == "instance" else 0.0
     count = shape.accelerators.value
-    own = [one.usd for one in others if one.provider == listed.id and one.shape.accelerators.value != count]
+    own = group.own(listed.id, count)
     high, low = usd > middle * _HIGH + host, usd < middle * _LOW
     # Where the provider's own other sizes cost as much for each accelerator as this one for all of them, the unit is wrong.
-    times = usd / median(own) if own and count > 1 else 1.0
+    times = usd / own if own is not None and count > 1 else 1.0
     high = high or (entry.per != "instance" and _near(times, count))
     low = low or (entry.per == "instance" and _near(times, 1 / count))
     if not (high or low):
         return
     asked = f"{usd:.4g} USD/h for one {shape.accelerator}"
-    message = (
-        f"`{entry.instance}` costs {asked}, {usd / middle:.2g} times the {middle:.4g} that {len(others)} others ask ({entry.kind})"
-    )
+    message = f"`{entry.instance}` costs {asked}, {usd / middle:.2g} times the {middle:.4g} that {others} others ask ({entry.kind})"
     if high and entry.per != "instance" and count > 1:
         hint = f"is it the price of all {count:g}? Then write `per: instance`"
     elif low and entry.per == "instance" and count > 1:
