@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 REFERENCE = "import typer, pydantic, yaml"
 FIT = ("fit", "llama-3.1-8b", "--on", "h100")
 HELP = ("--help",)
-FIT_TARGET, HELP_TARGET, GRID_TARGET = 1.8, 1.5, 200_000.0
+LIST = ("specs", "list")
+FIT_TARGET, HELP_TARGET, LIST_TARGET, GRID_TARGET = 1.8, 1.5, 2.0, 200_000.0
 """At most so many times the reference; at least so many plans a second."""
 GRID_PLANS = 100_000
 
@@ -95,14 +96,16 @@ def processor() -> float:
 
 
 def processes(rounds: int) -> list[Figure]:
-    """How many times longer than importing typer, pydantic and yaml `fit` and `--help` take."""
+    """How many times longer than importing typer, pydantic and yaml `fit`, `--help` and `specs list` take."""
     program = shutil.which("gpuplan", path=str(Path(sys.executable).parent)) or shutil.which("gpuplan")
     if program is None:
         sys.exit("gpuplan is not installed beside this Python: run `pip install .`")
     reference = "reference"
-    took = medians({reference: (sys.executable, "-c", REFERENCE), "fit": (program, *FIT), "help": (program, *HELP)}, rounds)
+    asked = {"fit": (FIT, FIT_TARGET), "help": (HELP, HELP_TARGET), "list": (LIST, LIST_TARGET)}
+    commands = {name: (program, *words) for name, (words, _) in asked.items()}
+    took = medians({reference: (sys.executable, "-c", REFERENCE), **commands}, rounds)
     figures = []
-    for name, words, target in (("fit", FIT, FIT_TARGET), ("help", HELP, HELP_TARGET)):
+    for name, (words, target) in asked.items():
         (busy, clock), (base, base_clock) = took[name], took[reference]
         ratio = busy / base
         text = f"{ratio:.2f} x ({busy * 1e3:.0f} ms over {base * 1e3:.0f} ms; {clock / base_clock:.2f} x on the clock)"
