@@ -24,7 +24,13 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 @app.command(cls=Command)
 def show(
     *,
-    names: Annotated[list[str], Argument(metavar="NAME …", help="An accelerator, system, instance family or engine")],
+    names: Annotated[
+        list[str],
+        Argument(
+            metavar="NAME …",
+            help="What a file is called, such as `h100`; `prices/aws` or `measured/h100-sxm-80gb` names the kind too",
+        ),
+    ],
     specs: o.SpecsDirs = None,
     json: o.Json = False,
 ) -> None:
@@ -32,7 +38,8 @@ def show(
 
     Examples:
       gpuplan specs show h100
-      gpuplan specs show dgx-h100 --json
+      gpuplan specs show aws:p5.48xlarge
+      gpuplan specs show measured/h100-sxm-80gb --json
     """
     catalog = open_catalog(specs)
     made = [_load(catalog, name) for name in names]
@@ -42,11 +49,12 @@ def show(
         records = [dict(spec_record(spec)) for spec, _ in made]
         print(jsonlib.dumps(records[0] if len(records) == 1 else records, indent=2, ensure_ascii=False))
         return
-    from gpuplan.render.spec import spec_page
+    from gpuplan.render.spec_page import spec_page
     from gpuplan.render.text import look_of
+    from gpuplan.specs.related import related
 
     look = look_of(sys.stdout)
-    sys.stdout.write("\n".join(spec_page(spec, path, look) for spec, path in made))
+    sys.stdout.write("\n".join(spec_page(spec, path, related(spec, catalog), look) for spec, path in made))
 
 
 def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
@@ -55,10 +63,16 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     Raises:
         UnknownError: no kind has it.
     """
-    from gpuplan.specs.catalog import schema_of
+    from gpuplan.specs.catalog import key, schema_of
     from gpuplan.specs.target import find_instance
 
-    for kind in SHOWN:
+    first, _, rest = name.partition("/")
+    kinds = [first] if first in SHOWN and rest else list(SHOWN)
+    name = rest if first in SHOWN and rest else name
+    # An id or an alias goes before a name that only begins one: `aws` is a price list and not one of 17 systems.
+    wanted = key(name)
+    kinds.sort(key=lambda kind: wanted not in catalog.paths(kind) and wanted not in catalog.names(kind))
+    for kind in kinds:
         cls = schema_of(kind)
         try:
             found = catalog.find(kind, name)

@@ -43,6 +43,9 @@ def sides(base: str, head: str | None, inside: Path | None = None) -> Iterator[t
             second = Side("what came with gpuplan", shipped_folder())
         else:
             second = Side("the working tree", spec_folder(inside))
+        if not is_spec_folder(first.folder) and not is_spec_folder(second.folder):
+            what = f"there are no spec files at {first.name} or at {second.name}"
+            raise UsageError(Problem("diff.no-specs", what, "name the folder with `--specs DIR`"))
         yield first, second
 
 
@@ -118,10 +121,9 @@ def _revision(folder: Path, word: str) -> str:
 
 
 def export(folder: Path, commit: str, into: Path) -> None:
-    """Copy the YAML files of a folder, as they were at a commit, into another folder.
+    """Copy the YAML files of a folder, as they were at a commit, into another folder; there may be none yet.
 
     Raises:
-        UsageError: there were none.
         SpecError: git cannot read them.
     """
     into.mkdir(parents=True)
@@ -137,9 +139,6 @@ def export(folder: Path, commit: str, into: Path) -> None:
         path = into / name.removeprefix(prefix)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
-    if not is_spec_folder(into):
-        what = f"there are no spec files in `{prefix.rstrip('/') or '.'}` at {commit[:9]}"
-        raise UsageError(Problem("diff.no-specs", what, "name the folder with `--specs DIR`"))
 
 
 def _split(batch: bytes) -> Iterator[bytes]:

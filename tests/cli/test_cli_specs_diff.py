@@ -160,6 +160,28 @@ def test_a_users_folder_lies_over_what_is_shipped(call: Call, tmp_path: Path) ->
     assert "serve llama-3.1-8b --on mine\n" in said.out
 
 
+def test_a_folder_that_the_base_did_not_have_is_all_new(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "README").write_text("empty")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "specs" / "accelerators" / "nvidia"
+    folder.mkdir(parents=True)
+    assert call("specs", "diff", "HEAD", "--specs", "specs").code == 2
+    text = (shipped_folder() / H100).read_text(encoding="utf-8")
+    text = text.replace("id: h100-sxm-80gb", "id: mine").replace("aliases: [", "aliases: [] #").replace("driver_names: [", "#")
+    (folder / "mine.yaml").write_text(text)
+    said = call("specs", "diff", "HEAD", "--specs", "specs")
+    assert said.code == 0
+    assert "Added\n  accelerators: mine" in said.out
+    assert words_of("fit llama-3.1-8b --on mine no answer (") in words_of(said.out)
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
