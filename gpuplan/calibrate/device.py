@@ -1,0 +1,109 @@
+"""What must a machine be able to do so that `gpuplan calibrate` can measure it? The line between the measuring and its backends.
+
+A backend (PyTorch, JAX, a fake in tests) implements `Device`; everything above it (which probes, how often, what is
+trustworthy, fits, files) knows no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeAlias
+
+from gpuplan.record import Record, field
+
+ProbeKind: TypeAlias = Literal[
+    "matmul", "grouped_matmul", "prefill", "prefill_backward", "decode", "stream", "norm", "activation", "launch", "graph",
+    "host_to_device", "device_to_host", "collective", "transfer",
+]  # fmt: skip
+
+
+class Probe(Record, kw_only=True):
+    """One thing to measure: a kernel of one shape and data type.
+
+    `shape` holds, by kind: matmul, grouped_matmul `m n k batch` (grouped: `batch` experts of m rows each); prefill,
+    prefill_backward, decode `sequences q_len kv_len heads kv_heads k_dim v_dim window` (window 0: none; causal);
+    stream, norm, activation `size` (bytes read and written); launch, graph `launches` (empty kernels back to back);
+    host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`.
+    `dtype` is what is multiplied or moved, `name` the collective's kind where there is one.
+    """
+
+    kind: ProbeKind
+    dtype: str = "bf16"
+    name: str = ""
+    shape: Mapping[str, float] = field(default_factory=dict)
+
+    def key(self) -> str:
+        """A stable name: what a journal or a report calls this probe."""
+        sizes = ",".join(f"{name}={value:.0f}" for name, value in sorted(self.shape.items()))
+        return ":".join(part for part in (self.kind, self.name, self.dtype, sizes) if part)
+
+
+class Identity(Record, kw_only=True):
+    """Which device this is, in its driver's words, and which software drives it."""
+
+    name: str
+    backend: str
+    index: int = 0
+    uuid: str = ""
+    driver: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: float | None = None
+    units: int | None = None
+    ranks: int = 1
+
+
+class Reading(Record, kw_only=True):
+    """The state of the device at one moment; None where the device does not say."""
+
+    clock_mhz: float | None = None
+    max_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    throttle: tuple[str, ...] = ()
+    uncorrected_errors: int | None = None
+    other_processes: int | None = None
+    memory_used_bytes: float | None = None
+
+
+class Run(Protocol):
+    """A prepared probe."""
+
+    def __call__(self, launches: int) -> float:
+        """Run so many launches back to back and wait for them: seconds of all of them together, by the device's own clock."""
+
+
+class Device(Protocol):
+    """A machine that can be measured. No method changes clocks, power or modes."""
+
+    def identity(self) -> Identity:
+        """Which device this is."""
+
+    def refuses(self, probe: Probe) -> str | None:
+        """Why this probe cannot run here (data type, memory, kernel missing), or None."""
+
+    def prepare(self, probe: Probe) -> Run:
+        """Allocate and warm up one probe; what it allocates is freed with the result.
+
+        Raises:
+            DeviceMemoryError: it does not fit.
+            DeviceLostError: the device does not answer any more.
+        """
+
+    def read(self) -> Reading | None:
+        """The device's state now, or None where nothing can be read."""
+
+    def memory(self) -> Mapping[str, float]:
+        """Bytes by name: `total`, `free`, and where known `context` (what the process takes before its first tensor) and `reserved_overhead`."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class DeviceMemoryError(Exception):
+    """A probe does not fit the device's free memory."""
+
+
+class DeviceLostError(Exception):
+    """The device vanished or its context is broken: nothing more can be measured in this process."""
