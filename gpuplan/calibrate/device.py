@@ -95,7 +95,7 @@ class Device(Protocol):
         """The device's state now, or None where nothing can be read."""
 
     def memory(self) -> Mapping[str, float]:
-        """Bytes by name: `total`, `free`, and where known `context` (what the process takes before its first tensor) and `reserved_overhead`."""
+        """Bytes by name: `total`, `free`; where known `context` (taken before the first tensor) and `reserved_overhead`."""
 
     def close(self) -> None:
         """Give everything back."""
