@@ -74,6 +74,10 @@ class Collective(Record, kw_only=True):
     size: Term
     group: Term
     stride: Term
+    copies: Term | None = None
+    """All-to-all of experts: how many copies of each token `size` holds, where copies for one unit cross the fabric once."""
+    reach: Term | None = None
+    """With `copies`: the share of the group that the copies of one token may go to (node-limited routing)."""
 
 
 class Transfer(Record, kw_only=True):

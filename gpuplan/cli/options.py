@@ -133,6 +133,13 @@ SequenceParallel: TypeAlias = Annotated[
         help="Megatron's sequence parallelism inside the tensor parallel group",
     ),
 ]  # fmt: skip
+Compiled: TypeAlias = Annotated[
+    Switch,
+    Option(
+        "--compile/--no-compile", rich_help_panel=PARALLEL,
+        help="The model is compiled (torch.compile), or surely not; left out, the engine's middle is taken",
+    ),
+]  # fmt: skip
 Recompute: TypeAlias = Annotated[
     Text,
     Option("--recompute", metavar="MODE", rich_help_panel=PARALLEL, help="Activations computed again: none, selective or full"),

@@ -32,6 +32,7 @@ def train(
     zero_stage: o.ZeroStage = None,
     sequence_parallel: o.SequenceParallel = None,
     recompute: o.Recompute = None,
+    compiled: o.Compiled = None,
     price: o.Price = None,
     price_kind: o.PriceKind = None,
     region: o.Region = None,

@@ -16,6 +16,7 @@ from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.counts import count
+from gpuplan.workload.layer import Dispatch
 from gpuplan.workload.stages import block_keys
 from gpuplan.workload.training import StepTerms, training_work
 
@@ -39,9 +40,9 @@ def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = N
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train.
     """
-    subject = subject.replaced(hw=subject.hw.under_load())
+    profile = training_profile(subject.engine).run(compiled=plan.compiled)
+    subject = subject.replaced(hw=subject.hw.under_load(), engine=subject.engine.replaced(training=profile))
     leaves = subject.leaves()
-    profile = training_profile(subject.engine)
     recipe = RecipeTerms.of(plan, subject, profile)
     names, p = RECIPES[plan.precision], plan.parallel
     degrees = {name: subject.plan(name, getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
@@ -71,7 +72,11 @@ def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = N
         weight=operand,
         kv=activation,
     )
-    work = training_work(subject.arch, subject.counts, leaves, plan, step=step, types=types)
+    dispatch = None
+    if profile.dispatch is not None:
+        there = operand if profile.dispatch.narrow else activation
+        dispatch = Dispatch(there=there, back=activation, deduplicated=profile.dispatch.deduplicated)
+    work = training_work(subject.arch, subject.counts, leaves, plan, step=step, types=types, dispatch=dispatch)
     memory = training_memory(subject, plan, work, recipe, leaves)
     pricer = StepPricer(
         subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves

@@ -5,13 +5,22 @@ from __future__ import annotations
 from gpuplan.estimate.pricing import alone, exposed, no_time, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
-from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
-from gpuplan.formulas.training import bubble_seconds, exposed_seconds, optimizer_traffic_bytes, unmodelled_seconds
+from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.training import (
+    bubble_seconds,
+    contended_seconds,
+    exposed_seconds,
+    optimizer_traffic_bytes,
+    paced_seconds,
+    straggler_seconds,
+    unmodelled_seconds,
+)
+from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import Term, greatest, total
-from gpuplan.work import Collective, Stream
+from gpuplan.term import DEFINITION, Term, greatest, total
+from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
@@ -57,8 +66,12 @@ class StepPricer(Record, kw_only=True):
         def sums(kind: str) -> dict[str, Term]:
             found = {}
             for phase, work in both:
-                items = {"matmuls": work.matmuls, "attention": work.attentions, "elementwise": work.streams}[kind]
-                found[phase] = priced(f"{phase}.{key}.{kind}", items, hw)  # type: ignore[arg-type]
+                if kind == "matmuls":
+                    found[phase] = self.matmuls(f"{phase}.{key}.{kind}", work.matmuls)
+                    continue
+                items = work.attentions if kind == "attention" else work.streams
+                pace = "attention_backward" if kind == "attention" and phase == "backward" else kind
+                found[phase] = self.paced(pace, priced(f"{phase}.{key}.{kind}", items, hw))
             return found
 
         kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
@@ -69,19 +82,52 @@ class StepPricer(Record, kw_only=True):
         parts["context_parallel"] = self.context(key, block, kinds["attention"])
         expert = {phase: exposed(f"{phase}.{key}.expert_parallel", work.expert_collectives, hw, ep_overlap) for phase, work in both}
         parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
+        forward = {kind: found["forward"] for kind, found in kinds.items()}
         again: dict[str, Term] = {}
         if self.plan.recompute == "full":
-            again = {kind: found["forward"] for kind, found in kinds.items()}
-            again |= {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
         elif self.plan.recompute == "selective":
-            again = {"attention": kinds["attention"]["forward"]}
+            again = self.selected(key, forward)
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
-        issue = repeated_seconds.term(
-            f"layer.{key}.issue", count=count("host_passes"), seconds=habit("layer_host", profile.layer_host)
-        )
+        passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
+        issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=habit("layer_host", profile.layer_host))
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
         return parts
+
+    def matmuls(self, name: str, items: list[Matmul]) -> Term:
+        """Seconds of matmuls, those over several experts apart, at the engine's pace."""
+        hw = self.subject.hw
+        plain = [item for item in items if item.batch is ONE]
+        grouped = [item for item in items if item.batch is not ONE]
+        kind = "matmul_fp8" if RECIPES[self.plan.precision].matmul == "fp8" else "matmul"
+        if not grouped:
+            return self.paced(kind, priced(name, plain, hw))
+        over_experts = self.paced("grouped", self.paced(kind, priced(f"{name}.experts", grouped, hw)))
+        return total(name, {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts})
+
+    def paced(self, kind: str, seconds: Term) -> Term:
+        """Kernels at the pace that they have inside whole steps of the engine."""
+        hw = self.subject.hw
+        found = self.profile.pace_of(hw.accelerator, hw.family, kind)
+        if found is None or seconds.formula is None:
+            return seconds
+        pace = self.subject.habit(f"pace_{kind}", found)
+        return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
+
+    def selected(self, key: str, forward: dict[str, Term]) -> dict[str, Term]:
+        """What selective recomputation runs again: the attention core, or the engine's own selection."""
+        chosen = self.profile.selective
+        if chosen is None:
+            return {"attention": forward["attention"]}
+        shares = {"matmuls": chosen.matmul, "attention": chosen.attention, "elementwise": chosen.elementwise}
+        return {
+            kind: part_of_seconds.term(
+                f"layer.{key}.recompute.{kind}", seconds=forward[kind], ratio=self.subject.habit(f"recomputed_{kind}", share)
+            )
+            for kind, share in shares.items()
+            if share.value > 0 and forward[kind].formula is not None
+        }
 
     def context(self, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:
         """Key and value exchange of context parallelism: once forward, twice backward, beside attention where it fits."""
@@ -94,7 +140,7 @@ class StepPricer(Record, kw_only=True):
 
     def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
         """The whole step as this stage sees it; every part is over all micro-batches."""
-        at, hw, work, step = f"{stage.prefix}step", self.subject.hw, self.work, self.step
+        at, hw, work, step, profile = f"{stage.prefix}step", self.subject.hw, self.work, self.step, self.profile
         micro: dict[str, Term] = {}
         for part in LAYER_PARTS:
             of_kinds = {
@@ -105,7 +151,13 @@ class StepPricer(Record, kw_only=True):
             if of_kinds:
                 micro[part] = total(f"{at}.micro.{part}", of_kinds)
         if stage.head is not None and work.edge.head:
-            made = priced(f"{at}.micro.head_and_loss", [*work.edge.head, work.edge.loss], hw)
+            made = total(
+                f"{at}.micro.head_and_loss",
+                {
+                    "head": self.paced("matmul", priced(f"{at}.micro.head", work.edge.head, hw)),
+                    "loss": self.paced("elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw)),
+                },
+            )
             if not alone(stage.head):
                 made = repeated_seconds.term(f"{at}.micro.head_and_loss_here", count=stage.head, seconds=made)
             micro["head_and_loss"] = made
@@ -127,11 +179,19 @@ class StepPricer(Record, kw_only=True):
         if self.plan.parallel.zero_stage < 3 and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
-        parts["step_host"] = self.subject.habit("step_host", self.profile.step_host)
+        parts["step_host"] = self.subject.habit("step_host", profile.step_host)
+        if profile.straggle is not None:
+            chips = Term("plan.accelerators", float(hw.count), "1", self.subject.origins.get("accelerators", DEFINITION))
+            parts["stragglers"] = straggler_seconds.term(
+                f"{at}.stragglers",
+                counted=total(f"{at}.one_rank", dict(parts)),
+                accelerators=chips,
+                straggle=self.subject.habit("straggle", profile.straggle),
+            )
         parts["unmodelled"] = unmodelled_seconds.term(
             f"{at}.unmodelled",
             counted=total(f"{at}.counted", dict(parts)),
-            residual=self.subject.habit("residual", self.profile.residual),
+            residual=self.subject.habit("residual", profile.residual),
         )
         return total(f"{at}.seconds", parts), tuple(parts.values())
 
@@ -149,7 +209,10 @@ class StepPricer(Record, kw_only=True):
             groups["experts"] = (params.experts, self.work.expert_shards, expert_stride)
         made: list[Collective] = []
         for name, (held, group, stride) in groups.items():
-            grads = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=self.recipe.gradient)
+            element = self.recipe.gradient
+            if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None:
+                element = self.subject.habit("reduced", self.profile.reduced)
+            grads = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
             if self.plan.parallel.zero_stage == 0:
                 made.append(Collective(name=f"{at}.{name}.grads", kind="all_reduce", size=grads, group=group, stride=stride))
                 continue
@@ -163,7 +226,14 @@ class StepPricer(Record, kw_only=True):
         at = f"{stage.prefix}step"
         comm = priced(f"{at}.data_parallel.all", self.gradient_sync(stage), self.subject.hw)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
-        return exposed_seconds.term(f"{at}.data_parallel", comm=comm, window=window, overlap=overlap)
+        return self.beside(f"{at}.data_parallel", comm, window, overlap)
+
+    def beside(self, name: str, comm: Term, window: Term, overlap: Term) -> Term:
+        """What communication beside computation costs: its exposed part, and what it takes from the kernels beside it."""
+        if self.profile.contention is None:
+            return exposed_seconds.term(name, comm=comm, window=window, overlap=overlap)
+        contention = self.subject.habit("contention", self.profile.contention)
+        return contended_seconds.term(name, comm=comm, window=window, overlap=overlap, contention=contention)
 
     def fully_sharded(self, stage: Stage, window: Term) -> Term:
         """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""
@@ -173,9 +243,7 @@ class StepPricer(Record, kw_only=True):
         weights = priced(f"{at}.gather", gathers[::2], self.subject.hw)
         comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
-        return exposed_seconds.term(
-            f"{at}.sharded_data_parallel", comm=total(f"{at}.sharding", comm), window=window, overlap=overlap
-        )
+        return self.beside(f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
 
     def optimizer(self, stage: Stage) -> Term:
         """Streaming gradients and states of the local shard."""

@@ -20,6 +20,13 @@ HIERARCHY = Source(
     checked="2026-11-20",
 )
 
+DEEPSEEK_V3 = Source(
+    "paper",
+    "DeepSeek-V3 Technical Report (arXiv 2412.19437)",
+    url="https://arxiv.org/abs/2412.19437",
+    section="3.2.2: each token is sent to at most 4 nodes over InfiniBand, then forwarded over NVLink",
+    checked="2026-11-21",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -77,6 +84,31 @@ def all_to_all_wire(*, size: Bytes, group: Count, ranks: Count, covered: Count) 
     (7000000000.0, 4000000000.0)
     """
     return size * (ranks - 1.0) * covered / group
+
+
+@formula(DEEPSEEK_V3)
+def distinct_units(*, copies: Count, units: Count) -> Count:
+    """Units (nodes, or ranks) that the copies of one token go to when each of them is drawn evenly.
+
+    >>> distinct_units(copies=8.0, units=4.0), distinct_units(copies=8.0, units=1.0)
+    (3.5995, 1.0)
+    """
+    return units * (1.0 - (1.0 - 1.0 / units) ** copies)
+
+
+@formula(DEEPSEEK_V3)
+def dispatch_wire(*, size: Bytes, copies: Count, reach: Ratio, group: Count, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank sends across one level when copies of a token for one unit below that level cross it once.
+
+    `size` counts every copy, `reach` is the share of the group's units that a token may use. On the innermost level a unit
+    is a rank, and what came from other nodes is passed on: each rank sends all but what it keeps.
+
+    >>> dispatch_wire(size=8e9, copies=8.0, reach=1.0, group=8.0, ranks=8.0, covered=1.0) / 1e9
+    4.5947
+    >>> dispatch_wire(size=8e9, copies=8.0, reach=0.5, group=64.0, ranks=8.0, covered=8.0) / 1e9
+    3.1496
+    """
+    return size / copies * distinct_units(copies=copies, units=maximum(reach * group / covered, 1.0)) * (ranks - 1.0) / ranks
 
 
 @formula(NCCL_TESTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.pipeline import in_flight_1f1b, in_flight_interleaved
-from gpuplan.num import Bytes, Count, Ratio, Seconds, ceil_div, maximum, minimum, where
+from gpuplan.num import Bytes, Count, Ratio, Seconds, ceil_div, log2, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MEGATRON2 = Source(
@@ -24,6 +24,17 @@ _FOLDING = Source(
 _DDP = Source(
     "paper", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", "https://arxiv.org/abs/2006.15704", "3.2.3"
 )
+
+_SHARED_UNITS = Source(
+    "paper",
+    "DeepSeek-V3 Technical Report",
+    "https://arxiv.org/abs/2412.19437",
+    "3.2.2: communication kernels take 20 of the 132 multiprocessors, and memory traffic, from the computation beside them",
+)
+_MEGASCALE = Source(
+    "paper", "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", "https://arxiv.org/abs/2402.15627",
+    "5.1 (computational stragglers)",
+)  # fmt: skip
 
 
 @formula(DEFINITION)
@@ -190,6 +201,38 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
     1.0
     """
     return maximum(comm - overlap * window, 0.0 * comm)
+
+
+@formula(_SHARED_UNITS)
+def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio) -> Seconds:
+    """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
+
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, contention=0.1)
+    1.2
+    """
+    return maximum(comm - overlap * window, 0.0 * comm) + contention * minimum(comm, overlap * window)
+
+
+@formula(DEFINITION)
+def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
+    """Time of kernels in whole steps of an engine, from the same kernels measured one by one.
+
+    >>> paced_seconds(seconds=2.0, pace=1.05)
+    2.1
+    """
+    return seconds * pace
+
+
+@formula(_MEGASCALE)
+def straggler_seconds(*, counted: Seconds, accelerators: Count, straggle: Ratio) -> Seconds:
+    """Time that all wait for the slowest rank: a share of the step for each doubling beyond one node of eight.
+
+    >>> straggler_seconds(counted=1.0, accelerators=64.0, straggle=0.01)
+    0.03
+    >>> straggler_seconds(counted=1.0, accelerators=4.0, straggle=0.01)
+    0.0
+    """
+    return counted * straggle * log2(maximum(accelerators / 8.0, 1.0))
 
 
 @formula(DEFINITION)

@@ -68,6 +68,8 @@ def hardware_of(
     parameters |= overlay.residual_terms(chain, fabrics or chain)
     return Hardware(
         name=chip.name,
+        accelerator=chip.id,
+        family=chip.family,
         count=target.count,
         peaks={dtype: _chip_term(chip, f"{dtype}_flop_per_s", chip.peak(dtype), target.share) for dtype in dtypes},
         hbm_bandwidth=_chip_term(chip, "hbm_bandwidth", chip.memory.bandwidth, target.share),

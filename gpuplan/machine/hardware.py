@@ -24,6 +24,8 @@ class Hardware(Record, kw_only=True):
     """
 
     name: str
+    accelerator: str = ""
+    family: str = ""
     count: int
     peaks: Mapping[str, Term]
     hbm_bandwidth: Term

@@ -47,7 +47,12 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
             size = Term(f"hw.fabric.{level.name}.size", float(level.size or hw.count), "1", level.bandwidth_per_direction.source)
             reach = fabric.ranks_inside.term(f"{here}.reach", group=item.group, stride=item.stride, size=size)
         ranks = reach if below is None else fabric.ranks_outside.term(f"{here}.ranks", group=reach, inside=below)
-        if item.kind == "all_to_all":
+        if item.copies is not None and item.reach is not None:
+            wire = fabric.dispatch_wire.term(
+                f"{here}.wire_bytes", size=item.size, copies=item.copies, reach=item.reach, group=item.group, ranks=ranks,
+                covered=inner,
+            )  # fmt: skip
+        elif item.kind == "all_to_all":
             wire = fabric.all_to_all_wire.term(f"{here}.wire_bytes", size=item.size, group=item.group, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)

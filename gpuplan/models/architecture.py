@@ -123,6 +123,10 @@ class Moe(Schema):
     """Width of one shared expert."""
     shared_gate: bool = False
     """A learned scalar gate on the shared expert (Qwen)."""
+    groups: PositiveInt = 1
+    """Groups that the routed experts are divided into (DeepSeek-V3: one a node)."""
+    top_groups: PositiveInt = 1
+    """Groups that the experts of one token may come from; as many as `groups` where routing is not limited."""
     router_bias: bool = False
     """One value an expert beside the router matrix: a bias, or a score correction (DeepSeek-V3)."""
 
@@ -130,6 +134,8 @@ class Moe(Schema):
         """Experts without a width, or chosen twice."""
         if self.shared_experts and not self.shared_width:
             yield Fault("model.bad-value", "shared experts have no `shared_width`")
+        if self.top_groups > self.groups or self.experts % self.groups:
+            yield Fault("model.expert-groups", f"{self.top_groups} of {self.groups} groups of {self.experts} experts cannot be")
         if self.top_k > self.experts:
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 

@@ -61,6 +61,7 @@ class TrainAsk(Common, kw_only=True):
     vpp: int | None = None
     zero_stage: int | None = None
     sequence_parallel: bool | None = None
+    compiled: bool | None = None
     recompute: Recompute | None = None
     precision: Precision | None = None
     optimizer: Optimizer | None = None

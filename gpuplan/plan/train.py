@@ -22,6 +22,8 @@ class TrainPlan(Record, kw_only=True):
     recompute: Recompute = "none"
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
+    compiled: bool | None = None
+    """With torch.compile or without; None: not said."""
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:

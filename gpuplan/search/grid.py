@@ -36,6 +36,7 @@ class Space(Record, kw_only=True):
     sequence_parallel: bool
     ranks: int
     dp: int | None = None
+    compiled: bool | None = None
 
 
 class Candidates(Record):
@@ -64,6 +65,7 @@ class Candidates(Record):
             recompute=self.recompute,
             precision=space.precision,
             optimizer=space.optimizer,
+            compiled=space.compiled,
         )
 
 
@@ -151,4 +153,5 @@ def single(only: Candidates, space: Space) -> TrainPlan:
         recompute=only.recompute,
         precision=space.precision,
         optimizer=space.optimizer,
+        compiled=space.compiled,
     )

@@ -135,6 +135,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
+        compiled=ask.compiled,
     )  # fmt: skip
     return space, chosen
 
@@ -172,6 +173,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
+    asked |= {"compiled": str(plan.compiled).lower()} if plan.compiled is not None else {}
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 
 

@@ -2,11 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from gpuplan.schema import Limits, Schema
+from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
-from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
+from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, SecondsField, Sourced
+
+Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+
+
+class Fusion(Schema):
+    """What changes when a model is compiled, or surely is not: fewer passes, fewer launches, less host time."""
+
+    hidden_passes: RatioField | None = None
+    activation_passes: RatioField | None = None
+    kernels_per_layer: RatioField | None = None
+    logit_bytes: BytesField | None = None
+    layer_host: SecondsField | None = None
+
+
+class Pace(Schema):
+    """How long kinds of work take in whole steps of an engine, over the same kernels measured one by one."""
+
+    matmul: RatioField | None = None
+    """Matmuls in 16 or 32 bits."""
+    matmul_fp8: RatioField | None = None
+    """Matmuls in 8 bits or less, with casts, scales and transposes."""
+    attention: RatioField | None = None
+    """Forward attention: an engine's era may have older kernels than those that were measured."""
+    attention_backward: RatioField | None = None
+    elementwise: RatioField | None = None
+    """Memory-bound work: norms, activations, loss."""
+    grouped: RatioField | None = None
+    """Matmuls over several experts, beyond what other matmuls take."""
+
+
+class SelectiveRecompute(Schema):
+    """What the engine's selective recomputation runs again in the backward pass, as shares of the forward pass."""
+
+    matmul: Share
+    attention: Share
+    elementwise: Share
+
+
+class Dispatch(Schema):
+    """How tokens travel to their experts and back."""
+
+    deduplicated: bool
+    """Copies of a token for one node cross the network once and are passed on inside it (DeepEP, HybridEP)."""
+    narrow: bool
+    """With fp8 matmuls, tokens are sent in fp8 to the experts; results come back in 16 bits."""
 
 
 class TrainingProfile(Schema):
@@ -42,8 +87,40 @@ class TrainingProfile(Schema):
     """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
     step_host: SecondsField
     """Time of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+    reduced: BytesField | None = None
+    """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
+    contention: Share | None = None
+    """How much longer computation takes beside a communication that it hides, as a share of the hidden time."""
+    straggle: Share | None = None
+    """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
+    compiled: Fusion | None = None
+    """With torch.compile; the values above hold where nobody says."""
+    eager: Fusion | None = None
+    """Surely without."""
+    selective: SelectiveRecompute | None = None
+    """None: the attention core is run again, and nothing else."""
+    dispatch: Dispatch | None = None
+    """None: every copy of a token is sent, in 16 bits."""
+    pace: dict[str, Pace] = field(default_factory=dict)
+    """By accelerator, else by family, else `any`; what is missing is 1."""
     residual: RatioField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
+
+    def run(self, *, compiled: bool | None) -> TrainingProfile:
+        """The profile with or without torch.compile, or as it is where that is not said or makes no difference."""
+        change = {None: None, True: self.compiled, False: self.eager}[compiled]
+        if change is None:
+            return self
+        given = {key: value for key in change.field_names() if (value := getattr(change, key)) is not None}
+        return self.replaced(**given)
+
+    def pace_of(self, accelerator: str, family: str, kind: str) -> Sourced | None:
+        """How much longer a kind of work takes than its kernels alone, on one accelerator; None: as long."""
+        for name in (accelerator, family, "any"):
+            found: Sourced | None = getattr(self.pace[name], kind) if name in self.pace else None
+            if found is not None:
+                return found
+        return None
 
 
 class SmallDevice(Schema):

@@ -41,6 +41,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "embedding_passes": (4, _assumed("rows are read and written forward, their gradients backward")),
     "optimizer_kernels": (10, _assumed("norm, clipping and the fused updates of a few buckets")),
     "host_passes": (3, _assumed("the backward pass issues about twice the kernels of the forward pass")),
+    "host_passes_recomputed": (4, _assumed("as `host_passes`, and the forward pass once more")),
     "context_exchanges": (3, _RING),
     "sends_a_chunk": (2, _PIPELINE),
     "gathers_a_pass": (2, _ZERO3),

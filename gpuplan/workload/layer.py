@@ -22,6 +22,14 @@ from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Type
 from gpuplan.workload.counts import count
 
 
+class Dispatch(Record, kw_only=True):
+    """How tokens reach their experts: bytes of an element there and back, and whether copies for one node travel once."""
+
+    there: Term
+    back: Term
+    deduplicated: bool = False
+
+
 @dataclass(slots=True)
 class LayerWork:
     """The forward work of one layer on one rank."""
@@ -40,6 +48,8 @@ class LayerMaker(Record, kw_only=True):
     split: Split
     types: Types
     work: Pass
+    dispatch: Dispatch | None = None
+    """None: every copy is sent, in the type of activations."""
 
     def layer(self, at: str, key: str, block: Block) -> LayerWork:
         """The forward work of one layer of a kind of block; `key` names the block's leaves (`<block>` or `<stack>.<block>`)."""
@@ -217,9 +227,7 @@ class LayerMaker(Record, kw_only=True):
         up = leaf.times(f"{key}.experts.up_width", leaf(f"{key}.experts.up_matrices", 2 if moe.gated else 1), inner)
         made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, self.hidden, touched))
         made.matmuls.append(self.matmul(f"{at}.experts_down", rows, self.hidden, inner, touched))
-        size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=self.hidden, element_bytes=self.types.activation)
-        for name in ("dispatch", "combine"):
-            made.expert_collectives.append(self.collective(f"{at}.{name}", "all_to_all", size, self.split.ep, self.split.ep_stride))
+        size = self.exchange(made, at, key, moe, copies, top_k)
         inner_widths = []
         if moe.shared_experts:
             inner_widths += self.dense(
@@ -235,6 +243,26 @@ class LayerMaker(Record, kw_only=True):
         )  # fmt: skip
         made.streams.append(Stream(name=f"{at}.gate", size=gate, launches=ONE))
         return inner_widths
+
+    def exchange(self, made: LayerWork, at: str, key: str, moe: Moe, copies: Term, top_k: Term) -> Term:
+        """Tokens on their way to the experts and back; returns the bytes of all copies in the type of activations."""
+        leaf, how = self.leaves, self.dispatch
+        size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=self.hidden, element_bytes=self.types.activation)
+        reach = None
+        if how is not None and how.deduplicated:
+            reach = leaf.split(f"{key}.experts.reach", leaf(f"{key}.experts.top_groups", moe.top_groups), leaf(
+                f"{key}.experts.groups", moe.groups
+            ))  # fmt: skip
+        sizes = {"dispatch": size, "combine": size}
+        if how is not None:
+            sizes = {
+                name: tensor_bytes.term(f"{at}.{name}_sent", tokens=copies, width=self.hidden, element_bytes=element)
+                for name, element in (("dispatch", how.there), ("combine", how.back))
+            }
+        for name, sent in sizes.items():
+            item = self.collective(f"{at}.{name}", "all_to_all", sent, self.split.ep, self.split.ep_stride)
+            made.expert_collectives.append(item if reach is None else item.replaced(copies=top_k, reach=reach))
+        return size
 
     def reduce(self, made: LayerWork, at: str) -> None:
         """The tensor-parallel reduction after a sub-layer: an all-reduce, or its two halves under sequence parallelism."""

@@ -24,7 +24,7 @@ from gpuplan.workload.activations import ActivationMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.counts import count
-from gpuplan.workload.layer import LayerMaker, LayerWork
+from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.stages import Stage, block_keys, stages
 
 
@@ -92,8 +92,9 @@ class TrainingWork(Record):
 
 
 def training_work(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types
-) -> TrainingWork:
+    arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
+    dispatch: Dispatch | None = None,
+) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
     etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep)
@@ -109,7 +110,7 @@ def training_work(
         kernels=step.kernels,
     )
     leaves("hidden", arch.hidden)
-    maker = LayerMaker(leaves=leaves, split=split, types=types, work=work)
+    maker = LayerMaker(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)
     keeper = ActivationMaker(leaves=leaves, split=split, work=work, element=types.activation)
     blocks: dict[str, BlockWork] = {}
     for key, (index, name) in block_keys(arch).items():

@@ -140,9 +140,13 @@ def experts(
     top_k = c.count("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts")
     if top_k > count and not c.problems:
         c.problem("model.bad-field", f"{top_k} experts a token are more than the {count} there are", "correct the file")
+    groups = max(c.count("n_group", default=1, least=0), 1)
+    top_groups = max(c.count("topk_group", default=groups, least=0), 1)
     return Moe(
         experts=count,
         top_k=top_k,
+        groups=groups,
+        top_groups=top_groups,
         width=c.count(*width),
         gated=gated,
         bias=bias,
