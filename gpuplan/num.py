@@ -116,6 +116,17 @@ def log2(a: Num) -> Num:
     return cast("Num", _numpy().log2(a))
 
 
+def exp(a: Num) -> Num:
+    """The exponential.
+
+    >>> exp(1.0)
+    2.718
+    """
+    if isinstance(a, (int, float)):
+        return math.exp(a)
+    return cast("Num", _numpy().exp(a))
+
+
 def where(condition: Any, yes: Num, no: Num) -> Num:
     """`yes` where the condition holds, otherwise `no`, candidate by candidate; both must be computable everywhere.
 

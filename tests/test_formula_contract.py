@@ -32,7 +32,7 @@ DIMENSIONS: Any = pint.UnitRegistry(None)
 for definition in ("s = [time]", "B = [data]", "USD = [money]", "J = [energy]", "W = J / s", "Hz = 1 / s"):
     DIMENSIONS.define(definition)
 LITERALS = {"1": "dimensionless", "FLOP": "dimensionless", "FLOP/s": "1 / s", "FLOP/B": "1 / B"}
-ALLOWED_CALLS = {"maximum", "minimum", "ceil", "floor", "ceil_div", "sqrt", "log2", "where"}
+ALLOWED_CALLS = {"maximum", "minimum", "ceil", "floor", "ceil_div", "sqrt", "log2", "exp", "where"}
 ALLOWED_NODES = (
     ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.Compare, ast.Lt, ast.LtE,
     ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.Call, ast.Name, ast.Load, ast.Constant, ast.keyword,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, floor, sqrt, where
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, exp, floor, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _RELIABILITY = Source(
@@ -19,6 +19,12 @@ _DALY = Source(
     "A higher order estimate of the optimum checkpoint interval for restart dumps",
     "https://doi.org/10.1016/j.future.2004.11.016",
     "equation 37",
+)
+_DALY_WALL = Source(
+    "paper",
+    "A higher order estimate of the optimum checkpoint interval for restart dumps",
+    "https://doi.org/10.1016/j.future.2004.11.016",
+    "equation 20: total wall-clock time",
 )
 _NARAYANAN = Source(
     "paper",
@@ -87,6 +93,54 @@ def lost_fraction(*, save: Seconds, interval: Seconds, mtbf: Seconds, restart: S
     return save / interval + (interval / 2 + restart) / mtbf
 
 
+@formula(_RELIABILITY)
+def job_mtbf_seconds(*, part_mtbf: Seconds, parts: Count) -> Seconds:
+    """Mean time between interruptions of a job on so many parts, any one of which stops all.
+
+    >>> job_mtbf_seconds(part_mtbf=16384 * 54 * 86400 / 419, parts=16384) / 3600
+    3.09
+    """
+    return part_mtbf / parts
+
+
+@formula(_DALY_WALL)
+def daly_wall_seconds(*, training: Seconds, save: Seconds, interval: Seconds, mtbf: Seconds, restart: Seconds) -> Seconds:
+    """Expected wall-clock time of a run under random interruptions: saving, lost work and restarts, which may fail as well.
+
+    Interruptions come at random (exponential gaps); each costs the work since the last checkpoint and a restart.
+
+    >>> daly_wall_seconds(training=90 * 86400, save=40, interval=944.9, mtbf=3.1 * 3600, restart=0) / 86400
+    98.07
+    >>> daly_wall_seconds(training=1e6, save=0, interval=1e3, mtbf=1e12, restart=600)
+    1000000.0
+    """
+    return (
+        mtbf * 2.718281828459045 ** (restart / mtbf) * (2.718281828459045 ** ((interval + save) / mtbf) - 1) * training / interval
+    )
+
+
+@formula(_LLAMA3)
+def effective_share(*, training: Seconds, wall: Seconds) -> Ratio:
+    """Share of the wall-clock time that is useful training, as Llama 3 counts its effective training time.
+
+    >>> effective_share(training=90.0, wall=100.0)
+    0.9
+    """
+    return training / wall
+
+
+@formula(_LLAMA3)
+def interruptions(*, wall: Seconds, mtbf: Seconds) -> Count:
+    """Expected interruptions in a time.
+
+    54 days on 16,384 GPUs:
+
+    >>> interruptions(wall=54 * 86400, mtbf=16384 * 54 * 86400 / 419 / 16384)
+    419.0
+    """
+    return wall / mtbf
+
+
 @formula(_LLAMA3)
 def effective_training_fraction(*, lost_fraction: Ratio) -> Ratio:
     """Share of the wall-clock time that is left for training.
@@ -151,6 +205,16 @@ def checkpoint_seconds(*, size: Bytes, bandwidth: BytesPerS) -> Seconds:
     40.0
     """
     return size / bandwidth
+
+
+@formula(DEFINITION)
+def job_bandwidth(*, part_bandwidth: BytesPerS, parts: Count) -> BytesPerS:
+    """What all parts of a job write together.
+
+    >>> job_bandwidth(part_bandwidth=122e6, parts=16384) / 1e12
+    2.0
+    """
+    return part_bandwidth * parts
 
 
 @formula(DEFINITION)

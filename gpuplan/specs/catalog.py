@@ -25,12 +25,14 @@ KINDS: Mapping[str, str] = {
     "clusters": "gpuplan.specs.cluster:Cluster",
     "measured": "gpuplan.specs.measured:Measured",
     "engines": "gpuplan.specs.engine:Engine",
+    "operations": "gpuplan.specs.operations:Operations",
     "models": "",
 }
 """The folders of a specs folder, and the schema of their files where it lives in this layer."""
 ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
-    "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine", "models": "model",
+    "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
+    "operations": "operation", "models": "model",
 }  # fmt: skip
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
