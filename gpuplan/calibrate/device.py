@@ -1,7 +1,14 @@
 """What must a machine be able to do so that `gpuplan calibrate` can measure it? The line between the measuring and its backends.
 
 A backend (PyTorch, JAX, a fake in tests) implements `Device`; everything above it (which probes, how often, what is
-trustworthy, fits, files) knows no framework.
+trustworthy, fits, files) knows no framework. A backend is a module `gpuplan.calibrate.backends.<name>` (`torch`, `jax`) with
+
+- `open_device(index: int | None) -> Device`: the device of that number, or the first one (under torchrun and srun: that of the
+  local rank). Raises UsageError where the framework is not installed or there is no such device.
+
+One process drives. Where several were started (RANK, SLURM_PROCID), `open_device` joins them; the device of rank 0 is measured
+as if it were alone, and what it prepares and runs of kind `collective` and `transfer` it has the others do too. The others have
+`identity().rank > 0`, and `follow()` does what rank 0 asks for until its `close()`, or until it is gone.
 """
 
 from __future__ import annotations
@@ -50,6 +57,11 @@ class Identity(Record, kw_only=True):
     memory_bytes: float | None = None
     units: int | None = None
     ranks: int = 1
+    """How many processes measure together."""
+    rank: int = 0
+    """Which of them this is; 0 drives."""
+    architecture: str = ""
+    """What the driver says of the architecture: a compute capability such as `9.0`, or `gfx942`; nothing for processors."""
 
 
 class Reading(Record, kw_only=True):
@@ -96,6 +108,9 @@ class Device(Protocol):
 
     def memory(self) -> Mapping[str, float]:
         """Bytes by name: `total`, `free`; where known `context` (taken before the first tensor) and `reserved_overhead`."""
+
+    def follow(self) -> None:
+        """On ranks above 0: do what rank 0 asks for until it is done. On rank 0 nothing."""
 
     def close(self) -> None:
         """Give everything back."""

@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "Put the same question to several accelerators side by side",
     "specs": "List, show and check accelerators, systems, instances and prices",
     "prices": "List and check prices, and import those of other catalogs",
+    "calibrate": "Measure the accelerator in this machine, so that estimates use it",
     "models": "List and show model cards, and import a config.json",
     "doctor": "Check the installation and say where specs are found",
 }
