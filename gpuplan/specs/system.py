@@ -230,6 +230,26 @@ class System(SpecFile):
         if self.slices and self.link_bandwidth is None:
             yield Fault("spec.missing-key", "`slices` without `link_bandwidth`", "write what one link carries in one direction")
 
+    def slice_of(self, chips: int) -> Slice | None:
+        """The slice with so many chips: of several the most cube-like, which has the most bisection; None: there is none.
+
+        Pods whose axes are all multiples of four (TPU v4, v5p, v7) are cut in any such shape on request.
+        """
+        fit = [part for part in self.slices if part.chips == chips]
+        if fit:
+            return min(fit, key=lambda one: (max(one.dims), one.dims))
+        inner = self.fabric[0]
+        dims = inner.dims or ()
+        if len(dims) != 3 or any(length % 4 for length in dims) or not all(inner.wrap or (False,)):
+            return None
+        sides = [range(4, length + 1, 4) for length in sorted(dims)]
+        shapes = [(a, b, c) for a in sides[0] for b in sides[1] for c in sides[2] if a <= b <= c and a * b * c == chips]
+        if not shapes:
+            return None
+        shape = min(shapes, key=lambda one: (max(one), one))
+        name = f"{self.slice_prefix}{'x'.join(map(str, shape))}"
+        return Slice(name=name, chips=chips, dims=shape, wrap=(True, True, True), links=6)
+
     def slice_named(self, text: str) -> Slice | None:
         """The slice of that name or shape (`v5p-256`, `tpu-v5p-256`, `tpu-v5p-4x4x8`), if the pod has it."""
         wanted = slice_key(text)

@@ -268,14 +268,16 @@ def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tupl
 
 def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog: Catalog) -> Target:
     """The slice of a pod with exactly so many chips."""
-    fit = [part for part in pod.slices if part.chips == chips]
-    if not fit:
+    count = 1 if chips <= pod.count else next((n for n in range(2, 65) if chips % n == 0 and pod.slice_of(chips // n)), 1)
+    part = pod.slice_of(chips // count)
+    if part is None:
         sizes = sorted({part.chips for part in pod.slices}, key=lambda size: (abs(size - chips), size))[:6]
         hint = f"near are {', '.join(str(size) for size in sorted(sizes))} chips"
         raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {chips} chips", hint))
-    # Of several shapes with as many chips, the most cube-like has the most bisection.
-    part = min(fit, key=lambda one: (max(one.dims), one.dims))
-    target = _of_slice(text, 1, pod, part, catalog)
+    target = _of_slice(text, count, pod, part, catalog)
+    if count > 1:
+        what = f"{chips} chips are more than a {pod.name} has: taken as {count} slices joined by the network"
+        notes.append(Note("target.slices", what, f"name other slices, such as `2x{pod.slices[-1].name}`"))
     return target.replaced(notes=(*notes, *target.notes))
 
 
