@@ -141,6 +141,7 @@ def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]
     """
     import numpy
 
+    from gpuplan.estimate.long_run import Run
     from gpuplan.estimate.training import training_figures
     from gpuplan.search.grid import CHUNK, Space, candidates
     from gpuplan.search.shape import shape_of
@@ -158,7 +159,7 @@ def grid_call(plans: int) -> tuple[Callable[[Candidates], int], list[Candidates]
     every = legal.part(numpy.arange(plans) % len(legal))
 
     def evaluate(chunk: Candidates) -> int:
-        figures = training_figures(subject, chunk.plan(space), tokens=1e12).figures
+        figures = training_figures(subject, chunk.plan(space), run=Run(tokens=1e12)).figures
         for key in ("step_time_s", "peak_memory_bytes", "cost_usd"):
             if numpy.shape(figures[key].value) != (len(chunk),):
                 raise LookupError(f"{key} does not hold one value for each plan")

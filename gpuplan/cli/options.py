@@ -98,6 +98,17 @@ Output: TypeAlias = Annotated[Text, Option("--output", metavar="TOKENS", rich_he
 Tokens: TypeAlias = Annotated[
     Text, Option("--tokens", metavar="N", rich_help_panel=RUN, help="Tokens of the whole run, such as `300B` or `15T`")
 ]
+Mtbf: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--mtbf", metavar="TIME", rich_help_panel=RUN,
+        help="Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know",
+    ),
+]  # fmt: skip
+CheckpointEvery: TypeAlias = Annotated[
+    Text,
+    Option("--checkpoint-every", metavar="TIME", rich_help_panel=RUN, help="Time between checkpoints, such as `1h`"),
+]
 SeqLen: TypeAlias = Annotated[
     Text, Option("--seq-len", metavar="TOKENS", rich_help_panel=RUN, help="Tokens of one sequence, such as `8k` (8,192)")
 ]

@@ -17,6 +17,8 @@ def train(
     model: o.Model,
     on: o.On = None,
     tokens: o.Tokens = None,
+    mtbf: o.Mtbf = None,
+    checkpoint_every: o.CheckpointEvery = None,
     seq_len: o.SeqLen = None,
     global_batch: o.GlobalBatch = None,
     engine: o.Engine = None,

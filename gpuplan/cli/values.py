@@ -28,6 +28,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 """The options that take one of a few words."""
 LENGTHS = {"seq_len", "prompt", "output", "context"}
 """Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""
+DURATIONS = {"mtbf", "checkpoint_every"}
 ASKS: Mapping[str, type[ask.Common]] = {"fit": ask.FitAsk, "train": ask.TrainAsk, "serve": ask.ServeAsk}
 
 
@@ -129,6 +130,8 @@ def _value(name: str, typed: Any) -> Any:
         if tokens <= 0:
             raise UsageError(Problem("usage.count", f"--tokens {typed}: a number above zero is wanted"))
         return tokens
+    if name in DURATIONS:
+        return _duration(name, typed)
     if name == "price":
         return _price(typed)
     if name == "price_date":
@@ -149,6 +152,18 @@ def _number(flag: str, text: str) -> float:
         return parse_count(text)
     except UnitError as error:
         raise UsageError(Problem("usage.count", f"{dashed(flag)}: {error}")) from None
+
+
+def _duration(flag: str, text: str) -> float:
+    """Seconds from a text with its unit."""
+    try:
+        seconds = parse(text, "s").value
+    except UnitError as error:
+        hint = f"write it with its unit, such as `{dashed(flag)} 3h`"
+        raise UsageError(Problem("usage.duration", f"{dashed(flag)}: {error}", hint)) from None
+    if seconds <= 0:
+        raise UsageError(Problem("usage.duration", f"{dashed(flag)} {text}: a time above zero is wanted"))
+    return seconds
 
 
 def _price(text: str) -> float:

@@ -10,6 +10,7 @@ from gpuplan.models.count import ParamCount
 from gpuplan.num import Num
 from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine
+from gpuplan.specs.operations import Operations
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import USER, Source, Term
 from gpuplan.workload.context import Leaves
@@ -26,6 +27,8 @@ class Subject(Record, kw_only=True):
     engine: Engine
     price: Term | None = None
     """USD a second of one accelerator (`hw.price`), where known."""
+    operations: Operations | None = None
+    """How long runs go where this one runs; None: a run without interruptions."""
     origins: Mapping[str, Source] = field(default_factory=dict)
 
     def leaves(self) -> Leaves:

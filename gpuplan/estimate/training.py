@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
-from gpuplan.formulas import cost, flop
+from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, rate, remaining_bytes, repeated_flop, share
 from gpuplan.formulas.pipeline import micro_batches
-from gpuplan.formulas.training import run_seconds, step_tokens
+from gpuplan.formulas.training import step_tokens
 from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.layer import Dispatch
 from gpuplan.workload.stages import block_keys
 from gpuplan.workload.training import StepTerms, training_work
-
-_ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
 
 
 class TrainingFigures(Record, kw_only=True):
@@ -31,10 +30,10 @@ class TrainingFigures(Record, kw_only=True):
     time: TrainingTime
 
 
-def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = None) -> TrainingFigures:
+def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) -> TrainingFigures:
     """Every figure of a training plan, for one plan or a grid of them.
 
-    `tokens` is the length of the run; without it there is no run time, cost or energy of the whole.
+    `run` is the whole run; without it there is no run time, cost or energy of the whole.
 
     Raises:
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
@@ -86,8 +85,8 @@ def training_figures(subject: Subject, plan: TrainPlan, tokens: float | None = N
     figures["peak_memory_bytes"] = memory.peak
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
-    if tokens is not None:
-        figures |= _run(subject, tokens, figures["tokens_per_step"], time.step)
+    if run is not None:
+        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe)
     return TrainingFigures(figures=figures, memory=memory, time=time)
 
 
@@ -160,18 +159,3 @@ def _model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term,
     if plan.recompute == "selective":
         return full, causal, repeated_flop.term("step.recomputed_flop", count=forward, flop=scores)
     return full, causal, Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)
-
-
-def _run(subject: Subject, tokens: float, per_step: Term, step: Term) -> dict[str, Term]:
-    """Duration, accelerator time, cost and energy of a whole run, without interruptions."""
-    length = subject.plan("tokens", tokens)
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
-    duration = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
-    used = cost.accelerator_seconds.term("run.accelerator_seconds", chips=chips, seconds=duration)
-    found = {"run_time_s": duration, "accelerator_time_s": used}
-    if subject.price is not None:
-        found["cost_usd"] = cost.run_usd.term("run.cost", chips=chips, seconds=duration, price=subject.price)
-    if subject.hw.power is not None:
-        pue = Term("site.pue", 1.0, "1", _ENERGY)
-        found["energy_joules"] = cost.energy_joules.term("run.energy", accelerator_seconds=used, watts=subject.hw.power, pue=pue)
-    return found

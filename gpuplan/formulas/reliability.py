@@ -114,9 +114,7 @@ def daly_wall_seconds(*, training: Seconds, save: Seconds, interval: Seconds, mt
     >>> daly_wall_seconds(training=1e6, save=0, interval=1e3, mtbf=1e12, restart=600)
     1000000.0
     """
-    return (
-        mtbf * 2.718281828459045 ** (restart / mtbf) * (2.718281828459045 ** ((interval + save) / mtbf) - 1) * training / interval
-    )
+    return mtbf * exp(restart / mtbf) * (exp((interval + save) / mtbf) - 1) * training / interval
 
 
 @formula(_LLAMA3)

@@ -47,9 +47,14 @@ PRICE_FIELDS = ("price", "price_kind", "region", "price_date", "max_price_age")
 
 
 class TrainAsk(Common, kw_only=True):
-    """A training question. Batches count sequences; `tokens` is the length of the whole run."""
+    """A training question. Batches count sequences; `tokens` is the length of the whole run.
+
+    `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
+    """
 
     tokens: float | None = None
+    mtbf: float | None = None
+    checkpoint_every: float | None = None
     seq_len: int | None = None
     global_batch: int | None = None
     micro_batch: int | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gpuplan.errors import Note, PlanError, Problem
 from gpuplan.estimate.answer import Said, training_answer, with_pins
+from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
@@ -18,6 +19,7 @@ from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 from gpuplan.units import human
 
@@ -59,8 +61,12 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
-    made = training_figures(subject, plan, ask.tokens)
-    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(plan, subject)))
+    run = None
+    if ask.tokens is not None:
+        run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+        subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
+    made = training_figures(subject, plan, run)
+    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(ask, plan, subject)))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
@@ -177,7 +183,17 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 
 
-def _notes(plan: TrainPlan, subject: Subject) -> list[Note]:
+def run_notes(ask: TrainAsk) -> list[Note]:
+    """What the duration of a run takes for granted."""
+    said = "run time is training alone; wall time, accelerator time, cost and energy count interruptions, restarts and checkpoints"
+    made = [Note("run.interruptions", said, "" if ask.mtbf else "give your own rate with --mtbf")]
+    if ask.price_kind == "spot" and ask.mtbf is None:
+        taken = "how often spot accelerators are taken back is published nowhere and not counted"
+        made.append(Note("run.spot", taken, "give --mtbf with what you saw"))
+    return made
+
+
+def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> list[Note]:
     known = subject.hw.dtype_notes
     notes = [
         *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
@@ -185,7 +201,7 @@ def _notes(plan: TrainPlan, subject: Subject) -> list[Note]:
             "mfu.convention",
             "mfu counts attention in full, as PaLM and Megatron do; mfu_causal counts the half that the mask leaves",
         ),
-        Note("run.no-failures", "run time and cost are for a run without interruptions"),
+        *(run_notes(ask) if ask.tokens is not None else ()),
     ]
     if plan.recompute == "selective":
         notes.append(

@@ -10,6 +10,7 @@ from estimate.subjects import MODELS, serve_plan, subject
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.serving import ServingModel, serving_figures
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import Recompute
@@ -42,8 +43,8 @@ def column(value: Any, index: int) -> float:
 
 def assert_same(model: str, engine: str, found: Candidates, space: Space, index: int) -> None:
     about = subject(model, f"{space.ranks}xh100-sxm-80gb", engine)
-    many = training_figures(about, found.plan(space), tokens=1e12).figures
-    one = training_figures(about, single(found.part([index]), space), tokens=1e12).figures
+    many = training_figures(about, found.plan(space), run=Run(tokens=1e12)).figures
+    one = training_figures(about, single(found.part([index]), space), run=Run(tokens=1e12)).figures
     assert set(many) == set(one)
     for name, term in one.items():
         assert column(many[name].value, index) == pytest.approx(term.value, rel=1e-12, abs=1e-300), name

@@ -1,0 +1,82 @@
+"""How long does a whole run take, what does it cost and draw, when it is interrupted and saves its state?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training_memory import RecipeTerms
+from gpuplan.formulas import cost, reliability
+from gpuplan.formulas.training import run_seconds
+from gpuplan.record import Record
+from gpuplan.specs.operations import Operations
+from gpuplan.term import DEFINITION, USER, Source, Term, total
+
+_ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
+
+
+class Run(Record, kw_only=True):
+    """A whole run: its tokens, and what the user says of interruptions and checkpoints (seconds; None: usual and best)."""
+
+    tokens: float
+    accelerator_mtbf: float | None = None
+    checkpoint_interval: float | None = None
+
+
+def run_figures(subject: Subject, run: Run, per_step: Term, step: Term, recipe: RecipeTerms) -> dict[str, Term]:
+    """Duration with and without interruptions, accelerator time, cost and energy of a run.
+
+    Cost and energy are those of the wall-clock time. Without operations data there are no interruptions in it.
+    """
+    length = subject.plan("tokens", run.tokens)
+    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    training = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
+    found = {"run_time_s": training}
+    wall = training
+    if subject.operations is not None:
+        found |= _interrupted(subject, subject.operations, run, training=training, chips=chips, recipe=recipe)
+        wall = found["wall_time_s"]
+    used = cost.accelerator_seconds.term("run.accelerator_seconds", chips=chips, seconds=wall)
+    found["accelerator_time_s"] = used
+    if subject.price is not None:
+        found["cost_usd"] = cost.run_usd.term("run.cost", chips=chips, seconds=wall, price=subject.price)
+    if subject.hw.power is not None:
+        pue = Term("site.pue", 1.0, "1", _ENERGY)
+        found["energy_joules"] = cost.energy_joules.term("run.energy", accelerator_seconds=used, watts=subject.hw.power, pue=pue)
+    return found
+
+
+def _interrupted(
+    subject: Subject, usual: Operations, run: Run, *, training: Term, chips: Term, recipe: RecipeTerms
+) -> dict[str, Term]:  # fmt: skip
+    """Wall-clock time with checkpoints every `interval` and an interruption every `mtbf`, and what it is made of."""
+    part = usual.term("run.accelerator_mtbf", usual.accelerator_mtbf, usual.accelerator_mtbf.accept)
+    if run.accelerator_mtbf is not None:
+        part = Term("run.accelerator_mtbf", run.accelerator_mtbf, "s", USER)
+    mtbf = reliability.job_mtbf_seconds.term("run.mtbf", part_mtbf=part, parts=chips)
+    size = reliability.checkpoint_bytes.term(
+        "run.checkpoint_bytes",
+        params=subject.counts.params_total,
+        bytes_per_param=total(
+            "recipe.checkpoint_bytes", {"weights": recipe.weight, "master": recipe.master, "moments": recipe.moments}
+        ),
+    )
+    written = usual.term("run.accelerator_checkpoint_bandwidth", usual.checkpoint_bandwidth, usual.checkpoint_bandwidth.accept)
+    save = reliability.checkpoint_seconds.term(
+        "run.checkpoint_seconds",
+        size=size,
+        bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),
+    )
+    if run.checkpoint_interval is not None:
+        interval = Term("run.checkpoint_interval", run.checkpoint_interval, "s", USER)
+    else:
+        interval = reliability.daly_interval_seconds.term("run.checkpoint_interval", save=save, mtbf=mtbf)
+    wall = reliability.daly_wall_seconds.term(
+        "run.wall_seconds", training=training, save=save, interval=interval, mtbf=mtbf,
+        restart=usual.term("run.restart", usual.restart, usual.restart.accept),
+    )  # fmt: skip
+    return {
+        "wall_time_s": wall,
+        "effective_training_share": reliability.effective_share.term("run.effective_share", training=training, wall=wall),
+        "interruptions": reliability.interruptions.term("run.interruptions", wall=wall, mtbf=mtbf),
+        "checkpoint_interval_s": interval,
+        "checkpoint_bytes": size,
+    }
