@@ -31,7 +31,8 @@ class Probe(Record, kw_only=True):
     prefill_backward, decode `sequences q_len kv_len heads kv_heads k_dim v_dim window` (window 0: none; causal);
     stream, norm, activation `size` (bytes read and written); launch, graph `launches` (empty kernels back to back);
     host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`.
-    `dtype` is what is multiplied or moved, `name` the collective's kind where there is one.
+    `dtype` is what is multiplied or moved, `name` the collective's kind where there is one. prefill_backward is the backward
+    pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
     """
 
     kind: ProbeKind
@@ -74,6 +75,8 @@ class Reading(Record, kw_only=True):
     power_limit_w: float | None = None
     temperature_c: float | None = None
     throttle: tuple[str, ...] = ()
+    """What holds the clock down: `power_cap` (the power limit, which is how large matmuls normally run), `thermal`, `power_brake`,
+    `hw_slowdown`; idle and clocks that were set are none of these."""
     uncorrected_errors: int | None = None
     other_processes: int | None = None
     memory_used_bytes: float | None = None
