@@ -12,7 +12,19 @@ EVERYTHING = "*"
 """What `--explain` without a term stands for: all figures."""
 
 _TASKS = ("fit", "train", "serve")
-_FLAGS = {"--json", "--csv", "--md", "--sequence-parallel", "--no-sequence-parallel", "--compile", "--no-compile", "--help", "-h"}
+_FLAGS = {
+    "--json",
+    "--csv",
+    "--md",
+    "--sequence-parallel",
+    "--no-sequence-parallel",
+    "--compile",
+    "--no-compile",
+    "--graphs",
+    "--no-graphs",
+    "--help",
+    "-h",
+}
 _MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--specs": 1, "--set": 1}
 
 

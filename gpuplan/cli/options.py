@@ -151,6 +151,23 @@ Compiled: TypeAlias = Annotated[
         help="The model is compiled (torch.compile), or surely not; left out, the engine's middle is taken",
     ),
 ]  # fmt: skip
+Overlaps: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--overlap", metavar="KINDS", rich_help_panel=PARALLEL,
+        help="Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`",
+    ),
+]  # fmt: skip
+Graphs: TypeAlias = Annotated[
+    Switch, Option("--graphs/--no-graphs", rich_help_panel=PARALLEL, help="Kernels are replayed from CUDA graphs")
+]
+Dispatcher: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--dispatcher", metavar="KIND", rich_help_panel=PARALLEL,
+        help="How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node)",
+    ),
+]  # fmt: skip
 Recompute: TypeAlias = Annotated[
     Text,
     Option("--recompute", metavar="MODE", rich_help_panel=PARALLEL, help="Activations computed again: none, selective or full"),

@@ -22,6 +22,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "optimizer": get_args(ask.Optimizer),
     "weights": get_args(ask.WeightFormat),
     "kv_cache": get_args(ask.KvFormat),
+    "dispatcher": get_args(ask.Dispatcher),
     "task": ("serve", "train"),
     "price_kind": get_args(ask.SoldAs),
 }
@@ -138,6 +139,8 @@ def _value(name: str, typed: Any) -> Any:
         from gpuplan.specs.dates import checked_day
 
         return checked_day("--price-date", typed)
+    if name == "overlap":
+        return overlaps(typed)
     if name == "price_kind":
         typed = typed.replace("-", "_")
     if name in WORDS and typed not in WORDS[name]:
@@ -145,6 +148,23 @@ def _value(name: str, typed: Any) -> Any:
         hint = did_you_mean(typed, known) or f"use {', '.join(known[:-1])} or {known[-1]}"
         raise UsageError(Problem("usage.word", f"{dashed(name)} {typed}: no such choice", hint))
     return typed
+
+
+def overlaps(typed: str) -> tuple[str, ...]:
+    """The kinds of communication in a list such as `dp,pp`; `none` is an empty one.
+
+    >>> overlaps("dp, pp"), overlaps("none")
+    (('dp', 'pp'), ())
+
+    Raises:
+        UsageError: a word that is no kind.
+    """
+    words = tuple(word for word in typed.replace(",", " ").split() if word != "none")
+    known = get_args(ask.Overlap)
+    wrong = [word for word in words if word not in known]
+    if wrong:
+        raise UsageError(Problem("usage.word", f"--overlap {typed}: no such choice", f"use {', '.join(known)} or none"))
+    return words
 
 
 def _number(flag: str, text: str) -> float:

@@ -39,7 +39,9 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train.
     """
-    profile = training_profile(subject.engine).run(compiled=plan.compiled)
+    profile = training_profile(subject.engine).run(
+        compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
+    )
     subject = subject.replaced(hw=subject.hw.under_load(), engine=subject.engine.replaced(training=profile))
     leaves = subject.leaves()
     recipe = RecipeTerms.of(plan, subject, profile)

@@ -13,6 +13,7 @@ from gpuplan.formulas.training import (
     optimizer_traffic_bytes,
     paced_seconds,
     straggler_seconds,
+    unhidden_seconds,
     unmodelled_seconds,
 )
 from gpuplan.plan.precision import RECIPES
@@ -76,11 +77,11 @@ class StepPricer(Record, kw_only=True):
 
         kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
         parts = {kind: total(f"layer.{key}.{kind}", found) for kind, found in kinds.items()}
-        tp_overlap, ep_overlap = habit("tp_overlap", profile.tp_overlap), habit("ep_overlap", profile.ep_overlap)
+        tp_overlap = habit("tp_overlap", profile.tp_overlap)
         tensor = {phase: exposed(f"{phase}.{key}.tensor_parallel", work.tensor_collectives, hw, tp_overlap) for phase, work in both}
         parts["tensor_parallel"] = total(f"layer.{key}.tensor_parallel", tensor)
         parts["context_parallel"] = self.context(key, block, kinds["attention"])
-        expert = {phase: exposed(f"{phase}.{key}.expert_parallel", work.expert_collectives, hw, ep_overlap) for phase, work in both}
+        expert = {phase: self.experts(f"{phase}.{key}", phase, work.expert_collectives, kinds) for phase, work in both}
         parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
         forward = {kind: found["forward"] for kind, found in kinds.items()}
         again: dict[str, Term] = {}
@@ -90,10 +91,22 @@ class StepPricer(Record, kw_only=True):
             again = self.selected(key, forward)
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
-        issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=habit("layer_host", profile.layer_host))
+        host = habit("layer_host", profile.layer_host)
+        if profile.expert_host is not None and block.forward.expert_collectives:
+            host = total(f"layer.{key}.issued", {"layer": host, "experts": habit("expert_host", profile.expert_host)})
+        issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
         return parts
+
+    def experts(self, at: str, phase: str, items: list[Collective], kinds: dict[str, dict[str, Term]]) -> Term:
+        """Tokens on their way to the experts and back, beside the computation of another micro-batch where that is on."""
+        name = f"{at}.expert_parallel"
+        comm = priced(f"{name}.all", items, self.subject.hw)
+        if comm.formula is None:
+            return comm
+        window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
+        return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
 
     def matmuls(self, name: str, items: list[Matmul]) -> Term:
         """Seconds of matmuls, those over several experts apart, at the engine's pace."""
@@ -165,9 +178,14 @@ class StepPricer(Record, kw_only=True):
             micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
         if not alone(work.pipeline.group):
             sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), step.vpp)
-            micro["pipeline_send"] = repeated_seconds.term(
-                f"{at}.micro.pipeline_send", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+            handed = repeated_seconds.term(
+                f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
             )
+            micro["pipeline_send"] = handed
+            if profile.pp_overlap is not None:
+                micro["pipeline_send"] = unhidden_seconds.term(
+                    f"{at}.micro.pipeline_send", comm=handed, overlap=self.subject.habit("pp_overlap", profile.pp_overlap)
+                )
         if self.plan.parallel.zero_stage == 3 and self.replicated:
             micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
         whole = total(f"{at}.micro", dict(micro))

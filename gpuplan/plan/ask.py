@@ -11,6 +11,8 @@ from gpuplan.record import Record, field
 Recompute: TypeAlias = Literal["none", "selective", "full"]
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "lion", "sgd"]
+Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
+Dispatcher: TypeAlias = Literal["alltoall", "deepep"]
 WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"]
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
@@ -67,6 +69,9 @@ class TrainAsk(Common, kw_only=True):
     zero_stage: int | None = None
     sequence_parallel: bool | None = None
     compiled: bool | None = None
+    overlap: tuple[Overlap, ...] | None = None
+    graphs: bool | None = None
+    dispatcher: Dispatcher | None = None
     recompute: Recompute | None = None
     precision: Precision | None = None
     optimizer: Optimizer | None = None

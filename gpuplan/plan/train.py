@@ -7,9 +7,22 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, maximum
-from gpuplan.plan.ask import Optimizer, Precision, Recompute
+from gpuplan.plan.ask import Dispatcher, Optimizer, Overlap, Precision, Recompute
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divisors, nearest, parallel_rules
 from gpuplan.record import Record
+
+
+class Manner(Record, kw_only=True):
+    """How the engine is set up; None: nobody says, and the engine's middle is taken, with its range."""
+
+    compiled: bool | None = None
+    """With torch.compile, or surely without."""
+    overlap: tuple[Overlap, ...] | None = None
+    """Which communication runs beside computation: of tensor, data, pipeline and expert parallelism."""
+    graphs: bool | None = None
+    """Kernels are replayed from CUDA graphs."""
+    dispatcher: Dispatcher | None = None
+    """`alltoall` sends every copy of a token to its expert, `deepep` one for each node (also HybridEP)."""
 
 
 class TrainPlan(Record, kw_only=True):
@@ -22,8 +35,7 @@ class TrainPlan(Record, kw_only=True):
     recompute: Recompute = "none"
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
-    compiled: bool | None = None
-    """With torch.compile or without; None: not said."""
+    how: Manner = Manner()
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:

@@ -13,7 +13,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import Optimizer, Precision, Recompute
 from gpuplan.plan.parallelism import Parallelism, Shape, mask
-from gpuplan.plan.train import TrainPlan, even, train_rules
+from gpuplan.plan.train import Manner, TrainPlan, even, train_rules
 from gpuplan.record import Record
 
 CHUNK = 8192
@@ -36,7 +36,7 @@ class Space(Record, kw_only=True):
     sequence_parallel: bool
     ranks: int
     dp: int | None = None
-    compiled: bool | None = None
+    how: Manner = Manner()
 
 
 class Candidates(Record):
@@ -65,7 +65,7 @@ class Candidates(Record):
             recompute=self.recompute,
             precision=space.precision,
             optimizer=space.optimizer,
-            compiled=space.compiled,
+            how=space.how,
         )
 
 
@@ -153,5 +153,5 @@ def single(only: Candidates, space: Space) -> TrainPlan:
         recompute=only.recompute,
         precision=space.precision,
         optimizer=space.optimizer,
-        compiled=space.compiled,
+        how=space.how,
     )

@@ -15,7 +15,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
-from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.plan.train import Manner, TrainPlan, train_rules
 from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
@@ -141,7 +141,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
-        compiled=ask.compiled,
+        how=Manner(compiled=ask.compiled, overlap=ask.overlap, graphs=ask.graphs, dispatcher=ask.dispatcher),
     )  # fmt: skip
     return space, chosen
 
@@ -179,7 +179,10 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
-    asked |= {"compiled": str(plan.compiled).lower()} if plan.compiled is not None else {}
+    for name in Manner.field_names():
+        value = getattr(plan.how, name)
+        if value is not None:
+            asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
@@ -45,6 +46,19 @@ class SelectiveRecompute(Schema):
     elementwise: Share
 
 
+class Overlaps(Schema):
+    """How much of each communication is hidden where its overlap is switched on; switched off, nothing is."""
+
+    tp: Share
+    """Of the collectives, pipelined with the matmuls beside them."""
+    dp: Share
+    """Of the computation under which gradients and weights may travel."""
+    pp: Share
+    """Of the hand-overs between stages."""
+    ep: Share
+    """Of the computation under which tokens may travel (of another micro-batch)."""
+
+
 class Dispatch(Schema):
     """How tokens travel to their experts and back."""
 
@@ -82,7 +96,7 @@ class TrainingProfile(Schema):
     tp_overlap: RatioField
     """Share of the tensor-parallel collectives that is hidden under matmuls."""
     ep_overlap: RatioField
-    """Share of the expert dispatch and combine that is hidden."""
+    """Share of the computation under which expert dispatch and combine can hide."""
     layer_host: SecondsField
     """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
     step_host: SecondsField
@@ -93,6 +107,14 @@ class TrainingProfile(Schema):
     """How much longer computation takes beside a communication that it hides, as a share of the hidden time."""
     straggle: Share | None = None
     """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
+    pp_overlap: Share | None = None
+    """Share of the hand-overs between pipeline stages that is hidden; None: nothing."""
+    expert_host: SecondsField | None = None
+    """Further host time to issue the forward pass of one layer with experts: routing, sorting, waiting for their loads."""
+    graph_host: SecondsField | None = None
+    """Host time of one layer's forward pass where kernels are replayed from graphs."""
+    switched: Overlaps | None = None
+    """Instead of the overlaps above, where the plan says which are switched on."""
     compiled: Fusion | None = None
     """With torch.compile; the values above hold where nobody says."""
     eager: Fusion | None = None
@@ -106,13 +128,28 @@ class TrainingProfile(Schema):
     residual: RatioField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
 
-    def run(self, *, compiled: bool | None) -> TrainingProfile:
-        """The profile with or without torch.compile, or as it is where that is not said or makes no difference."""
+    def run(
+        self,
+        *,
+        compiled: bool | None = None,
+        overlap: Collection[str] | None = None,
+        graphs: bool | None = None,
+        dispatcher: str | None = None,
+    ) -> TrainingProfile:
+        """The profile as it is set up: compiled or not, with these overlaps, from graphs or not; None: nobody says."""
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
-        if change is None:
-            return self
-        given = {key: value for key in change.field_names() if (value := getattr(change, key)) is not None}
-        return self.replaced(**given)
+        given: dict[str, Any] = {}
+        if change is not None:
+            given = {key: value for key in change.field_names() if (value := getattr(change, key)) is not None}
+        if overlap is not None and self.switched is not None:
+            off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
+            for key in ("tp", "dp", "pp", "ep"):
+                given[f"{key}_overlap"] = getattr(self.switched, key) if key in overlap else off
+        if graphs and self.graph_host is not None:
+            given |= {"layer_host": self.graph_host, "expert_host": None}
+        if dispatcher is not None and self.dispatch is not None:
+            given["dispatch"] = self.dispatch.replaced(deduplicated=dispatcher == "deepep")
+        return self.replaced(**given) if given else self
 
     def pace_of(self, accelerator: str, family: str, kind: str) -> Sourced | None:
         """How much longer a kind of work takes than its kernels alone, on one accelerator; None: as long."""
