@@ -1,0 +1,195 @@
+"""Which probes could be measured, and which of them are, in the time that there is?
+
+The lists go from small to large, so that fits see starts, ramps and plateaus; what is too slow or too large for the device at
+hand is left out by its predicted time. Of the rest each kind of work gets its share of the time, in an order that covers the
+range early: a short calibration is a coarse long one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Literal, TypeAlias, get_args
+
+from gpuplan.calibrate.device import Probe, ProbeKind
+from gpuplan.calibrate.measure.speed import Speed
+from gpuplan.record import Record
+
+Extent: TypeAlias = Literal["quick", "default", "full"]
+
+ROWS = (1, 4, 16, 32, 64, 128, 192, 256, 512, 1024, 2048, 4096, 8192, 16384)
+WEIGHTS = (
+    (512, 512), (768, 768), (768, 3072), (1024, 1024), (1024, 4096), (2048, 2048), (2048, 8192), (8192, 2048), (4096, 4096),
+    (6144, 4096), (1024, 8192), (4096, 14336), (14336, 4096), (5120, 5120), (8192, 8192), (10240, 8192), (28672, 8192),
+    (8192, 28672), (16384, 16384), (57344, 8192), (128256, 4096),
+)  # fmt: skip
+"""(n, k) of square matrices and of the projections of usual models and their shards."""
+DTYPES = ("bf16", "fp16", "fp8", "tf32", "fp32", "int8", "fp4")
+HEADS = ((32, 8, 128), (32, 32, 128), (8, 1, 128), (16, 16, 64), (64, 8, 128), (8, 8, 64))
+"""(heads, key heads, head dimension): grouped, multi-head, a shard of one key head, and narrow heads."""
+QUERIES = ((1, 128), (1, 256), (8, 256), (1, 512), (4, 512), (1, 1024), (4, 1024), (16, 1024), (1, 2048), (8, 2048), (1, 4096),
+           (4, 4096), (1, 8192), (2, 8192), (1, 16384), (1, 32768))  # fmt: skip
+"""(sequences, length) of prompts."""
+CACHES = ((1, 256), (1, 1024), (8, 256), (32, 256), (1, 4096), (8, 1024), (4, 4096), (32, 1024), (128, 512), (1, 16384), (16, 4096),
+          (64, 2048), (128, 2048), (8, 16384), (1, 65536), (64, 8192), (256, 4096), (32, 32768))  # fmt: skip
+"""(sequences, cached keys) of decode steps."""
+SIZES = tuple(float(2**exponent) for exponent in range(14, 34))
+COPIES = tuple(float(2**exponent) for exponent in range(12, 31, 2))
+MESSAGES = tuple(float(2**exponent) for exponent in range(10, 33))
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+CALLS = (1, 10, 100, 1000)
+
+SHARES: Mapping[str, float] = {
+    "matmul": 40, "prefill": 12, "prefill_backward": 5, "decode": 14, "stream": 9, "norm": 3, "activation": 3, "launch": 2,
+    "graph": 2, "host_to_device": 3, "device_to_host": 3, "collective": 25, "transfer": 3, "grouped_matmul": 4,
+}  # fmt: skip
+"""How much of the time each kind of probe gets, where there is one."""
+BUDGET: Mapping[Extent, float] = {"quick": 32.0, "default": 210.0, "full": 3600.0}
+"""Seconds of measuring; a quarter as much again is kept for starting, retries and fits."""
+SLOWEST: Mapping[Extent, float] = {"quick": 0.12, "default": 0.6, "full": 3.0}
+"""Probes whose one launch is predicted to take longer are left out, in seconds."""
+SAMPLES: Mapping[Extent, int] = {"quick": 5, "default": 7, "full": 11}
+LEAST_SAMPLE: Mapping[Extent, float] = {"quick": 0.004, "default": 0.01, "full": 0.02}
+"""Seconds that a sample lasts at least, so that clocks and timers are fine enough."""
+PREPARE = 0.02
+"""Seconds that making the tensors of a probe takes beside touching them."""
+MEMORY_SHARE = 0.6
+"""No probe needs more of the free memory."""
+SEED = 20
+
+
+class Planned(Record, kw_only=True):
+    """A probe and the seconds that one launch and the whole of it are predicted to take."""
+
+    probe: Probe
+    launch: float
+    cost: float
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of probes."""
+    return get_args(ProbeKind)
+
+
+def candidates(dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = ()) -> Iterator[Probe]:
+    """Every probe that is ever measured, of the kinds wanted (all without any), for the data types that a device may have."""
+    for kind in wanted or kinds():
+        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks)
+
+
+def _of_kind(kind: str, dtypes: Sequence[str], ranks: int) -> Iterator[Probe]:
+    half = next((one for one in ("bf16", "fp16") if one in dtypes), "bf16")
+    match kind:
+        case "matmul":
+            for dtype, (n, k), m in product(dtypes, WEIGHTS, ROWS):
+                yield _probe(kind, dtype, m=m, n=n, k=k, batch=1)
+        case "grouped_matmul":
+            for (experts, n, k), m in product(((8, 14336, 4096), (64, 1408, 2048), (8, 1024, 1024)), ROWS[:11]):
+                yield _probe(kind, half, m=m, n=n, k=k, batch=experts)
+        case "prefill" | "prefill_backward":
+            for (heads, kv_heads, dim), (sequences, length) in product(HEADS, QUERIES):
+                yield _attention(kind, half, sequences, (length, length), (heads, kv_heads, dim))
+        case "decode":
+            for (heads, kv_heads, dim), (sequences, length) in product(HEADS, CACHES):
+                yield _attention(kind, half, sequences, (1, length), (heads, kv_heads, dim))
+        case "stream" | "norm" | "activation":
+            for size in SIZES:
+                yield _probe(kind, half, size=size)
+        case "launch" | "graph":
+            for launches in CALLS:
+                yield _probe(kind, half, launches=launches)
+        case "host_to_device" | "device_to_host":
+            for size in COPIES:
+                yield _probe(kind, half, size=size)
+        case "collective" if ranks > 1:
+            for name, group, size in product(COLLECTIVES, _groups(ranks), MESSAGES):
+                yield _probe(kind, half, name, size=size, group=group)
+        case "transfer" if ranks > 1:
+            for size in MESSAGES:
+                yield _probe(kind, half, size=size, group=2)
+
+
+def _groups(ranks: int) -> list[int]:
+    """Powers of two up to all ranks, and all of them."""
+    return sorted({2**power for power in range(1, ranks.bit_length()) if 2**power <= ranks} | {ranks})
+
+
+def _probe(kind: str, dtype: str, name: str = "", **shape: float) -> Probe:
+    return Probe(kind=kind, dtype=dtype, name=name, shape={key: float(value) for key, value in shape.items()})  # type: ignore[arg-type]
+
+
+def _attention(kind: str, dtype: str, sequences: int, lengths: tuple[int, int], layout: tuple[int, int, int]) -> Probe:
+    heads, kv_heads, dim = layout
+    q_len, kv_len = lengths
+    return _probe(
+        kind, dtype, sequences=sequences, q_len=q_len, kv_len=kv_len, heads=heads, kv_heads=kv_heads, k_dim=dim, v_dim=dim, window=0
+    )
+
+
+def choose(
+    probes: Sequence[Probe], extent: Extent, speed: Speed, free: float, refuses: Callable[[Probe], str | None]
+) -> tuple[list[Planned], dict[str, str]]:
+    """The probes to measure in the order to do so, and why others cannot be measured at all, by key.
+
+    `free` is the memory that may be used; `refuses` asks the device.
+    """
+    rng = random.Random(SEED)
+    refused: dict[str, str] = {}
+    groups: dict[tuple[str, str], list[Planned]] = {}
+    for probe in probes:
+        launch = speed.seconds(probe)
+        if launch > SLOWEST[extent]:
+            continue
+        if speed.memory_needed(probe) > MEMORY_SHARE * free:
+            refused[probe.key()] = "too little memory"
+            continue
+        why = refuses(probe)
+        if why is not None:
+            refused[probe.key()] = why
+            continue
+        sample = max(launch, LEAST_SAMPLE[extent])
+        cost = PREPARE + speed.preparing(probe) + 2 * launch + (SAMPLES[extent] + 1) * sample
+        groups.setdefault((probe.kind, probe.dtype if probe.kind == "matmul" else probe.name), []).append(
+            Planned(probe=probe, launch=launch, cost=cost)
+        )
+    chosen = _shared(groups, BUDGET[extent], rng)
+    rng.shuffle(chosen)
+    return chosen, refused
+
+
+def _shared(groups: Mapping[tuple[str, str], list[Planned]], budget: float, rng: random.Random) -> list[Planned]:
+    """Probes of every group within its share of the budget; what a group leaves goes to the others."""
+    chosen: list[Planned] = []
+    names = [kind for kind, _ in groups]
+    weight = {group: SHARES[group[0]] / names.count(group[0]) for group in groups}
+    open_groups = dict(sorted(groups.items(), key=lambda item: sum(one.cost for one in item[1]) / weight[item[0]]))
+    left, total = budget, sum(weight.values())
+    for group, members in open_groups.items():
+        mine = left * weight[group] / total
+        spent = 0.0
+        for one in _spread(members, rng):
+            if spent + one.cost > mine and spent > 0:
+                continue
+            chosen.append(one)
+            spent += one.cost
+        left, total = left - spent, total - weight[group]
+    return chosen
+
+
+def _spread(members: Sequence[Planned], rng: random.Random) -> list[Planned]:
+    """The members in an order whose every beginning covers the range of predicted times: of ever finer bins one at a time."""
+    ordered = sorted(members, key=lambda one: one.launch)
+    made: list[Planned] = []
+    taken: set[int] = set()
+    bins = 4
+    while len(made) < len(ordered):
+        for number in range(bins):
+            low, high = len(ordered) * number // bins, len(ordered) * (number + 1) // bins
+            free = [at for at in range(low, high) if at not in taken]
+            if free:
+                at = rng.choice(free)
+                taken.add(at)
+                made.append(ordered[at])
+        bins *= 2
+    return made

@@ -1,0 +1,151 @@
+"""How is every measured probe kept at once, so that an interrupted calibration goes on where it was?
+
+An append-only file with one JSON object a line: a header that says what is measured, then `begin` and `sample` or `skipped` for
+each probe, `hung` where the watchdog gave up, and `done` behind the last. Every line is on the disk before the next probe starts.
+A torn last line is what a crash leaves behind, and is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from gpuplan.calibrate.device import Identity
+from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, sample_of
+from gpuplan.errors import Problem, UsageError
+from gpuplan.record import Record, field
+
+FORMAT = 1
+DEATHS = 2
+"""A probe in which the process died so often without a word is not tried again."""
+
+
+class Kept(Record, kw_only=True):
+    """What a journal holds."""
+
+    header: Mapping[str, Any] = field(default_factory=dict)
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+    """The last sample of each probe, by its key."""
+    skipped: Mapping[str, Skipped] = field(default_factory=dict)
+    hung: tuple[str, ...] = ()
+    """Keys of probes in which a kernel hung or the process died repeatedly."""
+    done: bool = False
+    """Whether the calibration ran to its end."""
+
+
+def header(identity: Identity, version: str, grid: str) -> dict[str, Any]:
+    """What a journal belongs to: the device, its software, gpuplan's version and the set of probes."""
+    return {"format": FORMAT, "gpuplan": version, "grid": grid, "device": plain(identity)}
+
+
+def default_place(env: Mapping[str, str], ident: str) -> Path:
+    """Where the journal of a device is kept: in `~/.cache/gpuplan/calibrate`, or where XDG_CACHE_HOME says.
+
+    >>> str(default_place({"HOME": "/me"}, "h100-sxm-80gb"))
+    '/me/.cache/gpuplan/calibrate/h100-sxm-80gb.jsonl'
+    """
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+    return cache / "gpuplan" / "calibrate" / f"{ident}.jsonl"
+
+
+def load(path: Path) -> Kept | None:
+    """What the journal in a file holds, or None where there is no file or no whole header in it.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(Problem("calibrate.no-journal", f"cannot read the journal {path}: {error.strerror}")) from None
+    entries = [entry for line in text.splitlines() if (entry := _entry(line)) is not None]
+    if not entries or "header" not in entries[0]:
+        return None
+    samples: dict[str, Sample] = {}
+    skipped: dict[str, Skipped] = {}
+    begun: Counter[str] = Counter()
+    hung: list[str] = []
+    for entry in entries[1:]:
+        if "sample" in entry:
+            sample = sample_of(entry["sample"])
+            samples[sample.probe.key()] = sample
+            begun.pop(sample.probe.key(), None)
+        elif "skipped" in entry:
+            one = Skipped(probe=probe_of(entry["skipped"]["probe"]), why=entry["skipped"]["why"])
+            skipped[one.probe.key()] = one
+            begun.pop(one.probe.key(), None)
+        elif "hung" in entry:
+            hung.append(entry["hung"])
+        elif "begin" in entry:
+            begun[entry["begin"]] += 1
+        elif "stopped" in entry:
+            begun.pop(entry["stopped"], None)
+    hung += [key for key, count in begun.items() if count >= DEATHS and key not in hung]
+    return Kept(
+        header=entries[0]["header"], samples=samples, skipped=skipped, hung=tuple(hung), done="done" in entries[-1]
+    )  # fmt: skip
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    """One line, or None where it was torn."""
+    try:
+        made = json.loads(line)
+    except ValueError:
+        return None
+    return made if isinstance(made, dict) else None
+
+
+class Journal:
+    """An open journal; also the watchdog's thread may write to it."""
+
+    def __init__(self, path: Path, head: Mapping[str, Any], *, resume: bool) -> None:
+        """Open a journal for writing, folders included.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        self.path = path
+        self._lock = Lock()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if resume else os.O_TRUNC)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torn = resume and path.exists() and not path.read_bytes().endswith(b"\n")
+            self._file = os.open(path, flags, 0o644)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        if torn:
+            self._put(b"\n")
+        if not resume:
+            self.add(header=dict(head))
+
+    def add(self, **entry: Any) -> None:
+        """Append one line and wait until it is on the disk.
+
+        Raises:
+            UsageError: the disk is full, or the file cannot be written any more.
+        """
+        with self._lock:
+            self._put(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        os.close(self._file)
+
+    def _put(self, line: bytes) -> None:
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        hint = "what is in it stays; make room, or name another place with --out, and call the same command again"
+        return UsageError(Problem("calibrate.no-journal", f"cannot write the journal {self.path}: {error.strerror}", hint))

@@ -1,0 +1,315 @@
+"""How is a list of probes measured so that the figures can be trusted, and what is done about those that cannot?
+
+Every probe is prepared, run once, then timed in several samples that each last some milliseconds; its figure is their median.
+Probes come in a mixed order, so that heat and other drifts fall on all kinds alike, and a small anchor kernel is timed now and
+then: when it has become slower or faster, what was measured since is measured again. So is what was measured under throttling
+by heat, beside other processes that made it unsteady, or while memory errors were counted. What stays bad is marked.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe, Reading, Run
+from gpuplan.calibrate.measure.grid import Planned
+from gpuplan.calibrate.measure.journal import Journal, Kept
+from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped
+from gpuplan.calibrate.measure.sample import plain as plain_of
+from gpuplan.calibrate.measure.watch import Watchdog
+from gpuplan.record import Record, field
+
+BAD = ("thermal", "power_brake", "hw_slowdown")
+"""Throttle reasons under which no figure is kept; at the power limit large matmuls run normally."""
+DRIFT = 0.06
+"""How far the anchor may be from the median of its figures; three times its own scatter where that is more."""
+WARM_UP_S = 0.5
+"""How long the anchor runs before it is first timed, so that clocks are up."""
+ANCHOR_EVERY_S = 4.0
+RETRIES = 2
+COOL_S = 3.0
+"""How long a retry waits at most for throttling to end."""
+PREPARE_LIMIT_S = 180.0
+"""Compilers may run."""
+RUN_LIMIT_S = 20.0
+MOST_LAUNCHES = 2000
+
+
+class Rules(Record, kw_only=True):
+    """How long and how often: samples of a probe, seconds that one lasts at least, seconds for all, and the watchdog's limits."""
+
+    samples: int
+    least_sample: float
+    budget: float
+    run_limit: float = RUN_LIMIT_S
+    prepare_limit: float = PREPARE_LIMIT_S
+    cool: float = COOL_S
+    retry_share: float = 0.3
+    """Retries may take this share of the budget."""
+
+
+class Told(Protocol):
+    """Who is told how far it is."""
+
+    def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
+        """A probe is about to be measured."""
+
+    def say(self, text: str) -> None:
+        """Something the user should know at once."""
+
+
+class Measured(Record, kw_only=True):
+    """What a run of the probes gave."""
+
+    samples: Mapping[str, Sample]
+    skipped: Mapping[str, Skipped]
+    readings: tuple[Reading, ...] = ()
+    seconds: float = 0.0
+    resumed: int = 0
+    """How many samples an earlier run left."""
+    drift: tuple[float, ...] = ()
+    """The anchor's figures as shares of their median so far."""
+    warnings: tuple[str, ...] = field(default_factory=tuple)
+
+
+class Runner:
+    """Measures probes on one device, each kept in the journal before the next."""
+
+    def __init__(
+        self, device: Device, journal: Journal, dog: Watchdog, rules: Rules, told: Told, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.device, self.journal, self.dog, self.rules, self.told, self.clock = device, journal, dog, rules, told, clock
+        self.samples: dict[str, Sample] = {}
+        self.skipped: dict[str, Skipped] = {}
+        self.readings: list[Reading] = []
+        self.warnings: list[str] = []
+        self.drift: list[float] = []
+        self._anchors: list[float] = []
+        self._drift_limit = DRIFT
+        self._anchor: Run | None = None
+        self._anchored = 0.0
+        self._since: list[Planned] = []
+        self._errors: int | None = None
+        self._noted: set[str] = set()
+
+    def run(self, planned: Sequence[Planned], anchor: Probe | None, kept: Kept) -> Measured:
+        """Measure what the journal does not hold yet.
+
+        Raises:
+            DeviceLostError: the device is gone; the journal has what was measured.
+            UsageError: the journal cannot be written any more.
+        """
+        started = self.clock()
+        wanted = {one.probe.key(): one for one in planned}
+        self.samples = {key: sample for key, sample in kept.samples.items() if key in wanted and not sample.marks}
+        self.skipped = {key: one for key, one in kept.skipped.items() if key in wanted}
+        resumed = len(self.samples)
+        for key in kept.hung:
+            if key in wanted:
+                self._skip(wanted[key].probe, "a kernel hung here before", keep=False)
+                self.told.say(f"{key} is left out: a kernel hung in it, or the process died in it, before")
+        rest = [one for one in planned if one.probe.key() not in self.samples and one.probe.key() not in self.skipped]
+        self._look()
+        self._start_anchor(anchor)
+        again: list[Planned] = []
+        left = sum(one.cost for one in rest)
+        for number, one in enumerate(rest):
+            if self.clock() - started > self.rules.budget:
+                for late in rest[number:]:
+                    self._skip(late.probe, "no time left", keep=False)
+                break
+            self.told.step(len(planned) - len(rest) + number, len(planned), left, one.probe)
+            left -= one.cost
+            sample = self._measure(one)
+            if sample is not None:
+                self._keep(sample)
+                self._since.append(one)
+                if sample.marks:
+                    again.append(one)
+            if self.clock() - self._anchored > ANCHOR_EVERY_S:
+                again += self._check_anchor()
+        again += self._check_anchor()
+        self._retry(again, started)
+        return Measured(
+            samples=self.samples, skipped=self.skipped, readings=tuple(self.readings), seconds=self.clock() - started,
+            resumed=resumed, drift=tuple(self.drift), warnings=tuple(self.warnings),
+        )  # fmt: skip
+
+    def _retry(self, again: Sequence[Planned], started: float) -> None:
+        """Measure again what was marked, as often as allowed; what stays bad keeps its marks."""
+        pending = list({one.probe.key(): one for one in again}.values())
+        end = started + self.rules.budget * (1 + self.rules.retry_share)
+        for attempt in range(1, RETRIES + 1):
+            if not pending:
+                return
+            self.told.say(f"{len(pending)} probes are measured again: {self._reasons(pending)}")
+            self._cool()
+            self._since = []
+            bad: list[Planned] = []
+            for one in pending:
+                if self.clock() > end:
+                    return
+                sample = self._measure(one)
+                if sample is None:
+                    continue
+                self._keep(sample.replaced(retries=attempt))
+                self._since.append(one)
+                if sample.marks:
+                    bad.append(one)
+                if self.clock() - self._anchored > ANCHOR_EVERY_S:
+                    bad += self._check_anchor()
+            bad += self._check_anchor()
+            pending = list({one.probe.key(): one for one in bad}.values())
+
+    def _reasons(self, pending: Sequence[Planned]) -> str:
+        marks = [mark for one in pending if (made := self.samples.get(one.probe.key())) for mark in made.marks]
+        return ", ".join(f"{mark} {marks.count(mark)}" for mark in dict.fromkeys(marks)) or "drift"
+
+    def _measure(self, one: Planned) -> Sample | None:
+        key = one.probe.key()
+        self.journal.add(begin=key)
+        try:
+            with self.dog.limit(key, self.rules.prepare_limit + 20 * one.cost):
+                run = self.device.prepare(one.probe)
+        except DeviceMemoryError:
+            self._skip(one.probe, "too little memory")
+            return None
+        with self.dog.limit(key, self.rules.run_limit + 50 * one.cost):
+            try:
+                return self._timed(one, run)
+            except DeviceMemoryError:
+                self._skip(one.probe, "too little memory")
+                return None
+
+    def _timed(self, one: Planned, run: Run) -> Sample:
+        first = run(1)
+        launches = self._launches(min(first, run(1)))
+        # A second look: the first launches of a kernel are often slower than all others.
+        launches = self._launches(run(launches) / launches)
+        marks: dict[str, None] = {}
+        figures: list[float] = []
+        reading = None
+        for _ in range(self.rules.samples):
+            figures.append(run(launches) / launches)
+            reading = self._look()
+            marks |= dict.fromkeys(self._wrong(reading))
+        low, middle, high = quartiles(figures)
+        sample = Sample(
+            probe=one.probe, seconds=middle, low=low, high=high, samples=len(figures), launches=launches, marks=tuple(marks),
+            reading=reading,
+        )  # fmt: skip
+        if sample.spread > STEADY:
+            busy = reading is not None and (reading.other_processes or 0) > 0
+            sample = sample.replaced(marks=(*sample.marks, "busy" if busy else "unsteady"))
+        return sample
+
+    def _launches(self, each: float) -> int:
+        return max(1, min(MOST_LAUNCHES, math.ceil(self.rules.least_sample / max(each, 1e-9))))
+
+    def _look(self) -> Reading | None:
+        """Read the device's state; what is new and bad is said once."""
+        reading = self.device.read()
+        if reading is None:
+            return None
+        self.readings.append(reading)
+        for reason in reading.throttle:
+            if reason in BAD:
+                self._warn(reason, f"the device is throttled ({reason}): such figures are measured again or left out")
+        if reading.other_processes:
+            count = f"{reading.other_processes} other process{'es' if reading.other_processes > 1 else ''}"
+            self._warn("busy", f"{count} use{'' if reading.other_processes > 1 else 's'} this device: figures may be unsteady")
+        if self._errors is None and reading.uncorrected_errors:
+            self._warn("ecc", f"the device has counted {reading.uncorrected_errors} uncorrected memory errors before")
+        return reading
+
+    def _wrong(self, reading: Reading | None) -> tuple[str, ...]:
+        if reading is None:
+            return ()
+        marks = [reason for reason in reading.throttle if reason in BAD]
+        errors = reading.uncorrected_errors
+        if errors is not None and self._errors is not None and errors > self._errors:
+            marks.append("ecc")
+            self._warn("ecc-now", f"{errors - self._errors} uncorrected memory errors while measuring: the device needs attention")
+        self._errors = errors if errors is not None else self._errors
+        return tuple(marks)
+
+    def _warn(self, key: str, text: str) -> None:
+        if key not in self._noted:
+            self._noted.add(key)
+            self.warnings.append(text)
+            self.told.say(text)
+
+    def _cool(self) -> None:
+        """Wait for throttling to end, but not for long."""
+        until = self.clock() + self.rules.cool
+        while self.clock() < until:
+            reading = self.device.read()
+            if reading is None or not set(reading.throttle) & set(BAD):
+                return
+            time.sleep(min(0.2, self.rules.cool / 10))
+
+    def _start_anchor(self, probe: Probe | None) -> None:
+        self._anchored = self.clock()
+        if probe is None:
+            return
+        with self.dog.limit(probe.key(), self.rules.prepare_limit):
+            try:
+                self._anchor = self.device.prepare(probe)
+            except DeviceMemoryError:
+                return
+            until = self.clock() + WARM_UP_S
+            spent = 0.0
+            while spent < WARM_UP_S and self.clock() < until:
+                spent += self._anchor(10)
+            low, middle, high = self._anchor_figures(self._anchor)
+            self._anchors.append(middle)
+            self._drift_limit = max(DRIFT, 3 * (high - low) / middle)
+
+    def _anchor_figures(self, run: Run) -> tuple[float, float, float]:
+        launches = self._launches(run(1))
+        return quartiles([run(launches) / launches for _ in range(7)])
+
+    def _check_anchor(self) -> list[Planned]:
+        """Time the anchor: what was measured since it was last right is to be measured again where it drifted."""
+        since, self._since = self._since, []
+        self._anchored = self.clock()
+        if self._anchor is None or not self._anchors:
+            return []
+        with self.dog.limit("the anchor kernel", self.rules.run_limit):
+            figure = self._anchor_figures(self._anchor)[1]
+        self._anchors.append(figure)
+        share = figure / statistics.median(self._anchors)
+        self.drift.append(share)
+        if abs(share - 1) <= self._drift_limit:
+            return []
+        self._warn("drift", f"the device has become {abs(share - 1):.0%} {'slower' if share > 1 else 'faster'} while measuring")
+        for one in since:
+            sample = self.samples.get(one.probe.key())
+            if sample is not None and "drift" not in sample.marks:
+                self._keep(sample.replaced(marks=(*sample.marks, "drift")))
+        return since
+
+    def _keep(self, sample: Sample) -> None:
+        self.samples[sample.probe.key()] = sample
+        self.journal.add(sample=plain_of(sample))
+
+    def _skip(self, probe: Probe, why: str, *, keep: bool = True) -> None:
+        one = Skipped(probe=probe, why=why)
+        self.skipped[probe.key()] = one
+        if keep:
+            self.journal.add(skipped=plain_of(one))
+
+
+def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
+    """25th percentile, median and 75th percentile.
+
+    >>> quartiles([5.0, 1.0, 2.0, 4.0, 3.0])
+    (2.0, 3.0, 4.0)
+    """
+    if len(figures) < 2:
+        return figures[0], figures[0], figures[0]
+    low, middle, high = statistics.quantiles(figures, n=4, method="inclusive")
+    return low, middle, high

@@ -1,0 +1,123 @@
+"""How long will a probe take here, roughly? What a datasheet says, or the first few kernels told.
+
+Only the choice of probes and their expected time rest on this, no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe
+from gpuplan.record import Record
+
+ELEMENT: Mapping[str, float] = {
+    "fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp6": 0.75, "fp4": 0.5625, "int4": 0.5,
+}  # fmt: skip
+"""Bytes of one element; 4-bit floats have a scale for every 16 elements."""
+ATTENTION = 0.4
+"""Share of the matmul rate that attention is taken to reach."""
+TRIAL_S = 0.02
+"""A trial kernel of this length tells a rate well enough."""
+
+
+class Speed(Record, kw_only=True):
+    """Rough rates of a device: by data type in FLOP/s, of its memory, host link and fabric in B/s, and seconds of a launch."""
+
+    flop_per_s: Mapping[str, float]
+    memory_rate: float
+    link: float
+    fabric: float = 1e9
+    launch: float = 1e-5
+
+    def seconds(self, probe: Probe) -> float:
+        """Roughly, the time of one launch."""
+        shape = probe.shape
+        if probe.kind in ("launch", "graph"):
+            return self.launch * shape["launches"]
+        if probe.kind in ("collective", "transfer"):
+            return 10 * self.launch + 2 * shape["size"] / self.fabric
+        if probe.kind in ("host_to_device", "device_to_host"):
+            return self.launch + shape["size"] / self.link
+        return self.launch + flop(probe) / self.flop_per_s.get(probe.dtype, 1e12) + moved(probe) / self.memory_rate
+
+    def memory_needed(self, probe: Probe) -> float:
+        """Bytes that the tensors of a probe need."""
+        return 4 * moved(probe) if probe.kind == "prefill_backward" else 1.2 * moved(probe)
+
+    def preparing(self, probe: Probe) -> float:
+        """Seconds of filling the tensors of a probe."""
+        return 4 * moved(probe) / self.memory_rate
+
+
+def flop(probe: Probe) -> float:
+    """FLOP of a probe, roughly for attention."""
+    shape = probe.shape
+    if probe.kind in ("matmul", "grouped_matmul"):
+        return 2 * shape["m"] * shape["n"] * shape["k"] * shape["batch"]
+    if probe.kind in ("prefill", "prefill_backward", "decode"):
+        pairs = shape["sequences"] * shape["heads"] * shape["q_len"] * shape["kv_len"] * (0.5 if shape["q_len"] > 1 else 1)
+        work = 2 * pairs * (shape["k_dim"] + shape["v_dim"]) / ATTENTION
+        return work * (2.5 if probe.kind == "prefill_backward" else 1)
+    return 0.0
+
+
+def moved(probe: Probe) -> float:
+    """Bytes that a probe reads and writes."""
+    shape, element = probe.shape, ELEMENT[probe.dtype]
+    if probe.kind in ("matmul", "grouped_matmul"):
+        each = shape["m"] * shape["k"] * element + shape["k"] * shape["n"] * element + shape["m"] * shape["n"] * max(element, 2)
+        return shape["batch"] * each
+    if probe.kind in ("prefill", "prefill_backward", "decode"):
+        queries = shape["q_len"] * shape["heads"] * (shape["k_dim"] + shape["v_dim"])
+        keys = shape["kv_len"] * shape["kv_heads"] * (shape["k_dim"] + shape["v_dim"])
+        return shape["sequences"] * (queries + keys) * element * (3 if probe.kind == "prefill_backward" else 1)
+    return shape.get("size", 0.0)
+
+
+def trial(device: Device, dtypes: tuple[str, ...]) -> Speed:
+    """The rates that a few growing kernels reach: for devices without a datasheet, and for processors.
+
+    Data types that the device refuses are left out. Raises what `Device.prepare` raises.
+    """
+    launch = _seconds(device, Probe(kind="stream", dtype=dtypes[0], shape={"size": 4096.0})) or 1e-5
+    rates: dict[str, float] = {}
+    for dtype in dtypes:
+        rate = _growing(device, lambda width, dtype=dtype: _square(dtype, width), flop, 128.0, 2.0)  # type: ignore[misc]
+        if rate is not None:
+            rates[dtype] = rate
+    memory = _growing(device, lambda size: Probe(kind="stream", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
+    link = _growing(device, lambda size: Probe(kind="host_to_device", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
+    memory = memory or 1e10
+    return Speed(flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=min(link or memory, 2e9), launch=launch)
+
+
+def _square(dtype: str, width: float) -> Probe:
+    return Probe(kind="matmul", dtype=dtype, shape={"m": width, "n": width, "k": width, "batch": 1.0})
+
+
+def _growing(
+    device: Device, probe_of: Callable[[float], Probe], work: Callable[[Probe], float], first: float, factor: float
+) -> float | None:
+    """The rate of the largest of growing probes, the last of which takes `TRIAL_S`."""
+    size, best = first, None
+    for _ in range(14):
+        probe = probe_of(size)
+        seconds = _seconds(device, probe)
+        if seconds is None:
+            return best
+        best = max(best or 0.0, work(probe) / seconds)
+        if seconds >= TRIAL_S:
+            return best
+        size *= factor
+    return best
+
+
+def _seconds(device: Device, probe: Probe) -> float | None:
+    if device.refuses(probe) is not None:
+        return None
+    try:
+        run = device.prepare(probe)
+    except DeviceMemoryError:
+        return None
+    run(1)
+    return min(run(1), run(1))
