@@ -45,6 +45,19 @@ class Published(Schema):
     """Why the card's count differs from it, where it does by more than 0.1 %."""
 
 
+class Pretraining(Schema):
+    """How the model's makers trained it: what is taken where a question leaves sequence and batch out."""
+
+    seq_len: PositiveInt
+    """Tokens of a sequence in the main stage."""
+    global_batch: PositiveInt
+    """Sequences of a step, once the batch had grown to its full size."""
+    source: str
+    """What says so."""
+    url: str
+    checked: Date
+
+
 class WeightsFormat(Schema):
     """How a quantised checkpoint stores its weights."""
 
@@ -77,6 +90,8 @@ class ModelCard(Schema):
     published: Published | None = None
     recount: Published | None = None
     """The same counted by another implementation, which builds the model and adds up its tensors."""
+    pretraining: Pretraining | None = None
+    """The published sequence length and batch of its training."""
     dtype: Dtype | None = None
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None

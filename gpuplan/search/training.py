@@ -12,6 +12,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
+from gpuplan.models.card import Pretraining
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
@@ -112,13 +113,16 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     subject, chosen = found.subject, []
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
-    seq_len = ask.seq_len
-    if seq_len is None:
+    seq_len, made = ask.seq_len, found.card.pretraining
+    if seq_len is None and made is not None:
+        seq_len = made.seq_len
+        chosen.append(Choice("seq_len", str(seq_len), f"as the model was trained ({made.source})"))
+    elif seq_len is None:
         seq_len = min(arch.max_context or SEQUENCE, SEQUENCE)
         chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
     global_batch = ask.global_batch
     if global_batch is None:
-        global_batch, why = default_batch(ask, seq_len, ranks)
+        global_batch, why = default_batch(ask, seq_len, ranks, made)
         chosen.append(Choice("global_batch", str(global_batch), why))
     precision = ask.precision
     if precision is None:
@@ -146,13 +150,19 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     return space, chosen
 
 
-def default_batch(ask: TrainAsk, seq_len: int, ranks: int) -> tuple[int, str]:
+def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | None = None) -> tuple[int, str]:
     """Sequences of a step, and why: a multiple of the user's dp and micro batch, or else of a dp that divides the ranks."""
     usual, micro = max(TOKENS_A_STEP // seq_len, 1), ask.micro_batch or 1
     wanted = max(usual, ranks // RANKS_A_SEQUENCE)
     replicas = ask.dp or max(one for one in divisors(ranks) if one <= max(wanted // micro, 1))
     step = replicas * micro
     why = "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"
+    if made is not None:
+        wanted = max(made.global_batch * made.seq_len // seq_len, 1)
+        given = (ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)
+        replicas = ask.dp or max(one for one in divisors(max(ranks // given, 1)) if one <= max(wanted // micro, 1))
+        step, why = replicas * micro, f"as many tokens a step as the model was trained with ({made.source})"
+        return max(round(wanted / step), 1) * step, why
     if wanted > usual:
         why = f"a sequence for {RANKS_A_SEQUENCE} accelerators, as Llama 3 405B on 16,384"
     return max(round(wanted / step), 1) * step, why

@@ -40,3 +40,16 @@ def test_every_count_of_accelerators_has_a_legal_plan(count: int) -> None:
     for name in ("tp", "pp", "dp", "cp"):
         ranks *= int(made.question[name])
     assert ranks == count
+
+
+def test_a_published_training_gives_the_length_and_the_batch() -> None:
+    made = train(TrainAsk(model="deepseek-v3", on="2048xh800", pp=16, ep=64, precision="fp8"))
+    assert (made.question["seq_len"], made.question["global_batch"]) == ("4096", "15360")
+    why = {choice.name: choice.reason for choice in made.chosen}
+    assert "DeepSeek-V3" in why["seq_len"]
+    assert "DeepSeek-V3" in why["global_batch"]
+
+
+def test_another_length_keeps_the_tokens_of_a_step() -> None:
+    made = train(TrainAsk(model="llama-3.1-405b", on="16384xh100", tp=8, pp=16, cp=16, seq_len=131072))
+    assert made.question["global_batch"] == "128"
