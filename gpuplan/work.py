@@ -35,7 +35,8 @@ class Attention(Record, kw_only=True):
 
     Prefill and training: q_len = kv_len, `causal`. Decode: q_len = 1 (or the draft length). `window` limits the
     positions that a query sees (None: all). `k_dim` and `v_dim` are per head. MLA decode reads one latent of
-    `k_dim` for all heads: kv_heads = 1 and values are part of the keys (`v_shared`).
+    `k_dim` for all heads: kv_heads = 1 and values are part of the keys (`v_shared`). `appends`: the new keys and values
+    are also copied into a cache for later steps (prefill of a serving engine).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Attention(Record, kw_only=True):
     window: Term | None = None
     v_shared: bool = False
     backward: bool = False
+    appends: bool = False
 
 
 class Stream(Record, kw_only=True):

@@ -5,9 +5,11 @@ them as YAML. Choices that a reader should know:
 
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
-- Prefill is fitted to causal attention without a window; streams to the residual add of vidur's layer tables.
-- Rows that beat the datasheet bandwidth were served by a cache and are left out; so is decode whose keys and values fit
-  one, or are fewer than 128 a sequence.
+- Prefill is fitted to causal attention without a window that copies its keys and values into a cache first, as the tables'
+  engines do; streams to the residual add of vidur's layer tables.
+- Matmul rows that beat the datasheet bandwidth were served by a cache and are left out; in decode attention the cache is
+  part of the model. Left out is decode over fewer than 128 keys, and without grouped heads on an A100 (kernels without
+  a split over the keys).
 - Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes by ranks
   (collectives).
 """
@@ -25,9 +27,11 @@ import numpy as np
 from gpuplan.calibrate import kinds
 from gpuplan.calibrate.fit import Knob, Outcome, fit
 from gpuplan.calibrate.kinds import Chip, from_memory
-from gpuplan.calibrate.rows import Rows, attention_rows, collective_rows, custom_rows, matmul_rows, stream_rows, table
+from gpuplan.calibrate.rows import NO_WINDOW, Rows, attention_rows, collective_rows, custom_rows, matmul_rows, stream_rows, table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.work import CollectiveKind, Dtype
 
@@ -42,6 +46,12 @@ LARGEST_CUSTOM = 2.0**23
 """Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
 FEWEST_KEYS = 128
 """Shorter contexts than a page or a tile of keys tell of padding only."""
+FEWEST_QUERIES = 64
+"""Shorter prompts run as decode does."""
+WIDTHS = (64, 128, 256)
+"""Head dimensions that attention is fitted to: those of models in use, for which kernels are tuned."""
+NO_TRAFFIC = 2e6
+"""Fewer bytes take no time beside the start of a kernel."""
 POOR = 0.2
 """A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
 ASIDE = ("custom_all_reduce", "transfer")
@@ -75,24 +85,33 @@ class Kernels:
     prefill: Mapping[str, Sequence[str]]
     decode: Mapping[str, Sequence[str]]
     custom_all_reduce: str = "vllm_graph"
+    rows: float = 64.0
+    """Queries of one tile of prefill, as far as the rows tell."""
+    dims: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Head dimensions where the other ones run on slower kernels, by place (`prefill.fp8`)."""
+    grouped: bool = False
+    """Whether only grouped heads have a decode kernel that splits the keys."""
     stream: str = ""
 
 
-_FA3 = ("vllm_flash_attn_fa3", "fa3")
+_FA3 = ("vllm_flash_attn_fa3",)
+_HOPPER = Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3, "fp8": _FA3}, dims={"decode.fp8": (128,)})
+_RTX = Kernels(
+    {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
+    {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
+    dims={"prefill.fp8": (128,)},
+)
 _BLACKWELL = Kernels(
-    {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("trtllm_mha",)},
+    {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("torch_flow",)},
     {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
+    rows=128.0,
 )
 KERNELS: Mapping[str, Kernels] = {
-    "h100_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}, stream="vidur-h100"),
-    "h200_sxm": Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3[:1], "fp8": _FA3[:1]}),
-    "a100_sxm": Kernels({"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)}, stream="vidur-a100"),
-    "l40s": Kernels(
-        {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)}, {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)}
-    ),
-    "rtx_pro_6000_server": Kernels(
-        {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)}, {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)}
-    ),
+    "h100_sxm": replace(_HOPPER, stream="vidur-h100"),
+    "h200_sxm": _HOPPER,
+    "a100_sxm": Kernels({"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)}, stream="vidur-a100", grouped=True),
+    "l40s": _RTX,
+    "rtx_pro_6000_server": _RTX,
     "b200_sxm": _BLACKWELL,
     "gb200": _BLACKWELL,
     "gb300": _BLACKWELL,
@@ -131,11 +150,11 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
             for engine, framework in FRAMEWORKS.items():
                 _add(made, f"engines.{engine}.matmul.{gemm.dtype}", _matmul(chip, rows, gemm, (framework,)))
     rows = table(folder, system, "context_attention")
-    for dtype, names in kernels.prefill.items():
-        _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, names, decode=False))
+    for dtype in kernels.prefill:
+        _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, kernels, decode=False))
     rows = table(folder, system, "generation_attention")
-    for stored, names in kernels.decode.items():
-        _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, names, decode=True))
+    for stored in kernels.decode:
+        _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
     if kernels.stream:
         rows = table(folder, kernels.stream, "mlp")
         _add(made, "stream", _stream(chip, stream_rows(rows, "add"), stream_rows(rows, "mlp_act")))
@@ -178,27 +197,39 @@ def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, framework
     return fit(picked, knobs, kinds.MATMUL_FIXED, partial(chip.matmul, **given), partial(chip.matmul_flat, **given))  # type: ignore[arg-type]
 
 
-def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, names: Sequence[str], *, decode: bool) -> Outcome | None:
+def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: Kernels, *, decode: bool) -> Outcome | None:
     stored, element = STORED[dtype]
+    names = (kernels.decode if decode else kernels.prefill)[dtype]
     picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)
     cols = picked.columns
+    place = "decode" if decode else "prefill"
+    kept = np.isin(cols["dim"], kernels.dims.get(f"{place}.{dtype}", WIDTHS))
     if decode:
-        seen = np.minimum(cols["kv_len"], cols["window"])
-        size = 2 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
-        picked = from_memory(picked, size, float(chip.bandwidth.value))
-        cols = picked.columns
-        size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
-        picked = picked.where(((size > chip.l2) | (size < 2e6)) & (cols["kv_len"] >= FEWEST_KEYS))
+        kept &= np.minimum(cols["kv_len"], cols["window"]) >= FEWEST_KEYS
+        if kernels.grouped:
+            kept &= cols["heads"] > cols["kv_heads"]
     else:
-        picked = picked.where((cols["q_len"] >= 64) & (cols["window"] >= 1e9) & (cols["dim"] <= 256))
+        kept &= (cols["q_len"] >= FEWEST_QUERIES) & (cols["window"] >= NO_WINDOW)
+    picked = picked.where(kept)
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
     kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
-    if decode:
-        model = partial(chip.attention, dtype=kind, stored=element, decode=True)
-        return fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, dtype=kind, stored=element))
-    model = partial(chip.attention, dtype=kind, stored=element, decode=False)
-    return fit(picked, kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED, model, partial(chip.prefill_flat, dtype=kind, stored=element))
+    given = {"dtype": kind, "stored": element}
+    if not decode:
+        fixed = {**kinds.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
+        model = partial(chip.attention, **given, decode=False)  # type: ignore[arg-type]
+        return fit(picked, kinds.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
+    model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
+    made = fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
+    held = picked.where(picked.held_back)
+    return replace(made, ratios=made.ratios[_far(chip, held, element)])
+
+
+def _far(chip: Chip, rows: Rows, element: float) -> NDArray[np.bool_]:
+    """Decode whose keys and values no cache holds from run to run, or so few that their traffic does not count."""
+    cols = rows.columns
+    size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
+    return (size > 3 * chip.l2) | (size < NO_TRAFFIC)
 
 
 def _stream(chip: Chip, adds: Rows, gates: Rows) -> Outcome:

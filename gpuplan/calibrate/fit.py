@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuplan.calibrate.rows import Rows
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.overlay import RESIDUALS
 from gpuplan.term import Source, Term
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def machine(
 ) -> Hardware:
     """A bare hardware with given parameters, whose residuals are 1."""
     terms = {key: Term(f"hw.{key}", value, unit, FITTED) for key, (value, unit) in parameters.items()}
-    for kind in ("matmul", "attention", "stream", "collective"):
+    for kind in RESIDUALS:
         terms[f"{kind}_residual"] = Term(f"hw.{kind}_residual", 1.0, "1", FITTED)
     return Hardware(
         name="the machine that was measured", count=1, peaks=peaks, hbm_bandwidth=bandwidth, memory_capacity=bandwidth,

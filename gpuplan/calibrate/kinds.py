@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuplan.calibrate.fit import FITTED, Knob, machine
-from gpuplan.calibrate.rows import Rows
+from gpuplan.calibrate.rows import NO_WINDOW, Rows
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
 from gpuplan.machine.wire import collective_seconds
 from gpuplan.specs.fabric import Level
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.work import CollectiveKind, Dtype
 
-SETTLE = Knob(3e-4, 0, 1, "s")
-"""Longer than the pause between replays and far shorter than a step: the fits hardly depend on it."""
 MATMUL_KNOBS = {
     "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(4e-6, 0, 5e-4, "s"),
     "unhidden": Knob(0.2, 0, 1), "tail": Knob(0.1, 0, 20), "throttle": Knob(0.1, 0, 3), "settle": Knob(1e-3, 1e-5, 2e-2, "s"),
@@ -32,13 +30,16 @@ MATMUL_KNOBS = {
 MATMUL_FIXED = {"tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B")}
 PREFILL_KNOBS = {
-    "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.5, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
-    "unhidden": Knob(0.3, 0, 1), "tail": Knob(0.3, 0, 20), "throttle": Knob(0.05, 0, 3), "short_depth": Knob(40, 0, 1280),
+    "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
+    "unhidden": Knob(0.3, 0, 1), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),
+    "short_depth": Knob(60, 0, 1280), "per_tile": Knob(1e-6, 0, 1e-4, "s"), "cached": Knob(5e6, 0, 2e8, "B"),
+    "append": Knob(2, 0, 20), "per_token": Knob(1e-10, 0, 1e-7, "s"),
 }  # fmt: skip
-PREFILL_FIXED = {"settle": SETTLE, "rows": Knob(128, 1, 1)}
+PREFILL_FIXED = {"rows": Knob(64, 1, 1)}
 DECODE_KNOBS = {
     "efficiency": Knob(0.2, 0.01, 1.0), "memory_efficiency": Knob(0.9, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
-    "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"),
+    "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"), "walk": Knob(2e-10, 0, 1e-8, "s"),
+    "reach": Knob(0.8, 0.1, 2), "near": Knob(2, 0.3, 4),
 }  # fmt: skip
 DECODE_FIXED = {"rows": Knob(64, 1, 1), "page": Knob(16, 1, 1)}
 STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": Knob(2e-6, 0, 1e-4, "s")}
@@ -104,15 +105,17 @@ class Chip:
         hw = machine(
             peaks=self.peaks, bandwidth=self.bandwidth, units=self.units,
             parameters={f"{prefix}.{key}": (value, knobs[key].unit) for key, value in values.items()},
+            l2=_given("l2", self.l2, "B"),
         )  # fmt: skip
         cols = rows.columns
         item = Attention(
             name="row", sequences=_given("sequences", cols["sequences"]), q_len=_given("q_len", cols["q_len"]),
             kv_len=_given("kv_len", cols["kv_len"]), heads=_given("heads", cols["heads"]),
             kv_heads=_given("kv_heads", cols["kv_heads"]), k_dim=_given("k_dim", cols["dim"]), v_dim=_given("v_dim", cols["dim"]),
-            kv_element_bytes=_given("kv", stored, "B"), dtype=dtype, causal=True, window=_given("window", cols["window"]),
+            kv_element_bytes=_given("kv", stored, "B"), dtype=dtype, causal=True, appends=not decode,
+            window=_given("window", cols["window"]) if (cols["window"] < NO_WINDOW).any() else None,
         )  # fmt: skip
-        return _array(attention_seconds(item, hw))
+        return _array(attention_seconds(item, hw, replayed=True))
 
     def prefill_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, stored: float) -> NDArray[np.float64]:
         """Seconds of prefill attention by two flat efficiencies."""
@@ -121,7 +124,7 @@ class Chip:
 
     def decode_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, stored: float) -> NDArray[np.float64]:
         """Seconds of decode attention by two flat efficiencies."""
-        flat = dict.fromkeys(DECODE_KNOBS, 0.0) | {"rows": 1.0, "page": 1.0}
+        flat = dict.fromkeys(DECODE_KNOBS, 0.0) | {"rows": 1.0, "page": 1.0, "near": 1.0}
         return self.attention(rows, {**flat, **values}, dtype, stored, decode=True)
 
     def stream(self, rows: Rows, values: Mapping[str, float]) -> NDArray[np.float64]:

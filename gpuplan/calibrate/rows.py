@@ -20,6 +20,8 @@ from gpuplan.errors import Problem, UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+NO_WINDOW = 1e9
+"""Stands for a window where queries see all keys."""
 ELEMENT_BYTES = {"half": 2.0, "int8": 1.0, "bfloat16": 2.0}
 
 
@@ -74,7 +76,7 @@ def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, k
     cols = {key: _numbers(picked, name) for key, name in _ATTENTION.items()}
     cols["kv_heads"] = np.where(cols["kv_heads"] > 0, cols["kv_heads"], cols["heads"])
     cols["kv_len"] = cols["q_len"] + cols["cached"]
-    cols["window"] = np.where(cols["window"] > 0, cols["window"], 1e9)
+    cols["window"] = np.where(cols["window"] > 0, cols["window"], NO_WINDOW)
     return _made(picked, cols, ("heads", "kv_heads", "dim"))
 
 

@@ -34,6 +34,20 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
+FLASH3 = Source(
+    "paper",
+    "Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: FlashAttention-3: Fast and Accurate Attention with Asynchrony and Low-precision",
+    url="https://arxiv.org/abs/2407.08608",
+    section="3.2 (products and softmax overlap: 3.9 TFLOP/s of exponentials against 989 of products on an H100)",
+    checked="2026-11-21",
+)
+PAGED = Source(
+    "paper",
+    "Kwon et al.: Efficient Memory Management for Large Language Model Serving with PagedAttention (arXiv 2309.06180)",
+    url="https://arxiv.org/abs/2309.06180",
+    section="5.1 Kernel-level optimization: fused reshape and block write",
+    checked="2026-11-21",
+)
 FLASH_DECODING = Source(
     "docs",
     "Flash-Decoding for long-context inference (Dao, Haziza, Massa, Sizov)",
@@ -268,6 +282,99 @@ def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Coun
 
 
 @formula(FLASH2)
+def tiled_queries(*, q_len: Count, rows: Count) -> Count:
+    """Queries of one head of one sequence in whole tiles of `rows`.
+
+    >>> tiled_queries(q_len=100.0, rows=64.0)
+    128.0
+    """
+    return rows * ceil_div(q_len, rows)
+
+
+@formula(FLASH2)
+def tiled_keys(*, kv_len: Count, rows: Count) -> Count:
+    """Keys that stand for `kv_len` where whole tiles on the diagonal are computed: half a tile more, a tile at least.
+
+    >>> tiled_keys(kv_len=1024.0, rows=129.0), tiled_keys(kv_len=10.0, rows=65.0)
+    (1088.0, 97.0)
+    """
+    return maximum(kv_len, rows) + (rows - 1.0) / 2.0
+
+
+@formula(FLASH2)
+def query_tiles(*, sequences: Count, heads: Count, q_len: Count, rows: Count) -> Count:
+    """Tiles of queries in the whole attention: the grid of its kernel.
+
+    >>> query_tiles(sequences=2.0, heads=32.0, q_len=100.0, rows=64.0)
+    128.0
+    """
+    return sequences * heads * ceil_div(q_len, rows)
+
+
+@formula(FLASH3)
+def attention_compute_seconds(
+    *, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, depth: Count, short_depth: Count, tiles: Count, units: Count,
+    tail: Ratio, per_tile: Seconds,
+) -> Seconds:  # fmt: skip
+    """Time of the arithmetic of fused attention: products and softmax side by side, and a start for each tile of queries.
+
+    Softmax takes as long as the products at the head dimension `short_depth`; they overlap but for where they are alike
+    (the cube root of the sum of the cubes). Each unit starts its share of the `tiles`, and `tail` more at the end.
+
+    >>> attention_compute_seconds(flop=1e12, flop_per_s=1e15, efficiency=0.5, depth=128.0, short_depth=0.0, tiles=1000.0,
+    ...     units=100.0, tail=0.0, per_tile=1e-6)
+    0.00201
+    """
+    return flop / (flop_per_s * efficiency) * (1.0 + (short_depth / depth) ** 3.0) ** (1.0 / 3.0) + per_tile * (
+        tiles / units + tail
+    )
+
+
+@formula(ROOFLINE)
+def far_bytes(*, size: Bytes, cached: Bytes) -> Bytes:
+    """Traffic that reaches memory when a cache may still hold `cached` bytes: nearly none of less, nearly all of much more.
+
+    >>> far_bytes(size=3e6, cached=1e6), far_bytes(size=3e6, cached=0.0)
+    (2250000.0, 3000000.0)
+    """
+    return size * size / (size + cached)
+
+
+@formula(PAGED)
+def append_bytes(*, sequences: Count, q_len: Count, kv_heads: Count, kv_stored_dim: Count, kv_bytes: Bytes) -> Bytes:
+    """Bytes of the new keys and values, as the cache stores them.
+
+    >>> append_bytes(sequences=2.0, q_len=100.0, kv_heads=8.0, kv_stored_dim=256.0, kv_bytes=2.0)
+    819200.0
+    """
+    return sequences * q_len * kv_heads * kv_stored_dim * kv_bytes
+
+
+@formula(PAGED)
+def append_seconds(
+    *, size: Bytes, bandwidth: BytesPerS, passes: Ratio, sequences: Count, q_len: Count, per_token: Seconds
+) -> Seconds:
+    """Time of copying new keys and values into the pages of a cache, ahead of the attention: their traffic, and each token.
+
+    >>> append_seconds(size=1e6, bandwidth=1e12, passes=2.0, sequences=1.0, q_len=1000.0, per_token=1e-9)
+    3e-06
+    """
+    return size * passes / bandwidth + sequences * q_len * per_token
+
+
+@formula(ROOFLINE)
+def appending_kernel_seconds(
+    *, append: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
+) -> Seconds:
+    """Roofline of an attention that first copies its keys and values into a cache, whose launch is part of the start.
+
+    >>> appending_kernel_seconds(append=1e-6, compute=4e-6, memory=2e-6, start=1e-6, unhidden=0.5, residual=1.0)
+    7e-06
+    """
+    return residual * (start + append + maximum(compute, memory) + unhidden * minimum(compute, memory))
+
+
+@formula(FLASH2)
 def tiled_window(*, window: Count, rows: Count) -> Count:
     """Keys that are computed for each query of a tile of `rows` queries under a sliding window: all that any of them sees.
 
@@ -310,16 +417,34 @@ def decode_flop(
 
 
 @formula(FLASH_DECODING)
+def replayed_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio, l2: Bytes, reach: Ratio, near: Ratio) -> Seconds:
+    """Time of the traffic of a kernel that runs again and again on the same data, as benchmarks do: the cache serves what fits.
+
+    `reach` is the share of the cache that stays, `near` its rate in units of the memory's. The step is narrow but smooth.
+
+    >>> replayed_seconds(size=1e9, bandwidth=2e12, efficiency=0.5, l2=5e7, reach=0.0, near=2.0)
+    0.001
+    >>> round(replayed_seconds(size=1e7, bandwidth=1e12, efficiency=0.5, l2=5e7, reach=0.8, near=2.0) * 1e6, 3)
+    5.0
+    """
+    return size / bandwidth * (1.0 / near + (1.0 / efficiency - 1.0 / near) / (1.0 + (reach * l2 / size) ** 8.0))
+
+
+@formula(FLASH_DECODING)
 def decode_seconds(
-    *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, start: Seconds, per_group: Seconds, ramp: Seconds,
-    residual: Ratio,
+    *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, kv_len: Count, start: Seconds, per_group: Seconds,
+    walk: Seconds, ramp: Seconds, residual: Ratio,
 ) -> Seconds:  # fmt: skip
-    """Time of decode attention: the longer of traffic and arithmetic, a start, each group of queries, and the ramp.
+    """Time of decode attention: the longest of traffic, arithmetic and the walk along the keys; a start, the groups, the ramp.
 
-    A group is the queries of one sequence that share a key head. The ramp is what middle sizes lose while the split over
-    the keys fills the chip: the square root of its time and that of the traffic.
+    A group is the queries of one sequence that share a key head; its keys are cut into so many pieces at most, so that each
+    key takes `walk` however idle the chip is. The ramp is what middle sizes lose while the pieces fill the chip: the square
+    root of its time and that of the traffic.
 
-    >>> decode_seconds(compute=0.0, memory=1e-4, sequences=10.0, kv_heads=8.0, start=1e-5, per_group=1e-8, ramp=1e-6, residual=1.0)
+    >>> decode_seconds(compute=0.0, memory=1e-4, sequences=10.0, kv_heads=8.0, kv_len=1000.0, start=1e-5, per_group=1e-8,
+    ...     walk=1e-9, ramp=1e-6, residual=1.0)
     0.0001208
     """
-    return residual * (start + maximum(compute, memory) + per_group * sequences * kv_heads + sqrt(ramp * memory))
+    return residual * (
+        start + maximum(maximum(compute, memory), walk * kv_len) + per_group * sequences * kv_heads + sqrt(ramp * memory)
+    )

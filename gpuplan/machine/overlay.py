@@ -9,7 +9,7 @@ from gpuplan.errors import Note, Problem, SpecError, UnknownError
 from gpuplan.record import Record
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import CollectiveFit, Fabric, Measured
+from gpuplan.specs.measured import CollectiveFit, Fabric, Measured, Residual
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term
 
@@ -137,25 +137,37 @@ def fabric_terms(link: Link, level: str, fabric: Fabric) -> dict[str, Term]:
     return found
 
 
+RESIDUALS: Mapping[str, str] = {
+    "matmul": "matmul", "prefill": "attention", "decode": "attention", "stream": "stream", "all_reduce": "collective",
+    "all_gather": "collective", "reduce_scatter": "collective", "all_to_all": "collective", "transfer": "collective",
+}  # fmt: skip
+"""The kinds of work whose residual has a term of its own, and the kind that speaks for each where it was not told apart."""
+
+
 def residual_terms(chain: Sequence[Link], fabrics: Sequence[Link]) -> dict[str, Term]:
     """The residual of each kind of work: 1, with the range of measured / predicted, widened where it was borrowed."""
     found: dict[str, Term] = {}
-    for kind in ("matmul", "attention", "stream", "collective"):
-        links = [link for link in (fabrics if kind == "collective" else chain) if kind in link.file.residual]
+    for kind, like in RESIDUALS.items():
+        wired = like == "collective"
+        links = [(link, made) for link in (fabrics if wired else chain) if (made := _residual(link, kind, like)) is not None]
         if not links:
             continue
-        low, high, link = 1.0, 1.0, links[0]
-        for each in links if kind == "collective" else links[:1]:
-            residual = each.file.residual[kind]
+        low, high, link = 1.0, 1.0, links[0][0]
+        for each, residual in links if wired else links[:1]:
             low = min(low, residual.low.value**each.widen)
             high = max(high, residual.high.value**each.widen)
-        source = link.file.source_of(link.file.residual[kind].low)
+        source = link.file.source_of(links[0][1].low)
         told = "measured / predicted, 10th to 90th percentile"
         if link.borrowed:
             told += f", of {link.file.name}, to the power of {link.widen:g}"
         name = f"{kind}_residual"
         found[name] = Term(f"hw.{name}", 1.0, "1", replace(source, note=told), spread=(low, high))
     return found
+
+
+def _residual(link: Link, kind: str, like: str) -> Residual | None:
+    told: Mapping[str, Residual] = link.file.residual  # type: ignore[assignment]
+    return told.get(kind) or told.get(like)
 
 
 def _noted(source: Source, told: str) -> Source:

@@ -71,28 +71,21 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     return kernels.quantised_kernel_seconds.term(f"{name}.seconds", quantise=quantise, **parts)
 
 
-def attention_seconds(item: Attention, hw: Hardware) -> Term:
+def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) -> Term:
     """The time of one fused attention, forward or backward, prefill or decode, in seconds.
 
-    Up to `MOST_DECODE_QUERIES` queries a sequence run as decode.
+    Up to `MOST_DECODE_QUERIES` queries a sequence run as decode. `replayed`: the kernel alone runs again and again, as in a
+    benchmark, so that keys may still be in the chip's cache; in a model's step they are not.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
     if not item.backward and all_true(item.q_len.value <= MOST_DECODE_QUERIES):
-        return _decode_seconds(item, hw)
+        return _decode_seconds(item, hw, replayed=replayed)
     name, prefix = item.name, f"attention.prefill.{item.dtype}"
-    rows = hw.parameter(f"{prefix}.rows")
-    seen = item.kv_len
-    if item.window is not None:
-        window = kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
-        pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len, window=window)
-        seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
-    elif item.causal:
-        pairs = kernels.causal_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len)
-    else:
-        pairs = kernels.attention_pairs.term(f"{name}.pairs", q_len=item.q_len, kv_len=item.kv_len)
+    rows, cached = hw.parameter(f"{prefix}.rows"), hw.parameter(f"{prefix}.cached")
     dims = {"k_dim": item.k_dim, "v_dim": item.v_dim}
+    pairs, seen = _tiled_pairs(item, rows)
     flop = kernels.attention_flop.term(f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **dims)
     size = _attention_bytes(item, item.kv_len)
     efficiency = hw.parameter(f"{prefix}.efficiency")
@@ -101,21 +94,58 @@ def attention_seconds(item: Attention, hw: Hardware) -> Term:
         size = kernels.attention_backward_bytes.term(f"{name}.backward_bytes", forward=size)
         share = hw.parameter("attention.backward_share")
         efficiency = kernels.backward_efficiency.term(f"{name}.efficiency", forward=efficiency, share=share)
+    tail = hw.parameter(f"{prefix}.tail")
     flop = kernels.attention_tiled_flop.term(
-        f"{name}.flop", flop=flop, kv_len=seen, **dims, rows=rows, tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count
+        f"{name}.flop", flop=flop, kv_len=seen, **dims, rows=rows, tail=tail, units=hw.sm_count
     )
-    return kernels.kernel_seconds.term(
-        f"{name}.seconds",
-        compute=_compute(name, hw, prefix, flop=flop, peak=hw.peak(item.dtype), depth=item.k_dim, efficiency=efficiency),
-        memory=kernels.memory_seconds.term(
-            f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
+    steady = kernels.attention_compute_seconds.term(
+        f"{name}.steady_s", flop=flop, flop_per_s=hw.peak(item.dtype), efficiency=efficiency, depth=item.k_dim,
+        short_depth=hw.parameter(f"{prefix}.short_depth"), units=hw.sm_count, tail=tail,
+        per_tile=hw.parameter(f"{prefix}.per_tile"),
+        tiles=kernels.query_tiles.term(f"{name}.tiles", sequences=item.sequences, heads=item.heads, q_len=item.q_len, rows=rows),
+    )  # fmt: skip
+    parts = {
+        "compute": _throttled(name, hw, prefix, steady),
+        "memory": kernels.memory_seconds.term(
+            f"{name}.memory_s", size=kernels.far_bytes.term(f"{name}.far_bytes", size=size, cached=cached),
+            bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency"),
         ),
-        start=hw.parameter(f"{prefix}.start"), unhidden=hw.parameter(f"{prefix}.unhidden"),
-        residual=hw.parameter("attention_residual"),
+        "start": hw.parameter(f"{prefix}.start"), "unhidden": hw.parameter(f"{prefix}.unhidden"),
+        "residual": hw.parameter("prefill_residual"),
+    }  # fmt: skip
+    if not item.appends:
+        return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
+    return kernels.appending_kernel_seconds.term(f"{name}.seconds", append=_append_seconds(item, hw, prefix), **parts)
+
+
+def _tiled_pairs(item: Attention, rows: Term) -> tuple[Term, Term]:
+    """Pairs of one head of one sequence that whole tiles of queries compute, and the keys that the longest tile sees."""
+    name = item.name
+    queries = kernels.tiled_queries.term(f"{name}.tiled_queries", q_len=item.q_len, rows=rows)
+    if not item.causal and item.window is None:
+        return kernels.attention_pairs.term(f"{name}.pairs", q_len=queries, kv_len=item.kv_len), item.kv_len
+    keys = kernels.tiled_keys.term(f"{name}.tiled_keys", kv_len=item.kv_len, rows=rows)
+    if item.window is None:
+        return kernels.causal_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys), item.kv_len
+    window = kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
+    pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys, window=window)
+    return pairs, kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
+
+
+def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
+    name = item.name
+    size = kernels.append_bytes.term(
+        f"{name}.append_bytes", sequences=item.sequences, q_len=item.q_len, kv_heads=item.kv_heads,
+        kv_stored_dim=_stored_dim(item), kv_bytes=item.kv_element_bytes,
+    )  # fmt: skip
+    far = kernels.far_bytes.term(f"{name}.far_append_bytes", size=size, cached=hw.parameter(f"{prefix}.cached"))
+    return kernels.append_seconds.term(
+        f"{name}.append_s", size=far, bandwidth=hw.hbm_bandwidth, passes=hw.parameter(f"{prefix}.append"),
+        sequences=item.sequences, q_len=item.q_len, per_token=hw.parameter(f"{prefix}.per_token"),
     )  # fmt: skip
 
 
-def _decode_seconds(item: Attention, hw: Hardware) -> Term:
+def _decode_seconds(item: Attention, hw: Hardware, *, replayed: bool) -> Term:
     name = item.name
     stored = "fp8" if all_true(item.kv_element_bytes.value < 2.0) else "bf16"
     prefix = f"attention.decode.{stored}"
@@ -131,14 +161,19 @@ def _decode_seconds(item: Attention, hw: Hardware) -> Term:
         f"{name}.compute_s", flop=flop, flop_per_s=_decode_peak(item, hw), efficiency=hw.parameter(f"{prefix}.efficiency"),
         depth=item.k_dim, short_depth=ZERO,
     )  # fmt: skip
-    memory = kernels.memory_seconds.term(
-        f"{name}.memory_s", size=_attention_bytes(item, keys), bandwidth=hw.hbm_bandwidth,
-        efficiency=hw.parameter(f"{prefix}.memory_efficiency"),
-    )  # fmt: skip
+    traffic = {
+        "size": _attention_bytes(item, keys), "bandwidth": hw.hbm_bandwidth,
+        "efficiency": hw.parameter(f"{prefix}.memory_efficiency"),
+    }  # fmt: skip
+    if replayed and hw.l2 is not None:
+        reach, near = hw.parameter(f"{prefix}.reach"), hw.parameter(f"{prefix}.near")
+        memory = kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
+    else:
+        memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
     return kernels.decode_seconds.term(
-        f"{name}.seconds", compute=compute, memory=memory, sequences=item.sequences, kv_heads=item.kv_heads,
-        start=hw.parameter(f"{prefix}.start"), per_group=hw.parameter(f"{prefix}.per_group"), ramp=hw.parameter(f"{prefix}.ramp"),
-        residual=hw.parameter("attention_residual"),
+        f"{name}.seconds", compute=compute, memory=memory, sequences=item.sequences, kv_heads=item.kv_heads, kv_len=keys,
+        start=hw.parameter(f"{prefix}.start"), per_group=hw.parameter(f"{prefix}.per_group"), walk=hw.parameter(f"{prefix}.walk"),
+        ramp=hw.parameter(f"{prefix}.ramp"), residual=hw.parameter("decode_residual"),
     )  # fmt: skip
 
 
@@ -148,22 +183,29 @@ def _decode_peak(item: Attention, hw: Hardware) -> Term:
 
 
 def _attention_bytes(item: Attention, keys: Term) -> Term:
-    stored = item.k_dim if item.v_shared else total(f"{item.name}.kv_stored_dim", {"k": item.k_dim, "v": item.v_dim})
     return kernels.attention_bytes.term(
         f"{item.name}.bytes",
         sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
-        k_dim=item.k_dim, v_dim=item.v_dim, kv_stored_dim=stored, q_bytes=TWO_BYTES, kv_bytes=item.kv_element_bytes,
+        k_dim=item.k_dim, v_dim=item.v_dim, kv_stored_dim=_stored_dim(item), q_bytes=TWO_BYTES, kv_bytes=item.kv_element_bytes,
     )  # fmt: skip
 
 
-def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, depth: Term, efficiency: Term | None = None) -> Term:
+def _stored_dim(item: Attention) -> Term:
+    """What one position and one key head stores."""
+    return item.k_dim if item.v_shared else total(f"{item.name}.kv_stored_dim", {"k": item.k_dim, "v": item.v_dim})
+
+
+def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, depth: Term) -> Term:
     steady = kernels.compute_seconds.term(
-        f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=efficiency or hw.parameter(f"{prefix}.efficiency"), depth=depth,
+        f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=hw.parameter(f"{prefix}.efficiency"), depth=depth,
         short_depth=hw.parameter(f"{prefix}.short_depth"),
     )  # fmt: skip
-    return kernels.throttled_seconds.term(
-        f"{name}.compute_s", seconds=steady, throttle=hw.parameter(f"{prefix}.throttle"), settle=hw.parameter(f"{prefix}.settle")
-    )
+    return _throttled(name, hw, prefix, steady)
+
+
+def _throttled(name: str, hw: Hardware, prefix: str, steady: Term) -> Term:
+    throttle, settle = hw.parameter(f"{prefix}.throttle"), hw.parameter(f"{prefix}.settle")
+    return kernels.throttled_seconds.term(f"{name}.compute_s", seconds=steady, throttle=throttle, settle=settle)
 
 
 def stream_seconds(item: Stream, hw: Hardware) -> Term:

@@ -62,7 +62,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
     latency = total(f"{name}.latency_s", {f"{level.name}": term for level, term in zip(hw.levels, latencies, strict=True)})
-    residual = hw.parameter("collective_residual")
+    residual = hw.parameter(f"{kind}_residual")
     custom = f"fabric.{hw.levels[0].name}.custom_all_reduce"
     if not (custom_all_reduce and item.kind == "all_reduce" and f"{custom}.start" in hw.parameters):
         return fabric.collective_seconds.term(f"{name}.seconds", transfer=transfer, latency=latency, residual=residual)
@@ -84,7 +84,7 @@ def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
         UnknownError: the machine has no such link, or no parameters are known for it.
     """
     name = item.name
-    residual = hw.parameter("collective_residual")
+    residual = hw.parameter("transfer_residual")
     if item.path == "host":
         if hw.host_link is None:
             hint = "name a system or an instance in --on"

@@ -10,6 +10,10 @@ from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 Extra: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
+Kind: TypeAlias = Literal[
+    "matmul", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+    "transfer",
+]  # fmt: skip
 Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
@@ -88,9 +92,17 @@ class PrefillFit(Schema):
     settle: SecondsField
     """How long that takes to set in."""
     short_depth: Number
-    """Head dimension at which softmax and pipeline filling take as long as the products."""
+    """Head dimension at which softmax takes as long as the products; see `attention_compute_seconds`."""
     rows: CountField
     """Queries of one tile."""
+    per_tile: SecondsField
+    """Time that a unit needs to start a tile and to write its result."""
+    cached: Extra
+    """Bytes of queries, keys and results that a cache passes on from kernel to kernel; see `far_bytes`."""
+    append: Number
+    """Traffic of copying new keys and values into the pages of a cache, in their own size, at full datasheet bandwidth."""
+    per_token: SecondsField
+    """Time that copying takes for each token however few its keys are."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -112,6 +124,12 @@ class DecodeFit(Schema):
     """Rows of the tile that holds the queries of one key head."""
     page: CountField
     """Keys that are read together."""
+    walk: SecondsField
+    """Time that each key of a group takes when the chip is idle otherwise: keys are cut into so many pieces at most."""
+    reach: Number
+    """Share of the last-level cache that stays when the kernel alone runs again and again on the same keys, as benchmarks do."""
+    near: Number
+    """Rate of that cache in units of the datasheet bandwidth; in a model's step other layers and weights have replaced the keys."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -210,5 +228,5 @@ class Measured(SpecFile):
     """Copies over the host link: `efficiency` of its rate, and `launch`."""
     engines: dict[Id, EngineFits] = field(default_factory=dict)
     """Exceptions by serving engine."""
-    residual: dict[Literal["matmul", "attention", "stream", "collective"], Residual] = field(default_factory=dict)
-    """How far measurements of each kind of work lie from the prediction."""
+    residual: dict[Kind, Residual] = field(default_factory=dict)
+    """How far measurements of each kind of work lie from the prediction; `attention` and `collective` stand for all their kinds."""

@@ -71,6 +71,8 @@ def serving_pass(
         if stack.kind == "encoder" and shape.decode and len(arch.stacks) > 1:
             continue
         made[key] = maker.layer(f"{name}.{key}", key, stack.blocks[block_name])
+        if not shape.decode and stack.kind != "encoder":
+            made[key].attentions = [one.replaced(appends=True) for one in made[key].attentions]
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
         layer = total(f"{name}.{key}.weights_read", {item.name: _read(item) for item in made[key].matmuls})
         read[key] = repeated_bytes.term(f"{name}.{key}.all_weights_read", count=layer_counts[key], size=layer)

@@ -14,7 +14,10 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.target import Target, parse_target
 
 CATALOG = Catalog.open()
-RESIDUALS = ("matmul_residual", "attention_residual", "stream_residual", "collective_residual")
+RESIDUALS = (
+    "matmul_residual", "prefill_residual", "decode_residual", "stream_residual", "all_reduce_residual", "all_to_all_residual",
+    "transfer_residual",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("ident", CATALOG.paths("measured"))
