@@ -13,6 +13,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import Link
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
+from gpuplan.specs.measuring import told
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Term, greatest
 from gpuplan.work import Dtype
@@ -80,9 +81,18 @@ def hardware_of(
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
-        notes=tuple(_borrowed(chip, chain)),
+        notes=(*_measured_here(chip, catalog), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
+
+
+def _measured_here(chip: Accelerator, catalog: Catalog) -> Iterator[Note]:
+    """That `gpuplan calibrate` measured the chip, and whether somebody edited the file since."""
+    for path in catalog.layers("measured", chip.id):
+        machine = catalog.read(Measured, path).machine
+        if machine is None:
+            return
+        yield from told(machine, path, own=catalog.rank(path) > 0)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:

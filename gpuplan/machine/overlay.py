@@ -38,7 +38,11 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
     """
     paths = catalog.paths("measured")
     first = [given] if given is not None else []
-    first += [catalog.read(Measured, paths[name]) for name in (ident, family) if name in paths]
+    for name in (ident, family):
+        for path in catalog.layers("measured", name):
+            first.append(catalog.read(Measured, path))
+            if first[-1].machine is None:
+                break  # What `gpuplan calibrate` wrote adds to what is shipped; what a human wrote replaces it.
     if not first:
         hint = "run `gpuplan calibrate` on the machine, or give a measured file with `like:` a similar accelerator"
         raise UnknownError(Problem("hw.not-measured", f"nothing is measured of {ident} or of its family `{family}`", hint, ident))

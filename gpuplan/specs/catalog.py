@@ -132,6 +132,14 @@ class Catalog:
             self._paths[kind] = dict(sorted(found.items()))
         return self._paths[kind]
 
+    def layers(self, kind: str, ident: str) -> list[Path]:
+        """The files of one id in all folders, the one that wins first, then those that it hides."""
+        winner = self.paths(kind).get(ident)
+        if winner is None:
+            return []
+        below = list(self.folders)[: self.rank(winner)]
+        return [winner, *(path for folder in reversed(below) for path in sorted((folder / kind).rglob(f"{ident}.yaml")))]
+
     def names(self, kind: str) -> dict[str, list[str]]:
         """Every alias and driver string of a kind, as `key` writes it, with the ids that claim it; no YAML is parsed."""
         if kind not in self._names:

@@ -1,0 +1,303 @@
+"""Which measured samples are fitted together, to which parameters, and what does the machine's model predict for them?
+
+The prediction is `gpuplan.machine.price` itself, at the parameters of the accelerator's family with those under trial in their
+place. So a parameter that nobody fits here still counts, with the value that an estimate would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gpuplan.calibrate import kinds
+from gpuplan.calibrate.device import Probe
+from gpuplan.calibrate.fit import FITTED, Knob, machine
+from gpuplan.calibrate.measure.sample import Sample
+from gpuplan.calibrate.measure.speed import ELEMENT, moved
+from gpuplan.calibrate.rows import Rows
+from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
+from gpuplan.machine.wire import collective_seconds
+from gpuplan.specs.fabric import Level
+from gpuplan.term import Term
+from gpuplan.work import Attention, Collective, Matmul, Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[np.float64]
+
+FABRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+OVER_DATASHEET = 1.02
+"""Traffic this much faster than memory is came out of a cache."""
+ABOVE_BEST = 1.3
+"""Where a peak is only the best that was measured, efficiencies may come out above it."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is given: rates of the datasheet or, without one, the best that were measured; and the family's parameters."""
+
+    peaks: Mapping[str, Term]
+    bandwidth: Term
+    units: Term
+    l2: Term | None = None
+    link: Term | None = None
+    host: float | None = None
+    family: Mapping[str, Term] | None = None
+    measured_peaks: bool = False
+
+    def parameters(self, prefix: str) -> dict[str, tuple[float, str]]:
+        """What the family says of one set of parameters, by key."""
+        found = self.family or {}
+        return {
+            name.removeprefix(f"{prefix}."): (_float(term), term.unit)
+            for name, term in found.items()
+            if name.startswith(f"{prefix}.")
+        }
+
+
+@dataclass(frozen=True)
+class Case:
+    """Samples that one set of parameters must meet."""
+
+    place: str
+    """Where the parameters stand in a measured file."""
+    residual: str
+    """The kind of work whose range these samples tell."""
+    rows: Rows
+    knobs: Mapping[str, Knob]
+    """What is fitted."""
+    fixed: Mapping[str, Knob]
+    """What stays as the family has it, or as all chips have it."""
+    stay: Mapping[str, float]
+    """The family's values of what is fitted, where there is a family: what is not determined stays there."""
+    predict: Callable[[Rows, Mapping[str, float]], Array]
+    shapes: tuple[str, ...]
+    """Of each row what makes it another shape: rows of one shape are held back together."""
+
+
+def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+    """Every set of parameters that the samples may tell something of."""
+    made: list[Case] = []
+    for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "matmul"):
+        made += _matmul(
+            [one for one in samples if one.probe.kind == "matmul" and one.probe.dtype == dtype], dtype, ground, software
+        )
+    for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "prefill"):
+        picked = [one for one in samples if one.probe.kind == "prefill" and one.probe.dtype == dtype]
+        made += _attention(picked, dtype, ground, software, decode=False)
+    made += _attention([one for one in samples if one.probe.kind == "decode"], "bf16", ground, software, decode=True)
+    made += _stream([one for one in samples if one.probe.kind == "stream"], ground, software)
+    made += _host(of_kind(samples, "host_to_device", "device_to_host"), ground, software)
+    for name in (*FABRIC, "transfer"):
+        picked_ = [one for one in samples if one.probe.name == name or (name == "transfer" and one.probe.kind == "transfer")]
+        made += _collective(picked_, name, ground, software)
+    return made
+
+
+def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str) -> list[Case]:
+    if dtype not in ground.peaks:
+        return []
+    samples = _from_memory(samples, ground)
+    element, prefix = ELEMENT[dtype], f"matmul.{dtype}"
+
+    def predict(rows: Rows, values: Mapping[str, float]) -> Array:
+        cols = rows.columns
+        item = Matmul(
+            name="row", m=_given("m", cols["m"]), n=_given("n", cols["n"]), k=_given("k", cols["k"]),
+            batch=_given("batch", cols["batch"]), dtype=dtype, left_bytes=_given("left", element, "B"),  # type: ignore[arg-type]
+            right_bytes=_given("right", element, "B"), out_bytes=_given("out", max(element, 2.0), "B"),
+        )  # fmt: skip
+        return _array(matmul_seconds(item, _hardware(ground, prefix, values, units)))
+
+    # Quantisation is not timed here: the probes multiply what is quantised already.
+    knobs, fixed, units = _knobs(ground, prefix, kinds.MATMUL_KNOBS, kinds.MATMUL_FIXED, leave=("quantise",))
+    rows = _rows(samples, ("m", "n", "k", "batch"), software)
+    return [Case(prefix, "matmul", rows, knobs, fixed, _stay(ground, prefix), predict, _shapes(samples, ("n", "k")))]
+
+
+def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, decode: bool) -> list[Case]:
+    if not samples or dtype not in ground.peaks:
+        return []
+    if decode:
+        near = 0.0 if ground.l2 is None else _float(ground.l2)
+        samples = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 2e6]
+    prefix = "attention.decode.bf16" if decode else f"attention.prefill.{dtype}"
+
+    def predict(rows: Rows, values: Mapping[str, float]) -> Array:
+        cols = {key: _given(key, column) for key, column in rows.columns.items()}
+        item = Attention(
+            name="row", **cols, kv_element_bytes=_given("kv", ELEMENT[dtype], "B"), dtype=dtype, causal=True  # type: ignore[arg-type]
+        )  # fmt: skip
+        return _array(attention_seconds(item, _hardware(ground, prefix, values, units)))
+
+    given = (kinds.DECODE_KNOBS, kinds.DECODE_FIXED) if decode else (kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED)
+    # Of replays out of a cache and of copies into pages the probes tell nothing.
+    knobs, fixed, units = _knobs(ground, prefix, *given, leave=("reach", "near", "append", "per_token"))
+    rows = _rows(samples, ("sequences", "q_len", "kv_len", "heads", "kv_heads", "k_dim", "v_dim"), software)
+    kind = "decode" if decode else "prefill"
+    return [
+        Case(
+            prefix,
+            kind,
+            rows,
+            knobs,
+            fixed,
+            _stay(ground, prefix),
+            predict,
+            _shapes(samples, ("heads", "kv_heads", "k_dim", "sequences")),
+        )
+    ]
+
+
+def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+    if not samples:
+        return []
+    near = 0.0 if ground.l2 is None else 2 * _float(ground.l2)
+    kept = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 5e6]
+
+    def predict(rows: Rows, values: Mapping[str, float]) -> Array:
+        item = Stream(name="row", size=_given("size", rows.columns["size"], "B"), launches=_given("launches", 1.0))
+        return _array(stream_seconds(item, _hardware(ground, "stream", values, units)))
+
+    knobs, fixed, units = _knobs(ground, "stream", kinds.STREAM_KNOBS, {})
+    return [
+        Case(
+            "stream",
+            "stream",
+            _rows(kept, ("size",), software),
+            knobs,
+            fixed,
+            _stay(ground, "stream"),
+            predict,
+            _shapes(kept, ("size",)),
+        )
+    ]
+
+
+def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+    rate = ground.host
+    if not samples or rate is None:
+        return []
+
+    def predict(rows: Rows, values: Mapping[str, float]) -> Array:
+        return values["launch"] + rows.columns["size"] / (rate * values["efficiency"])
+
+    knobs = {"efficiency": Knob(0.8, 0.01, 1.1), "launch": Knob(1e-5, 0, 1e-2, "s")}
+    return [Case("host", "host", _rows(samples, ("size",), software), knobs, {}, {}, predict, _shapes(samples, ("size",)))]
+
+
+def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: str) -> list[Case]:
+    if not samples or ground.link is None:
+        return []
+    most = max(one.probe.shape["group"] for one in samples)
+    level = Level("link", most, "switched", ground.link)
+    prefix = f"fabric.link.{name}"
+
+    def predict(rows: Rows, values: Mapping[str, float]) -> Array:
+        size, group = _given("size", rows.columns["size"], "B"), _given("group", rows.columns["group"])
+        kind: Any = "all_to_all" if name == "transfer" else name
+        item = Collective(name="row", kind=kind, size=size, group=group, stride=_given("stride", 1.0))
+        priced = "fabric.link.all_to_all" if name == "transfer" else prefix
+        return _array(collective_seconds(item, _hardware(ground, priced, values, units, levels=(level,))))
+
+    knobs, fixed, units = _knobs(ground, prefix, kinds.COLLECTIVE_KNOBS, {"ranks": Knob(most, 1, most)})
+    if most < 3:
+        # Two ranks tell nothing of what more of them lose.
+        fixed = {**fixed, **{key: Knob(knobs[key].start, 0, 1, knobs[key].unit) for key in ("per_doubling",) if key in knobs}}
+        knobs = {key: knob for key, knob in knobs.items() if key not in fixed}
+    rows = _rows(samples, ("size", "group"), software)
+    return [
+        Case(
+            f"collective.{name}",
+            "collective",
+            rows,
+            knobs,
+            fixed,
+            _stay(ground, prefix),
+            predict,
+            _shapes(samples, ("size", "group")),
+        )
+    ]
+
+
+def _knobs(
+    ground: Ground, prefix: str, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], leave: Sequence[str] = ()
+) -> tuple[dict[str, Knob], dict[str, Knob], dict[str, str]]:
+    """What is fitted, what stays, and all units. What stays has the family's value; without a family the usual one."""
+    family = ground.parameters(prefix)
+    stay = {key: Knob(value, 0, 1, unit) for key, (value, unit) in family.items() if key not in knobs or key in leave}
+    stay = {**{key: knob for key, knob in fixed.items() if key not in stay}, **stay}
+    free = {key: knob for key, knob in knobs.items() if key not in stay and (not family or key in family)}
+    if ground.measured_peaks:
+        free = {
+            key: Knob(knob.start, knob.low, max(knob.high, ABOVE_BEST), knob.unit) if "efficiency" in key else knob
+            for key, knob in free.items()
+        }
+    return free, stay, {key: knob.unit for key, knob in {**free, **stay}.items()}
+
+
+def _stay(ground: Ground, prefix: str) -> dict[str, float]:
+    return {key: value for key, (value, _) in ground.parameters(prefix).items()}
+
+
+def _hardware(ground: Ground, prefix: str, values: Mapping[str, float], units: Mapping[str, str], **more: Any) -> Any:
+    parameters = {f"{prefix}.{key}": (value, units[key]) for key, value in values.items()}
+    return machine(
+        peaks=ground.peaks, bandwidth=ground.bandwidth, units=ground.units, parameters=parameters, l2=ground.l2, **more
+    )  # fmt: skip
+
+
+def _from_memory(samples: Sequence[Sample], ground: Ground) -> list[Sample]:
+    """The samples that memory can have served: repeated launches may find their tensors in a cache."""
+    rate = _float(ground.bandwidth) * (1.0 if ground.measured_peaks else OVER_DATASHEET)
+    return [one for one in samples if moved(one.probe) <= one.seconds * rate * 1.0001]
+
+
+def _rows(samples: Sequence[Sample], keys: Sequence[str], software: str) -> Rows:
+    columns = {key: np.array([one.probe.shape[key] for one in samples]) for key in keys}
+    return Rows(columns, np.array([one.seconds for one in samples]), np.zeros(len(samples), dtype=bool), software)
+
+
+def _shapes(samples: Sequence[Sample], keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(",".join(f"{one.probe.shape[key]:.0f}" for key in keys) for one in samples)
+
+
+def of_kind(samples: Sequence[Sample], *names: str) -> list[Sample]:
+    """The samples of some kinds of probes."""
+    return [one for one in samples if one.probe.kind in names]
+
+
+def backward_share(samples: Sequence[Sample]) -> tuple[float, int] | None:
+    """How efficient the backward pass of attention is, as a share of the forward pass, and from how many pairs.
+
+    The median over shapes that were measured both ways and last long enough; the backward pass does 2.5 times the work.
+    """
+    forward = {_same(one.probe): one.seconds for one in of_kind(samples, "prefill")}
+    shares = [
+        2.5 * forward[_same(one.probe)] / one.seconds
+        for one in of_kind(samples, "prefill_backward")
+        if _same(one.probe) in forward and one.seconds > 2e-4
+    ]
+    return (float(np.median(shares)), len(shares)) if shares else None
+
+
+def _same(probe: Probe) -> tuple[object, ...]:
+    return (probe.dtype, *sorted(probe.shape.items()))
+
+
+def _given(name: str, value: Any, unit: str = "1") -> Term:
+    return Term(name, value, unit, FITTED)
+
+
+def _float(term: Term) -> float:
+    value: Any = term.value
+    return float(value)
+
+
+def _array(term: Term) -> Array:
+    value: Any = term.value
+    return np.asarray(value, dtype=float)

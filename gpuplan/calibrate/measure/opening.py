@@ -1,0 +1,57 @@
+"""Which backend drives the device: PyTorch, JAX, or a class that somebody names?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gpuplan.calibrate.device import Device
+from gpuplan.errors import Problem, UsageError, did_you_mean
+
+BACKENDS = ("torch", "jax")
+"""Modules of `gpuplan.calibrate.backends`, in the order in which `auto` looks for their frameworks."""
+INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch; on a TPU, pip install 'gpuplan[tpu]' brings JAX"
+
+
+def open_device(backend: str, index: int | None) -> Device:
+    """The device of that number, or the first one, through a backend: `auto`, `torch`, `jax` or `module:Class`.
+
+    `auto` takes the first framework that is installed.
+
+    Raises:
+        UsageError: no such backend or class, its framework is not installed, or there is no such device.
+    """
+    if ":" in backend:
+        return _own(backend, index)
+    if backend == "auto":
+        backend = next((name for name in BACKENDS if find_spec(name) is not None), "")
+        if not backend:
+            raise UsageError(Problem("calibrate.no-backend", "neither PyTorch nor JAX is installed", INSTALL))
+    if backend not in BACKENDS:
+        hint = did_you_mean(backend, BACKENDS) or f"there are auto, {', '.join(BACKENDS)} and module:Class"
+        raise UsageError(Problem("usage.word", f"--backend: no backend `{backend}`", hint))
+    if find_spec(backend) is None:
+        raise UsageError(Problem("calibrate.no-backend", f"{backend} is not installed", INSTALL))
+    module: Any = import_module(f"gpuplan.calibrate.backends.{backend}")
+    device: Device = module.open_device(index)
+    return device
+
+
+def _own(backend: str, index: int | None) -> Device:
+    module_name, _, name = backend.partition(":")
+    hint = "write it as `package.module:Class`; the module must be found from this folder or be installed"
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = import_module(module_name)
+    except (ImportError, ValueError) as error:
+        raise UsageError(Problem("usage.word", f"--backend: cannot import `{module_name}`: {error}", hint)) from None
+    made: Callable[[int | None], Device] | None = getattr(module, name, None)
+    if not callable(made):
+        raise UsageError(Problem("usage.word", f"--backend: `{module_name}` has no class `{name}`", hint))
+    return made(index)

@@ -1,0 +1,179 @@
+"""Which parameters come of the samples, how sure are they, and which does the measurement not determine?
+
+Every shape is held back once: the parameters are fitted five times to four fifths of the shapes and judged on the fifth, which
+gives honest errors and the range of every parameter; what is kept is the fit to all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuplan.calibrate.fit import Knob, fit
+from gpuplan.calibrate.measure.cases import Case, Ground, backward_share, cases, of_kind
+from gpuplan.calibrate.rows import Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gpuplan.calibrate.measure.sample import Sample
+
+FEWEST = 6
+"""Rows of which nothing is fitted."""
+PER_KNOB = 3
+"""Rows that each fitted parameter needs; less important ones stay at the family's value where there are fewer."""
+FOLDS = 5
+MATTERS = 0.01
+"""A parameter that changes no prediction by this much is not determined by the rows."""
+FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "unhidden", "throttle", "short_depth", "tail")
+"""Parameters in the order in which they are worth a few rows; others follow as they come."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One parameter: its value, the range over the fits to parts of the shapes, or why it was not fitted."""
+
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One set of parameters with its errors on shapes that were held back."""
+
+    place: str
+    residual: str
+    values: Mapping[str, Value]
+    rows: int
+    median_ape: float
+    p90_ape: float
+    bias: float
+    ratios: NDArray[np.float64]
+    """Measured over predicted, each shape by a fit that had not seen it."""
+    software: str
+
+
+@dataclass
+class Outcome:
+    """All that the samples tell."""
+
+    sets: dict[str, Found] = field(default_factory=dict)
+    unfitted: dict[str, str] = field(default_factory=dict)
+    """Sets that could not be fitted, and why."""
+    backward: tuple[float, int] | None = None
+    launch: float | None = None
+    """Seconds of one empty kernel among many, launched one by one."""
+    graph: float | None = None
+    """The same in a graph."""
+
+    def ranges(self) -> dict[str, tuple[float, float, float]]:
+        """10th percentile, median and 90th percentile of measured over predicted, by kind of work."""
+        made: dict[str, tuple[float, float, float]] = {}
+        for kind in dict.fromkeys(one.residual for one in self.sets.values()):
+            ratios = np.concatenate([one.ratios for one in self.sets.values() if one.residual == kind])
+            low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
+            made[kind] = float(low), float(middle), float(high)
+        return made
+
+
+def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome:
+    """What the samples tell; those with marks must have been left out."""
+    made = Outcome(backward=backward_share(samples))
+    for case in cases(samples, ground, software):
+        if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
+            made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"
+            continue
+        made.sets[case.place] = found(case)
+    made.launch = _each(of_kind(samples, "launch"))
+    made.graph = _each(of_kind(samples, "graph"))
+    return made
+
+
+def found(case: Case) -> Found:
+    """The parameters that meet the rows of a case best, and how sure they are."""
+    knobs, fixed, few = _affordable(case)
+    values = _all(case, knobs, fixed)
+    undetermined = _undetermined(case, knobs, fixed, values)
+    if undetermined:
+        fixed = {**fixed, **{key: Knob(case_start(case, key), 0, 1, knobs[key].unit) for key in undetermined}}
+        knobs = {key: knob for key, knob in knobs.items() if key not in undetermined}
+        values = _all(case, knobs, fixed)
+    fold = _folds(case.shapes)
+    tried: list[Mapping[str, float]] = []
+    ratios = np.ones(len(case.rows))
+    for number in range(int(fold.max()) + 1):
+        held = fold == number
+        outcome_ = fit(Rows(case.rows.columns, case.rows.seconds, held, case.rows.backend), knobs, fixed, case.predict)
+        tried.append(outcome_.values)
+        ratios[held] = outcome_.ratios
+    error = np.abs(1 / ratios - 1)
+    made: dict[str, Value] = {}
+    for key, knob in {**knobs, **fixed}.items():
+        if key in knobs:
+            ends = [values[key], *(one[key] for one in tried)]
+            made[key] = Value(values[key], knob.unit, min(ends), max(ends))
+        else:
+            why = (
+                "not determined by this measurement" if key in undetermined else "too few rows to fit it" if key in few else "given"
+            )
+            made[key] = Value(values[key], knob.unit, why=why)
+    return Found(
+        place=case.place, residual=case.residual, values=made, rows=len(case.rows), median_ape=float(np.median(error)),
+        p90_ape=float(np.quantile(error, 0.9)), bias=float(np.median(1 / ratios) - 1), ratios=ratios, software=case.rows.backend,
+    )  # fmt: skip
+
+
+def case_start(case: Case, key: str) -> float:
+    """Where a parameter stays that is not fitted."""
+    return case.stay.get(key, case.knobs[key].start)
+
+
+def _affordable(case: Case) -> tuple[dict[str, Knob], dict[str, Knob], set[str]]:
+    """The knobs that there are rows enough for; the others stay where the family has them."""
+    order = [*(key for key in FIRST if key in case.knobs), *(key for key in case.knobs if key not in FIRST)]
+    most = max(1, len(case.rows) // PER_KNOB)
+    few = set(order[most:])
+    fixed = {**case.fixed, **{key: Knob(case_start(case, key), 0, 1, case.knobs[key].unit) for key in few}}
+    return {key: knob for key, knob in case.knobs.items() if key not in few}, fixed, few
+
+
+def _all(case: Case, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob]) -> dict[str, float]:
+    """The fit to all rows. `fit` wants rows to judge it on as well: they stand in it a second time."""
+    twice = {key: np.concatenate([column, column]) for key, column in case.rows.columns.items()}
+    held = np.repeat([False, True], len(case.rows))
+    rows = Rows(twice, np.concatenate([case.rows.seconds, case.rows.seconds]), held, case.rows.backend)
+    return dict(fit(rows, knobs, fixed, case.predict).values)
+
+
+def _undetermined(case: Case, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], values: Mapping[str, float]) -> set[str]:
+    """The knobs that change hardly any prediction between where they came out and where the family has them."""
+    base = case.predict(case.rows, values)
+    made: set[str] = set()
+    for key in knobs:
+        start = case_start(case, key)
+        if start == values[key]:
+            continue
+        moved = case.predict(case.rows, {**values, key: start})
+        if float(np.abs(np.log(moved / base)).max()) < MATTERS:
+            made.add(key)
+    return made if len(made) < len(knobs) else set()
+
+
+def _folds(shapes: Sequence[str]) -> NDArray[np.int64]:
+    """In which part each row is held back: shapes in turn, as they first come."""
+    order = {shape: number for number, shape in enumerate(dict.fromkeys(shapes))}
+    return np.array([order[shape] % min(FOLDS, len(order)) for shape in shapes])
+
+
+def _each(samples: Sequence[Sample]) -> float | None:
+    """Seconds of one of many calls: of the probe with the most of them."""
+    if not samples:
+        return None
+    best = max(samples, key=lambda one: one.probe.shape["launches"])
+    return best.seconds / best.probe.shape["launches"]
