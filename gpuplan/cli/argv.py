@@ -22,6 +22,11 @@ _FLAGS = {
     "--no-compile",
     "--graphs",
     "--no-graphs",
+    "--dora",
+    "--qlora",
+    "--train-edges",
+    "--chunked-loss",
+    "--no-chunked-loss",
     "--help",
     "-h",
 }

@@ -12,6 +12,7 @@ from typer import Argument, Option
 RUN = "What runs where"
 PARALLEL = "Parallelism (what is left out is chosen and said)"
 NUMBERS = "Numbers"
+TUNING = "Adapters"
 DATA = "Data"
 OUTPUT = "Output"
 
@@ -170,5 +171,63 @@ Dispatcher: TypeAlias = Annotated[
 ]  # fmt: skip
 Recompute: TypeAlias = Annotated[
     Text,
-    Option("--recompute", metavar="MODE", rich_help_panel=PARALLEL, help="Activations computed again: none, selective or full"),
+    Option(
+        "--recompute", metavar="MODE", rich_help_panel=PARALLEL,
+        help="Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full",
+    ),
+]  # fmt: skip
+RecomputeLayers: TypeAlias = Annotated[
+    Text, _degree("--recompute-layers", "Layers of each stage that --recompute holds for; left out, all")
 ]
+Schedule: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--schedule", metavar="NAME", rich_help_panel=PARALLEL,
+        help="Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe",
+    ),
+]  # fmt: skip
+ContextKind: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--cp-kind", metavar="KIND", rich_help_panel=PARALLEL,
+        help="How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)",
+    ),
+]  # fmt: skip
+AttentionKernel: TypeAlias = Annotated[
+    Text, Option("--attention", metavar="KIND", rich_help_panel=PARALLEL, help="flash, or eager, which writes the scores out")
+]
+ChunkedLoss: TypeAlias = Annotated[
+    Switch,
+    Option("--chunked-loss/--no-chunked-loss", rich_help_panel=PARALLEL, help="Logits are made and reduced piece by piece"),
+]
+Offload: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--offload", metavar="WHAT", rich_help_panel=PARALLEL,
+        help="What lives in host memory, of optimizer, params and activations, such as `optimizer,params`",
+    ),
+]  # fmt: skip
+Lora: TypeAlias = Annotated[
+    Text,
+    Option("--lora", metavar="RANK", rich_help_panel=TUNING, help="Train low-rank adapters of this rank; the weights are frozen"),
+]
+LoraTargets: TypeAlias = Annotated[
+    Text,
+    Option("--lora-targets", metavar="WHICH", rich_help_panel=TUNING, help="Matrices with adapters: all, attention, qv or mlp"),
+]
+Dora: TypeAlias = Annotated[
+    Switch, Option("--dora", rich_help_panel=TUNING, help="Adapters with trained magnitudes (weight-decomposed)")
+]
+Qlora: TypeAlias = Annotated[
+    Switch, Option("--qlora", rich_help_panel=TUNING, help="Frozen weights in NF4 with double quantisation (--base-weights nf4-dq)")
+]
+TrainEdges: TypeAlias = Annotated[
+    Switch, Option("--train-edges", rich_help_panel=TUNING, help="Train embedding and head in full beside the adapters")
+]
+BaseWeights: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--base-weights", metavar="TYPE", rich_help_panel=TUNING,
+        help="How frozen weights are stored: fp32, bf16, fp16, int8, int4 (groups of 128), nf4 or nf4-dq",
+    ),
+]  # fmt: skip

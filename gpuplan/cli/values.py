@@ -14,7 +14,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age",
+    "context", "max_price_age", "lora", "recompute_layers",
 }  # fmt: skip
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
@@ -23,10 +23,17 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "weights": get_args(ask.WeightFormat),
     "kv_cache": get_args(ask.KvFormat),
     "dispatcher": get_args(ask.Dispatcher),
+    "schedule": get_args(ask.Schedule),
+    "cp_kind": get_args(ask.ContextKind),
+    "attention": get_args(ask.AttentionKernel),
+    "lora_targets": get_args(ask.LoraTargets),
+    "base_weights": get_args(ask.BaseWeights),
     "task": ("serve", "train"),
     "price_kind": get_args(ask.SoldAs),
 }
 """The options that take one of a few words."""
+LISTS: Mapping[str, tuple[str, ...]] = {"overlap": get_args(ask.Overlap), "offload": get_args(ask.Offload)}
+"""The options that take several of them."""
 LENGTHS = {"seq_len", "prompt", "output", "context"}
 """Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""
 DURATIONS = {"mtbf", "checkpoint_every"}
@@ -139,8 +146,8 @@ def _value(name: str, typed: Any) -> Any:
         from gpuplan.specs.dates import checked_day
 
         return checked_day("--price-date", typed)
-    if name == "overlap":
-        return overlaps(typed)
+    if name in LISTS:
+        return listed(name, typed)
     if name == "price_kind":
         typed = typed.replace("-", "_")
     if name in WORDS and typed not in WORDS[name]:
@@ -150,20 +157,20 @@ def _value(name: str, typed: Any) -> Any:
     return typed
 
 
-def overlaps(typed: str) -> tuple[str, ...]:
-    """The kinds of communication in a list such as `dp,pp`; `none` is an empty one.
+def listed(name: str, typed: str) -> tuple[str, ...]:
+    """The words of a list such as `dp,pp`; `none` is an empty one.
 
-    >>> overlaps("dp, pp"), overlaps("none")
+    >>> listed("overlap", "dp, pp"), listed("overlap", "none")
     (('dp', 'pp'), ())
 
     Raises:
-        UsageError: a word that is no kind.
+        UsageError: a word that is not known.
     """
     words = tuple(word for word in typed.replace(",", " ").split() if word != "none")
-    known = get_args(ask.Overlap)
+    known = LISTS[name]
     wrong = [word for word in words if word not in known]
     if wrong:
-        raise UsageError(Problem("usage.word", f"--overlap {typed}: no such choice", f"use {', '.join(known)} or none"))
+        raise UsageError(Problem("usage.word", f"{dashed(name)} {typed}: no such choice", f"use {', '.join(known)} or none"))
     return words
 
 

@@ -8,9 +8,15 @@ from typing import Literal, TypeAlias
 
 from gpuplan.record import Record, field
 
-Recompute: TypeAlias = Literal["none", "selective", "full"]
+Recompute: TypeAlias = Literal["none", "selective", "selective-op", "mlp", "moe", "full"]
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
-Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "lion", "sgd"]
+Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
+LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
+BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "int8", "int4", "nf4", "nf4-dq"]
+AttentionKernel: TypeAlias = Literal["flash", "eager"]
+Offload: TypeAlias = Literal["optimizer", "params", "activations"]
+Schedule: TypeAlias = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
+ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
 Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep"]
 WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"]
@@ -72,7 +78,19 @@ class TrainAsk(Common, kw_only=True):
     overlap: tuple[Overlap, ...] | None = None
     graphs: bool | None = None
     dispatcher: Dispatcher | None = None
+    schedule: Schedule | None = None
+    cp_kind: ContextKind | None = None
     recompute: Recompute | None = None
+    recompute_layers: int | None = None
+    attention: AttentionKernel | None = None
+    chunked_loss: bool | None = None
+    offload: tuple[Offload, ...] | None = None
+    lora: int | None = None
+    lora_targets: LoraTargets | None = None
+    dora: bool | None = None
+    train_edges: bool | None = None
+    qlora: bool | None = None
+    base_weights: BaseWeights | None = None
     precision: Precision | None = None
     optimizer: Optimizer | None = None
 

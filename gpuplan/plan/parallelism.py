@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuplan.errors import PlanError, Problem
 from gpuplan.num import Num, all_true, maximum
+from gpuplan.plan.ask import ContextKind, Schedule
 from gpuplan.record import Record
 
 
@@ -25,6 +26,10 @@ class Parallelism(Record, kw_only=True):
     vpp: Num = 1.0
     zero_stage: int = 1
     sequence_parallel: bool = True
+    schedule: Schedule = "1f1b"
+    """The order of a pipeline's passes; with `vpp` above 1, `1f1b` is its interleaved form."""
+    cp_kind: ContextKind = "ring"
+    """How ranks that share a sequence attend to all of it: keys and values in a ring, gathered, or heads exchanged (Ulysses)."""
 
     @property
     def ranks(self) -> Num:

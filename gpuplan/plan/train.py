@@ -7,7 +7,17 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, maximum
-from gpuplan.plan.ask import Dispatcher, Optimizer, Overlap, Precision, Recompute
+from gpuplan.plan.ask import (
+    AttentionKernel,
+    BaseWeights,
+    Dispatcher,
+    LoraTargets,
+    Offload,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+)
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divisors, nearest, parallel_rules
 from gpuplan.record import Record
 
@@ -25,6 +35,39 @@ class Manner(Record, kw_only=True):
     """`alltoall` sends every copy of a token to its expert, `deepep` one for each node (also HybridEP)."""
 
 
+class Tuning(Record, kw_only=True):
+    """What is trained: everything, or low-rank adapters beside frozen weights."""
+
+    lora: int | None = None
+    """Rank of the adapters; None: all weights are trained."""
+    lora_targets: LoraTargets = "all"
+    """The matrices with adapters: queries and values, all of attention, the feed-forward layers, or every matrix of a layer."""
+    dora: bool = False
+    """Each adapted matrix also has a trained magnitude for each of its outputs (arXiv 2402.09353)."""
+    train_edges: bool = False
+    """Embedding and head are trained beside the adapters."""
+    base_weights: BaseWeights | None = None
+    """How frozen weights are stored; None: in 16 bits, or in 32 where all arithmetic is."""
+
+    @property
+    def frozen(self) -> bool:
+        """The weights themselves are not trained."""
+        return self.lora is not None
+
+
+class Saving(Record, kw_only=True):
+    """How memory is saved besides sharding; None: nobody says, and the engine's habit is taken."""
+
+    recompute_layers: int | None = None
+    """Layers of each stage to which `recompute` applies; None: all."""
+    attention: AttentionKernel | None = None
+    """`eager` writes out the scores; None: fused."""
+    chunked_loss: bool | None = None
+    """Logits are made and reduced piece by piece."""
+    offload: tuple[Offload, ...] = ()
+    """What lives in host memory and travels when it is needed."""
+
+
 class TrainPlan(Record, kw_only=True):
     """A complete training plan. Batches count sequences of `seq_len` tokens; numbers may be arrays of candidates."""
 
@@ -36,6 +79,8 @@ class TrainPlan(Record, kw_only=True):
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
     how: Manner = Manner()
+    tuning: Tuning = Tuning()
+    saving: Saving = Saving()
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:

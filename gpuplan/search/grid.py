@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
-from gpuplan.plan.ask import Optimizer, Precision, Recompute
+from gpuplan.plan.ask import ContextKind, Optimizer, Precision, Recompute, Schedule
 from gpuplan.plan.parallelism import Parallelism, Shape, mask
-from gpuplan.plan.train import Manner, TrainPlan, even, train_rules
+from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, even, train_rules
 from gpuplan.record import Record
 
 CHUNK = 8192
@@ -37,6 +37,28 @@ class Space(Record, kw_only=True):
     ranks: int
     dp: int | None = None
     how: Manner = Manner()
+    tuning: Tuning = Tuning()
+    saving: Saving = Saving()
+    schedule: Schedule = "1f1b"
+    cp_kind: ContextKind = "ring"
+
+    def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
+        """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
+        return TrainPlan(
+            parallel=Parallelism(
+                **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
+                cp_kind=self.cp_kind,
+            ),
+            seq_len=float(self.seq_len),
+            global_batch=float(self.global_batch),
+            micro_batch=micro_batch,
+            recompute=recompute,
+            precision=self.precision,
+            optimizer=self.optimizer,
+            how=self.how,
+            tuning=self.tuning,
+            saving=self.saving,
+        )  # fmt: skip
 
 
 class Candidates(Record):
@@ -57,16 +79,7 @@ class Candidates(Record):
     def plan(self, space: Space) -> TrainPlan:
         """The plans as one plan of arrays."""
         degrees = {name: self.columns[name] for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
-        return TrainPlan(
-            parallel=Parallelism(**degrees, zero_stage=self.zero_stage, sequence_parallel=space.sequence_parallel),
-            seq_len=float(space.seq_len),
-            global_batch=float(space.global_batch),
-            micro_batch=self.columns["micro_batch"],
-            recompute=self.recompute,
-            precision=space.precision,
-            optimizer=space.optimizer,
-            how=space.how,
-        )
+        return space.plan(degrees, self.columns["micro_batch"], self.zero_stage, self.recompute)
 
 
 class Scored(Record):
@@ -145,13 +158,4 @@ def single(only: Candidates, space: Space) -> TrainPlan:
     """A plan of plain numbers from candidates of length one."""
     numbers = {name: float(column[0]) for name, column in only.columns.items()}
     micro_batch = numbers.pop("micro_batch")
-    return TrainPlan(
-        parallel=Parallelism(**numbers, zero_stage=only.zero_stage, sequence_parallel=space.sequence_parallel),
-        seq_len=float(space.seq_len),
-        global_batch=float(space.global_batch),
-        micro_batch=micro_batch,
-        recompute=only.recompute,
-        precision=space.precision,
-        optimizer=space.optimizer,
-        how=space.how,
-    )
+    return space.plan(numbers, micro_batch, only.zero_stage, only.recompute)

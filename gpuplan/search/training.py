@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.errors import Note, PlanError, Problem
+from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
@@ -14,9 +14,9 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import Pretraining
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
-from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
+from gpuplan.plan.parallelism import Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
-from gpuplan.plan.train import Manner, TrainPlan, train_rules
+from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
 from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
@@ -95,12 +95,7 @@ def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
     degrees = {name: float(getattr(ask, name) or 1) for name in ("tp", "pp", "cp", "ep", "vpp")}
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     dp = float(ask.dp) if ask.dp is not None else max(space.ranks // inner, 1.0)
-    return TrainPlan(
-        parallel=Parallelism(**degrees, dp=dp, zero_stage=space.zero_stages[0], sequence_parallel=space.sequence_parallel),
-        seq_len=float(space.seq_len),
-        global_batch=float(space.global_batch),
-        micro_batch=float(ask.micro_batch or 1),
-    )
+    return space.plan(degrees | {"dp": dp}, float(ask.micro_batch or 1), space.zero_stages[0], space.recomputes[0])
 
 
 def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
@@ -146,8 +141,29 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
         how=Manner(compiled=ask.compiled, overlap=ask.overlap, graphs=ask.graphs, dispatcher=ask.dispatcher),
+        tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
     )  # fmt: skip
     return space, chosen
+
+
+def tuning_of(ask: TrainAsk) -> Tuning:
+    """What is trained.
+
+    Raises:
+        UsageError: options of adapters without a rank.
+    """
+    named = [name for name in (*Tuning.field_names(), "qlora") if name != "lora" and getattr(ask, name) is not None]
+    if ask.lora is None and named:
+        hint = "give the adapters' rank with --lora, or leave these out"
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        raise UsageError(Problem("plan.adapters", f"{flags} mean something beside adapters only", hint))
+    given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
+    return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)
+
+
+def saving_of(ask: TrainAsk) -> Saving:
+    """How memory is saved besides sharding."""
+    return Saving(**{name: value for name in Saving.field_names() if (value := getattr(ask, name)) is not None})
 
 
 def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | None = None) -> tuple[int, str]:
@@ -189,8 +205,9 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
-    for name in Manner.field_names():
-        value = getattr(plan.how, name)
+    manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
+    said = [(name, getattr(ask, name)) for name in (*Tuning.field_names(), *Saving.field_names(), "schedule", "cp_kind")]
+    for name, value in (*manner, *said):
         if value is not None:
             asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
