@@ -10,6 +10,7 @@ from gpuplan.formulas.training import (
     bubble_seconds,
     contended_seconds,
     exposed_seconds,
+    grouped_seconds,
     optimizer_traffic_bytes,
     paced_seconds,
     straggler_seconds,
@@ -92,8 +93,11 @@ class StepPricer(Record, kw_only=True):
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
         host = habit("layer_host", profile.layer_host)
-        if profile.expert_host is not None and block.forward.expert_collectives:
-            host = total(f"layer.{key}.issued", {"layer": host, "experts": habit("expert_host", profile.expert_host)})
+        experts = next((item.batch for item in block.forward.matmuls if item.batch is not ONE), None)
+        if profile.expert_host is not None and experts is not None:
+            each = habit("expert_host", profile.expert_host)
+            of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
+            host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
         issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
@@ -116,7 +120,12 @@ class StepPricer(Record, kw_only=True):
         kind = "matmul_fp8" if RECIPES[self.plan.precision].matmul == "fp8" else "matmul"
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
-        over_experts = self.paced("grouped", self.paced(kind, priced(f"{name}.experts", grouped, hw)))
+        over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))
+        slower = self.profile.pace_of(hw.accelerator, hw.family, "grouped")
+        if slower is not None:
+            over_experts = grouped_seconds.term(
+                f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=self.subject.habit("pace_grouped", slower)
+            )
         return total(name, {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts})
 
     def paced(self, kind: str, seconds: Term) -> Term:

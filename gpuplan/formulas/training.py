@@ -223,6 +223,16 @@ def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     return seconds * pace
 
 
+@formula(DEFINITION)
+def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds:
+    """Time of matmuls over the experts of a rank: the more of them, the nearer to `pace`; a single one is a plain matmul.
+
+    >>> grouped_seconds(seconds=1.0, experts=1.0, pace=1.5), grouped_seconds(seconds=1.0, experts=4.0, pace=1.5)
+    (1.0, 1.375)
+    """
+    return seconds * (1.0 + (pace - 1.0) * (1.0 - 1.0 / maximum(experts, 1.0)))
+
+
 @formula(_MEGASCALE)
 def straggler_seconds(*, counted: Seconds, accelerators: Count, straggle: Ratio) -> Seconds:
     """Time that all wait for the slowest rank: a share of the step for each doubling beyond one node of eight.

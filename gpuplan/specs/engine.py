@@ -35,7 +35,7 @@ class Pace(Schema):
     elementwise: RatioField | None = None
     """Memory-bound work: norms, activations, loss."""
     grouped: RatioField | None = None
-    """Matmuls over several experts, beyond what other matmuls take."""
+    """Matmuls over many experts, beyond what other matmuls take; a rank with one expert takes no longer."""
 
 
 class SelectiveRecompute(Schema):
@@ -110,7 +110,7 @@ class TrainingProfile(Schema):
     pp_overlap: Share | None = None
     """Share of the hand-overs between pipeline stages that is hidden; None: nothing."""
     expert_host: SecondsField | None = None
-    """Further host time to issue the forward pass of one layer with experts: routing, sorting, waiting for their loads."""
+    """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
     graph_host: SecondsField | None = None
     """Host time of one layer's forward pass where kernels are replayed from graphs."""
     switched: Overlaps | None = None
