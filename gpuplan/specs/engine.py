@@ -10,6 +10,7 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, SecondsField, Sourced
 
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 
 
 class Fusion(Schema):
@@ -20,6 +21,8 @@ class Fusion(Schema):
     kernels_per_layer: RatioField | None = None
     logit_bytes: BytesField | None = None
     layer_host: SecondsField | None = None
+    kept_norm: StoredBytes | None = None
+    kept_gate: Share | None = None
 
 
 class Pace(Schema):
@@ -123,6 +126,20 @@ class TrainingProfile(Schema):
     """None: the attention core is run again, and nothing else."""
     dispatch: Dispatch | None = None
     """None: every copy of a token is sent, in 16 bits."""
+    selective_keeps: Literal["core", "matmuls"] = "core"
+    """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
+    kept_norm: StoredBytes | None = None
+    """Bytes kept for each element that a norm reads beside 2 for its input and 2 for its output (4: an fp32 copy)."""
+    kept_gate: Share | None = None
+    """Inner widths of a gated layer that are kept once more because activation and product are separate kernels."""
+    score_bytes: BytesField | None = None
+    """Bytes kept for each score where attention is not fused; None: 5, of softmax, dropout and its mask."""
+    adapter: BytesField | None = None
+    """Bytes of an adapter's weight, of its gradient and of each moment; None: as the recipe trains other weights."""
+    unquantised: BytesField | None = None
+    """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
+    chunked_logits: Share | None = None
+    """Share of the logits' bytes that is alive where the loss is chunked; None: one chunk in eight."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     residual: RatioField
