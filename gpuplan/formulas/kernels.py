@@ -363,15 +363,27 @@ def append_seconds(
 
 
 @formula(ROOFLINE)
-def appending_kernel_seconds(
-    *, append: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
+def prepared_kernel_seconds(
+    *, prepare: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
 ) -> Seconds:
-    """Roofline of an attention that first copies its keys and values into a cache, whose launch is part of the start.
+    """Roofline of an attention with small kernels before or after it, whose launches are part of the start.
 
-    >>> appending_kernel_seconds(append=1e-6, compute=4e-6, memory=2e-6, start=1e-6, unhidden=0.5, residual=1.0)
+    >>> prepared_kernel_seconds(prepare=1e-6, compute=4e-6, memory=2e-6, start=1e-6, unhidden=0.5, residual=1.0)
     7e-06
     """
-    return residual * (start + append + maximum(compute, memory) + unhidden * minimum(compute, memory))
+    return residual * (start + prepare + maximum(compute, memory) + unhidden * minimum(compute, memory))
+
+
+@formula(FLASH2)
+def backward_prepare_bytes(*, sequences: Count, q_len: Count, heads: Count, dim: Count, element_bytes: Bytes) -> Bytes:
+    """Traffic of the kernels around the backward one, `element_bytes` for each element of the queries.
+
+    They sum the rows of the output's gradient, and clear, add to and round the 32-bit gradients of the queries.
+
+    >>> backward_prepare_bytes(sequences=2.0, q_len=1000.0, heads=8.0, dim=128.0, element_bytes=16.0)
+    32768000.0
+    """
+    return sequences * q_len * heads * dim * element_bytes
 
 
 @formula(FLASH2)

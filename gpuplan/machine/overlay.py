@@ -99,14 +99,16 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
-    """The attention parameters: `prefill.<dtype>`, `decode.<stored>` and `backward_share`."""
+    """The attention parameters: `prefill.<dtype>`, `decode.<stored>`, `backward_share` and `backward_extra`."""
     found: dict[str, Term] = {}
     links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
+    prefills = [(link, link.file.engines[engine].prefill) for link in chain if engine in link.file.engines] if engine else []
+    prefills += [(link, fits.prefill) for link, fits in links if fits is not None]
     for dtype in dtypes:
         for like in (dtype, *MATMUL_LIKE[dtype]):
-            hit = next(((link, fits) for link, fits in links if fits and like in fits.prefill), None)
+            hit = next(((link, prefill) for link, prefill in prefills if like in prefill), None)
             if hit is not None:
-                found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1].prefill[like]))  # type: ignore[index]
+                found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1][like]))  # type: ignore[index]
                 break
     decodes = [(link, link.file.engines[engine].decode) for link in chain if engine in link.file.engines] if engine else []
     decodes += [(link, fits.decode) for link, fits in links if fits is not None]
@@ -114,10 +116,10 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
         table = next(((link, decode) for link, decode in decodes if like in decode), None)
         if table is not None and f"attention.decode.{stored}.start" not in found:
             found |= dict(terms_of(table[0], f"attention.decode.{stored}", table[1][like]))  # type: ignore[index]
-    for link, fits in links:
-        if fits is not None and fits.backward_share is not None:
-            found["attention.backward_share"] = link.file.term("hw.attention.backward_share", fits.backward_share)
-            break
+    for key in ("backward_share", "backward_extra"):
+        told = next(((link, value) for link, fits in links if (value := getattr(fits, key)) is not None), None)
+        if told is not None:
+            found[f"attention.{key}"] = told[0].file.term(f"hw.attention.{key}", told[1])
     return found
 
 

@@ -113,9 +113,13 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         "start": hw.parameter(f"{prefix}.start"), "unhidden": hw.parameter(f"{prefix}.unhidden"),
         "residual": hw.parameter("prefill_residual"),
     }  # fmt: skip
-    if not item.appends:
+    if item.backward:
+        parts["prepare"] = _prepare_seconds(item, hw, prefix)
+    elif item.appends:
+        parts["prepare"] = _append_seconds(item, hw, prefix)
+    else:
         return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
-    return kernels.appending_kernel_seconds.term(f"{name}.seconds", append=_append_seconds(item, hw, prefix), **parts)
+    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", **parts)
 
 
 def _tiled_pairs(item: Attention, rows: Term) -> tuple[Term, Term]:
@@ -130,6 +134,15 @@ def _tiled_pairs(item: Attention, rows: Term) -> tuple[Term, Term]:
     window = kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
     pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys, window=window)
     return pairs, kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
+
+
+def _prepare_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
+    extra = kernels.backward_prepare_bytes.term(
+        f"{item.name}.prepare_bytes", sequences=item.sequences, q_len=item.q_len, heads=item.heads, dim=item.k_dim,
+        element_bytes=hw.parameter("attention.backward_extra"),
+    )  # fmt: skip
+    efficiency = hw.parameter(f"{prefix}.memory_efficiency")
+    return kernels.memory_seconds.term(f"{item.name}.prepare_s", size=extra, bandwidth=hw.hbm_bandwidth, efficiency=efficiency)
 
 
 def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:

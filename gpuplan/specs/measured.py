@@ -144,6 +144,8 @@ class AttentionFits(Schema):
     """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
     backward_share: RatioField | None = None
     """Efficiency of the backward kernel as a share of the forward one."""
+    backward_extra: Extra | None = None
+    """Traffic of the kernels around the backward one for each element of the queries; see `backward_prepare_bytes`."""
 
 
 class StreamFit(Schema):
@@ -194,10 +196,12 @@ class Fabric(Schema):
 
 
 class EngineFits(Schema):
-    """What differs when a serving engine's own kernels run."""
+    """What differs when an engine's own kernels run."""
 
     matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls above."""
+    prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode attention above."""
 
@@ -230,6 +234,6 @@ class Measured(SpecFile):
     host: StreamFit | None = None
     """Copies over the host link: `efficiency` of its rate, and `launch`."""
     engines: dict[Id, EngineFits] = field(default_factory=dict)
-    """Exceptions by serving engine."""
+    """Exceptions by serving or training engine."""
     residual: dict[Kind, Residual] = field(default_factory=dict)
     """How far measurements of each kind of work lie from the prediction; `attention` and `collective` stand for all their kinds."""
