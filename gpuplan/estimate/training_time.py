@@ -13,6 +13,7 @@ from gpuplan.formulas.training import (
     grouped_seconds,
     optimizer_traffic_bytes,
     paced_seconds,
+    scheduled_bubble_seconds,
     straggler_seconds,
     unhidden_seconds,
     unmodelled_seconds,
@@ -88,7 +89,9 @@ class StepPricer(Record, kw_only=True):
         again: dict[str, Term] = {}
         if self.plan.recompute == "full":
             again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
-        elif self.plan.recompute == "selective":
+        elif self.plan.recompute in ("mlp", "moe"):
+            again = self.channel_mixer(key, block, expert["forward"])
+        elif self.plan.recompute != "none":
             again = self.selected(key, forward)
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
@@ -139,6 +142,11 @@ class StepPricer(Record, kw_only=True):
 
     def selected(self, key: str, forward: dict[str, Term]) -> dict[str, Term]:
         """What selective recomputation runs again: the attention core, or the engine's own selection."""
+        if self.plan.recompute == "selective-op":
+            half = part_of_seconds.term(
+                f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second")
+            )
+            return {"matmuls": half, "elementwise": forward["elementwise"]}
         chosen = self.profile.selective
         if chosen is None:
             return {"attention": forward["attention"]}
@@ -151,6 +159,20 @@ class StepPricer(Record, kw_only=True):
             if share.value > 0 and forward[kind].formula is not None
         }
 
+    def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
+        """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
+        sparse = any(item.batch is not ONE for item in block.forward.matmuls)
+        if self.plan.recompute == "moe" and not sparse:
+            return {}
+        again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", [m for m in block.forward.matmuls if ".mlp." in m.name])}
+        streams = [item for item in block.forward.streams if ".mlp." in item.name]
+        if streams:
+            priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
+            again["elementwise"] = self.paced("elementwise", priced_again)
+        if sparse and exchange.formula is not None:
+            again["exchange"] = exchange
+        return again
+
     def context(self, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:
         """Key and value exchange of context parallelism: once forward, twice backward, beside attention where it fits."""
         name = f"layer.{key}.context_parallel"
@@ -158,6 +180,8 @@ class StepPricer(Record, kw_only=True):
             return no_time(name)
         once = priced(f"{name}.once", [block.context], self.subject.hw)
         comm = repeated_seconds.term(f"{name}.all", count=count("context_exchanges"), seconds=once)
+        if self.plan.parallel.cp_kind != "ring":
+            return comm
         return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
 
     def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
@@ -165,8 +189,9 @@ class StepPricer(Record, kw_only=True):
         at, hw, work, step, profile = f"{stage.prefix}step", self.subject.hw, self.work, self.step, self.profile
         micro: dict[str, Term] = {}
         for part in LAYER_PARTS:
+            held = self.recomputed(stage) if part == "recompute" else stage.layers
             of_kinds = {
-                key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=stage.layers[key], seconds=parts[part])
+                key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=held[key], seconds=parts[part])
                 for key, parts in layers.items()
                 if parts[part].formula is not None
             }
@@ -202,7 +227,7 @@ class StepPricer(Record, kw_only=True):
             name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()
         }
         if not alone(work.pipeline.group):
-            parts["bubble"] = bubble_seconds.term(f"{at}.bubble", stage=whole, pp=step.pp, vpp=step.vpp)
+            parts["bubble"] = self.bubble(at, whole)
         if self.plan.parallel.zero_stage < 3 and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
@@ -221,6 +246,30 @@ class StepPricer(Record, kw_only=True):
             residual=self.subject.habit("residual", profile.residual),
         )
         return total(f"{at}.seconds", parts), tuple(parts.values())
+
+    def recomputed(self, stage: Stage) -> dict[str, Term]:
+        """How many layers of each kind are run again: all of the stage, or the first few of it."""
+        limit = self.plan.saving.recompute_layers
+        if limit is None:
+            return stage.layers
+        at = f"{stage.prefix}recomputed"
+        depth = total(f"{at}.of", dict(stage.layers))
+        few = self.leaves.split(f"{at}.share", self.leaves.least(f"{at}.layers", self.limit(limit), depth), depth)
+        return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
+
+    def limit(self, layers: int) -> Term:
+        """The leaf of how many layers a stage recomputes."""
+        return self.subject.plan("recompute_layers", float(layers))
+
+    def bubble(self, at: str, whole: Term) -> Term:
+        """Time that a stage idles, by schedule."""
+        schedule = self.plan.parallel.schedule
+        if schedule in ("1f1b", "gpipe"):
+            return bubble_seconds.term(f"{at}.bubble", stage=whole, pp=self.step.pp, vpp=self.step.vpp)
+        return scheduled_bubble_seconds.term(
+            f"{at}.bubble", stage=whole, pp=self.step.pp, vpp=self.step.vpp, ends=count(f"pipeline_ends_{schedule}"),
+            share=count(f"idle_share_{schedule}"),
+        )  # fmt: skip
 
     @property
     def replicated(self) -> bool:

@@ -31,6 +31,12 @@ _SHARED_UNITS = Source(
     "https://arxiv.org/abs/2412.19437",
     "3.2.2: communication kernels take 20 of the 132 multiprocessors, and memory traffic, from the computation beside them",
 )
+_DUALPIPE = Source(
+    "paper",
+    "DeepSeek-V3 Technical Report",
+    "https://arxiv.org/abs/2412.19437",
+    "3.2.1, table 2: (p/2 - 1)(F&B + B - 3W) for DualPipe, (p - 1)(F + B - 2W) for ZB1P",
+)
 _MEGASCALE = Source(
     "paper", "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", "https://arxiv.org/abs/2402.15627",
     "5.1 (computational stragglers)",
@@ -283,6 +289,19 @@ def bubble_seconds(*, stage: Seconds, pp: Count, vpp: Count) -> Seconds:
     1.5
     """
     return stage * (pp - 1) / vpp
+
+
+@formula(_DUALPIPE)
+def scheduled_bubble_seconds(*, stage: Seconds, pp: Count, vpp: Count, ends: Count, share: Ratio) -> Seconds:
+    """Time that a stage idles in a step under schedules that fill bubbles with weight gradients.
+
+    `share` is the idle part of one micro-batch's forward and backward for each stage beyond `ends`; forward, input gradient
+    and weight gradient are taken as a third each.
+
+    >>> scheduled_bubble_seconds(stage=3.0, pp=16.0, vpp=1.0, ends=2.0, share=1 / 3)
+    14.0
+    """
+    return stage * maximum(pp - ends, 0.0) * share / vpp
 
 
 @formula(DEFINITION)

@@ -10,6 +10,12 @@ _CAUSAL = Source("paper", "FlashAttention-2: Faster Attention with Better Parall
 _BACKWARD = Source("paper", "Training Compute-Optimal Large Language Models", f"{_ARXIV}2203.15556", "Appendix F")
 _ZERO3 = Source("paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", f"{_ARXIV}1910.02054", "7.2.2")
 _RING = Source("paper", "Ring Attention with Blockwise Transformers for Near-Infinite Context", f"{_ARXIV}2310.01889", "3")
+_TITAN = Source(
+    "docs",
+    "torchtitan: activation checkpointing, selective by operator (every second matmul is run again)",
+    "https://github.com/pytorch/torchtitan/blob/b5bcd76c/torchtitan/models/llama/parallelize_llama.py",
+)
+_DUALPIPE = Source("paper", "DeepSeek-V3 Technical Report", f"{_ARXIV}2412.19437", "3.2.1, table 2; zero-bubble: 2401.10241")
 _PIPELINE = Source(
     "paper",
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
@@ -25,6 +31,9 @@ def _assumed(why: str) -> Source:
 
 COUNTS: dict[str, tuple[float, Source]] = {
     "kept_per_norm": (2, _KEPT),
+    "kept_by_adapters": (2, _assumed("the input of an adapted matrix and its copy after dropout")),
+    "adapted_1": (1, Source("definition", "one input is shared by the adapted matrices behind a norm")),
+    "adapted_2": (2, Source("definition", "two inputs, of attention and of the feed-forward layer")),
     "kept_inner_widths": (4, _assumed("a state-space layer keeps values before and after the convolution, gate and scan output")),
     "kept_inner_widths_plain": (3, _assumed("a linear-attention layer keeps values, gate and output")),
     "kept_group_widths": (4, _assumed("a state-space layer keeps keys and queries before and after the convolution")),
@@ -42,6 +51,12 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "optimizer_kernels": (10, _assumed("norm, clipping and the fused updates of a few buckets")),
     "host_passes": (3, _assumed("the backward pass issues about twice the kernels of the forward pass")),
     "host_passes_recomputed": (4, _assumed("as `host_passes`, and the forward pass once more")),
+    "every_second": (0.5, _TITAN),
+    **{
+        f"{what}_{schedule}": (value, _DUALPIPE)
+        for schedule, ends, share in (("zb-h1", 1, 1 / 3), ("zb-h2", 1, 0.0), ("zb-v", 1, 0.0), ("dualpipe", 2, 1 / 3))
+        for what, value in (("pipeline_ends", ends), ("idle_share", share))
+    },
     "context_exchanges": (3, _RING),
     "sends_a_chunk": (2, _PIPELINE),
     "gathers_a_pass": (2, _ZERO3),

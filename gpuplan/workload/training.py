@@ -20,7 +20,8 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
-from gpuplan.workload.activations import ActivationMaker
+from gpuplan.workload.activations import ActivationMaker, Habits
+from gpuplan.workload.adapters import AdapterMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.counts import count
@@ -48,13 +49,15 @@ class StepTerms(Record, kw_only=True):
 
 
 class BlockWork(Record):
-    """One kind of block: its forward and backward work, what it keeps, and what it keeps when all is recomputed."""
+    """One kind of block: its forward and backward work, what it keeps, what is left of that where the plan recomputes."""
 
     forward: LayerWork
     backward: LayerWork
     context: Collective | None
     kept: Term
-    kept_input: Term
+    saved: Term
+    adapters: Term | None = None
+    """Trained parameters of one layer on one rank, where the weights themselves are frozen."""
 
 
 class EdgeWork(Record):
@@ -80,6 +83,8 @@ class TrainingWork(Record):
     blocks: dict[str, BlockWork]
     stages: tuple[Stage, ...]
     params: dict[str, StageParams]
+    trained: dict[str, StageParams]
+    """What has gradients and optimizer states: `params`, or the adapters beside frozen ones."""
     edge: EdgeWork
     tokens: Term
     dense_shards: Term
@@ -93,7 +98,7 @@ class TrainingWork(Record):
 
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
-    dispatch: Dispatch | None = None,
+    dispatch: Dispatch | None = None, habits: Habits | None = None,
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
@@ -111,25 +116,43 @@ def training_work(
     )
     leaves("hidden", arch.hidden)
     maker = LayerMaker(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)
-    keeper = ActivationMaker(leaves=leaves, split=split, work=work, element=types.activation)
+    tuning = plan.tuning
+    keeper = ActivationMaker(
+        leaves=leaves, split=split, work=work, element=types.activation, habits=habits or Habits(), tuning=tuning,
+        eager=plan.saving.attention == "eager",
+    )  # fmt: skip
+    adapter = AdapterMaker(leaves=leaves, tuning=tuning, ep=step.ep)
     blocks: dict[str, BlockWork] = {}
     for key, (index, name) in block_keys(arch).items():
         block = arch.stacks[index].blocks[name]
         forward = maker.layer(f"forward.{key}", key, block)
+        back = backward(forward, leaves, "forward.", "backward.", step.gradient, frozen=tuning.frozen)
+        kept = keeper.layer(key, block)
+        adapters = None
+        if tuning.frozen:
+            matrices = adapter.matrices(key, block)
+            adapters = adapter.params(key, matrices)
+            thin = LayerWork(matmuls=adapter.matmuls(f"forward.{key}", matrices, types, work))
+            forward.matmuls.extend(thin.matmuls)
+            back.matmuls.extend(backward(thin, leaves, "forward.", "backward.", step.gradient).matmuls)
+        everything = keeper.kept(key, block, kept, "none")
         blocks[key] = BlockWork(
             forward,
-            backward(forward, leaves, "forward.", "backward.", step.gradient),
-            _context(key, forward, step, types),
-            keeper.layer(key, block),
-            keeper.layer_input(key),
+            back,
+            _context(key, forward, plan, step, types),
+            everything,
+            everything if plan.recompute == "none" else keeper.kept(key, block, kept, plan.recompute),
+            adapters,
         )
     held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
     shards = product.term("plan.shards", a=step.dp, b=step.cp)
+    params = {stage.place: _params(arch, counts, step, etp, stage) for stage in held}
     return TrainingWork(
         blocks=blocks,
         stages=held,
-        params={stage.place: _params(arch, counts, step, etp, stage) for stage in held},
+        params=params,
+        trained={stage.place: _adapters(blocks, stage, params[stage.place], plan) for stage in held} if tuning.frozen else params,
         edge=_edge(arch, maker, step, types, vocab),
         tokens=tokens,
         dense_shards=shards,
@@ -197,11 +220,25 @@ def _params(arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, 
     return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges)
 
 
+def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, plan: TrainPlan) -> StageParams:
+    """The trained parameters of a stage of frozen layers: adapters, and embedding and head where the plan trains them."""
+    at = f"{stage.prefix}trained"
+    parts = {
+        key: product.term(f"{at}.{key}", a=stage.layers[key], b=block.adapters)
+        for key, block in blocks.items()
+        if block.adapters is not None
+    }
+    edges = params.edges if plan.tuning.train_edges else None
+    if edges is not None:
+        parts["edges"] = edges
+    return StageParams(total(f"{at}.params", parts), None, edges)
+
+
 def _zero(key: str) -> Term:
     return Term(f"params.{key}.none", 0.0, "1", DEFINITION)
 
 
-def _context(key: str, forward: LayerWork, step: StepTerms, types: Types) -> Collective | None:
+def _context(key: str, forward: LayerWork, plan: TrainPlan, step: StepTerms, types: Types) -> Collective | None:
     """Context parallelism gathers the keys and values of the whole sequence in every layer with attention."""
     if not forward.attentions:
         return None
@@ -215,7 +252,25 @@ def _context(key: str, forward: LayerWork, step: StepTerms, types: Types) -> Col
         width=product.term(f"{key}.rank_kv_width", a=heads, b=width),
         element_bytes=types.activation,
     )
+    if plan.parallel.cp_kind == "ulysses":
+        return _heads_for_tokens(key, forward, step, types)
     return Collective(name=f"context.{key}", kind="all_gather", size=size, group=step.cp, stride=step.tp)
+
+
+def _heads_for_tokens(key: str, forward: LayerWork, step: StepTerms, types: Types) -> Collective:
+    """Ulysses: queries, keys, values and outputs are exchanged, a part of the sequence for a part of the heads."""
+    core = forward.attentions[0]
+    wide = {
+        "queries": product.term(f"{key}.rank_q_width", a=core.heads, b=core.k_dim),
+        "outputs": product.term(f"{key}.rank_out_width", a=core.heads, b=core.v_dim),
+        "keys": product.term(f"{key}.rank_k_width", a=core.kv_heads, b=core.k_dim),
+        "values": product.term(f"{key}.rank_v_width", a=core.kv_heads, b=core.v_dim),
+    }
+    tokens = rank_tokens.term(f"step.{key}.exchanged_tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
+    size = tensor_bytes.term(
+        f"step.{key}.exchanged_bytes", tokens=tokens, width=total(f"{key}.exchanged_width", wide), element_bytes=types.activation
+    )
+    return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
 
 
 def _edge(arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, vocab: Term) -> EdgeWork:
