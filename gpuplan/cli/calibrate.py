@@ -73,6 +73,8 @@ def calibrate(
     json: o.Json = False,
 ) -> None:
     """Measure, unless a command was named."""
-    if ctx.invoked_subcommand is not None:
-        return
-    raise Stop(0)
+    if ctx.invoked_subcommand is None:
+        from gpuplan.cli.measure import Asked, measure
+
+        asked = Asked(quick, full, backend, device, kinds, out, fresh, dry_run, tuple(specs or ()), json)
+        raise Stop(measure(asked))

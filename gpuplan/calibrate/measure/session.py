@@ -1,0 +1,222 @@
+"""One whole calibration: device, probes, journal, measuring, fits, and the files that estimates read afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe
+from gpuplan.calibrate.measure import grid, paper
+from gpuplan.calibrate.measure.grid import Extent, Planned
+from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
+from gpuplan.calibrate.measure.outcome import Outcome, outcome
+from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Measured, Rules, Runner
+from gpuplan.calibrate.measure.speed import trial
+from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, subject_of
+from gpuplan.calibrate.measure.watch import Watchdog, terminable
+from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.specs.catalog import Catalog, config_folder
+from gpuplan.specs.probe.host import Host
+from gpuplan.specs.probe.write import write_new
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for."""
+
+    extent: Extent = "default"
+    kinds: Sequence[str] = ()
+    out: Path | None = None
+    fresh: bool = False
+    today: str = ""
+    version: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    hang_limit: float | None = None
+    """Seconds after which the watchdog takes a kernel for hung; None: its usual limits."""
+
+
+class Listener:
+    """Who is told how far it is; this one does not listen."""
+
+    def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
+        """A probe is about to be measured."""
+
+    def say(self, text: str) -> None:
+        """Something the user should know at once."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured, before it is."""
+
+    subject: Subject
+    identity: Identity
+    planned: Sequence[Planned]
+    refused: Mapping[str, str]
+    out: Path
+    journal: Path
+
+    @property
+    def seconds(self) -> float:
+        """How long it should take."""
+        return sum(one.cost for one in self.planned)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it."""
+
+    plan: Plan
+    run: Measured
+    made: Outcome
+    written: Sequence[Path]
+    usable_as: str
+    """What `--on` takes for this device; nothing where estimates will not find the file."""
+
+
+def plan(device: Device, wish: Wish, catalog: Catalog) -> Plan:
+    """Which probes are to be measured on a device, and where the results go.
+
+    Raises:
+        UsageError: an unknown kind, or nothing of what was asked for can be measured.
+        DeviceLostError: the device does not answer.
+    """
+    unknown = [kind for kind in wish.kinds if kind not in grid.kinds()]
+    if unknown:
+        hint = did_you_mean(unknown[0], grid.kinds()) or f"there are {', '.join(grid.kinds())}"
+        raise UsageError(Problem("usage.word", f"--kinds: no kind of probe is called `{unknown[0]}`", hint))
+    identity = device.identity()
+    subject = subject_of(identity, catalog, Host())
+    dtypes = tuple(one for one in grid.DTYPES if device.refuses(_square(one)) is None)
+    if not dtypes:
+        raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(grid.DTYPES)}"))
+    speed = trial(device, dtypes)
+    free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
+    if not free:
+        raise UsageError(Problem("calibrate.no-memory", f"{identity.name} does not say how much memory is free"))
+    probes = list(grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds))
+    planned, refused = grid.choose(probes, wish.extent, speed, free, device.refuses)
+    if not planned:
+        why = next(iter(refused.values()), "no such probes for this device")
+        raise UsageError(Problem("calibrate.nothing", f"nothing can be measured: {why}", "name other --kinds, or free memory"))
+    out = target(wish.out, subject.id, wish.env)
+    journal = out.with_suffix(".jsonl") if wish.out is not None else default_place(wish.env, subject.id)
+    return Plan(subject, identity, planned, refused, out, journal)
+
+
+def target(out: Path | None, ident: str, env: Mapping[str, str]) -> Path:
+    """The measured file: in the user's folder, in the one that was given, or what was given.
+
+    >>> str(target(None, "h100", {"HOME": "/me"})), str(target(Path("mine"), "h100", {})), str(target(Path("a.yaml"), "h100", {}))
+    ('/me/.config/gpuplan/measured/h100.yaml', 'mine/measured/h100.yaml', 'a.yaml')
+    """
+    if out is None:
+        return config_folder(env) / "measured" / f"{ident}.yaml"
+    return out if out.suffix in (".yaml", ".yml") else out / "measured" / f"{ident}.yaml"
+
+
+def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Listener) -> Report:
+    """Measure what is planned, fit it and write it.
+
+    Raises:
+        UsageError: a file cannot be written, nothing trustworthy was measured, or the disk is full.
+        UnknownError: the device is lost, or nothing is on record that could stand in for what was not measured.
+        KeyboardInterrupt: somebody stopped it; the journal has what was measured.
+    """
+    writable(made.out)
+    head = header(made.identity, wish.version, wish.extent)
+    kept = None if wish.fresh else load(made.journal)
+    resume = kept is not None and not kept.done and kept.header == head
+    if resume and kept is not None:
+        told.say(f"going on from {made.journal}: {len(kept.samples)} probes are measured (--fresh starts again)")
+    elif kept is not None and not kept.done:
+        told.say(f"{made.journal} is of another device, software or set of probes: starting again")
+    journal = Journal(made.journal, head, resume=resume)
+    try:
+        run = _measure(device, made, wish, journal, kept if resume and kept is not None else Kept(), told)
+        trusted = [sample for sample in run.samples.values() if not sample.marks]
+        if not trusted:
+            raise UsageError(Problem("calibrate.nothing", "nothing trustworthy was measured", "see the warnings above"))
+        software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
+        fits = outcome(trusted, ground_of(made.subject, trusted, catalog), software)
+        if not fits.sets:
+            raise UsageError(Problem("calibrate.nothing", "too few kernels were measured to fit anything", "measure more kinds"))
+        written, usable_as = _written(device, made, run, fits, wish)
+        journal.add(done=str(made.out))
+    finally:
+        journal.close()
+    return Report(made, run, fits, written, usable_as)
+
+
+def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kept, told: Listener) -> Measured:
+    def bark(what: str) -> None:
+        told.say(f"error: {what} did not come back: the kernel or the driver hangs, and this process ends")
+        journal.add(hung=what)
+        told.say(f"  hint: what was measured is in {made.journal}; the same command goes on from there and leaves this probe out")
+
+    rules = Rules(
+        samples=grid.SAMPLES[wish.extent], least_sample=grid.LEAST_SAMPLE[wish.extent], budget=1.15 * grid.BUDGET[wish.extent],
+        run_limit=wish.hang_limit or RUN_LIMIT_S, prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
+    )  # fmt: skip
+    dog = Watchdog(bark, int(Exit.UNKNOWN))
+    runner = Runner(device, journal, dog, rules, told)
+    try:
+        with terminable():
+            return runner.run(made.planned, anchor(made.planned), kept)
+    except DeviceLostError as error:
+        hint = f"what was measured is in {made.journal}; when the device is back, the same command goes on from there"
+        message = f"{made.identity.name} does not answer any more: {error}".rstrip(": ")
+        raise UnknownError(Problem("calibrate.device-lost", message, hint)) from None
+    except KeyboardInterrupt:
+        told.say(f"stopped: {len(runner.samples)} probes are kept in {made.journal}; the same command goes on from there")
+        raise
+    finally:
+        dog.close()
+
+
+def anchor(planned: Sequence[Planned]) -> Probe | None:
+    """The matmul that is timed again and again: of those planned the one whose launch is nearest to a millisecond."""
+    matmuls = [one for one in planned if one.probe.kind in ("matmul", "stream")]
+    return min(matmuls, key=lambda one: abs(one.launch - 1e-3)).probe if matmuls else None
+
+
+def _written(device: Device, made: Plan, run: Measured, fits: Outcome, wish: Wish) -> tuple[list[Path], str]:
+    """Write the measured file, and a spec of the device where there is none: the paths, and what `--on` takes."""
+    texts: dict[Path, str] = {}
+    named = made.out.stem
+    in_place = made.out.parent.name == "measured" and named == made.subject.id
+    if made.subject.spec is None:
+        trusted = [sample for sample in run.samples.values() if not sample.marks]
+        why = can_draft(made.identity, trusted)
+        if why is None:
+            folder = made.out.parent.parent / "accelerators" / made.subject.vendor if in_place else made.out.parent
+            name = f"{made.subject.id}.yaml" if in_place else f"{named}-accelerator.yaml"
+            texts[folder / name] = draft(made.subject, made.identity, trusted, wish.today)
+        else:
+            in_place = False
+    told = paper.Told(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
+    texts[made.out] = paper.measured_text(told, run, fits)
+    write_new(texts, force=True)
+    return list(texts), made.subject.id if in_place else ""
+
+
+def writable(path: Path) -> None:
+    """See at the start whether a file can be written at the end.
+
+    Raises:
+        UsageError: its folder cannot be made, or nothing can be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        hint = "give another place with --out"
+        raise UsageError(Problem("calibrate.unwritable", f"cannot write {path}: {error.strerror or error}", hint)) from None
+
+
+def _square(dtype: str) -> Probe:
+    return Probe(kind="matmul", dtype=dtype, shape={"m": 128.0, "n": 128.0, "k": 128.0, "batch": 1.0})

@@ -1,0 +1,217 @@
+"""Which accelerator of the catalog is the device that is measured? And what stands in where none is?
+
+An accelerator that nobody described gets a file of its own, whose peaks are the best rates that were measured: marked as such,
+and good for estimates at once. So does a part of a processor, such as the cores that a virtual machine was given.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuplan.calibrate.device import Identity
+from gpuplan.calibrate.measure.cases import Ground, of_kind
+from gpuplan.calibrate.measure.sample import Sample
+from gpuplan.calibrate.measure.speed import flop, moved
+from gpuplan.machine import overlay
+from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.fabric import host_link_of
+from gpuplan.specs.probe import cpu
+from gpuplan.specs.probe.draft import slug
+from gpuplan.specs.probe.host import Device as HostDevice
+from gpuplan.specs.probe.host import Host
+from gpuplan.specs.probe.known import known
+from gpuplan.specs.system import System
+from gpuplan.term import Source, Term
+
+PROCESSORS = ("", "x86_64", "amd64", "aarch64", "arm64")
+"""What stands for the architecture where the device is the processor itself."""
+MARK = "# Written by gpuplan calibrate."
+MEASURED_HERE = Source("measured", "gpuplan calibrate on this machine: the best rate of all probes, no datasheet")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: the id of its files, its spec where there is one, and the family that lends what is not measured."""
+
+    id: str
+    name: str
+    vendor: str
+    family: str
+    spec: Accelerator | None
+    processor: bool
+    units: int | None
+
+    @property
+    def drafted(self) -> bool:
+        """Whether its spec is yet to be written, or was written by an earlier calibration."""
+        return self.spec is None
+
+
+def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
+    """What a device is called in the catalog, and what is known of it."""
+    processor = identity.architecture in PROCESSORS
+    heard = cpu.hear(host) if processor else None
+    name = cpu.bare(identity.name) if processor else identity.name
+    if heard is not None and heard.name and name.lower() in ("", "cpu"):
+        name = heard.name
+    device = HostDevice(
+        name=name, vendor=_vendor(name, heard), unit="socket" if processor else "gpu", said_by=identity.backend,
+        memory="" if identity.memory_bytes is None else f"{identity.memory_bytes / 2**30:.2f} GiB", units=identity.units,
+    )  # fmt: skip
+    spec = known(device, catalog)
+    family = spec.family if spec is not None else _family(identity, device.vendor, heard, catalog)
+    part = processor and spec is not None and not _whole(identity, spec)
+    if spec is not None and not part and not _ours(spec, catalog):
+        return Subject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
+    ident = slug(name) or "device"
+    if processor:
+        ident = f"cpu-{ident}-{identity.units}c" if identity.units else f"cpu-{ident}"
+        name = f"{name} ({identity.units} cores)" if identity.units else name
+    return Subject(ident, name, device.vendor, family, None, processor, identity.units)
+
+
+def _whole(identity: Identity, spec: Accelerator) -> bool:
+    """Whether all cores of a processor are there."""
+    return identity.units is None or spec.units is None or identity.units >= 0.9 * spec.units.count.value
+
+
+def _ours(spec: Accelerator, catalog: Catalog) -> bool:
+    """Whether an earlier calibration wrote the spec."""
+    path = catalog.paths("accelerators")[spec.id]
+    return catalog.rank(path) > 0 and path.read_text(encoding="utf-8").startswith(MARK)
+
+
+def _vendor(name: str, heard: cpu.Cpu | None) -> str:
+    if heard is not None and heard.vendor:
+        return heard.vendor
+    first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].lower()).strip("-")
+    return first or "unknown"
+
+
+def _family(identity: Identity, vendor: str, heard: cpu.Cpu | None, catalog: Catalog) -> str:
+    """The family that lends its parameters: of other parts with the same instruction set, or that of all processors of a kind."""
+    if heard is not None:
+        return "arm" if identity.architecture in ("aarch64", "arm64") or vendor in ("arm", "apple") else "x86"
+    major = identity.architecture.partition(".")[0]
+    for wanted in (f'compute_capability: "{identity.architecture}"', f'compute_capability: "{major}.'):
+        for _, _, text in catalog.texts("accelerators"):
+            if wanted in text and (found := re.search(r"^family: *(\S+)", text, re.M)):
+                return found[1]
+    return "generic"
+
+
+def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog) -> Ground:
+    """What the fits take as given.
+
+    Raises:
+        UnknownError: nothing at all is on record of the family.
+    """
+    family = _lent(subject, catalog)
+    spec = subject.spec
+    if spec is None:
+        rates = best_rates(samples).items()
+        return Ground(
+            peaks={dtype: Term(f"hw.{dtype}_flop_per_s", rate, "FLOP/s", MEASURED_HERE) for dtype, rate in rates},
+            bandwidth=Term("hw.hbm_bandwidth", best_stream(samples) or 1e10, "B/s", MEASURED_HERE),
+            units=Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE),
+            host=best_copy(samples),
+            family=family,
+            measured_peaks=True,
+        )
+    system = catalog.load(System, spec.default_system) if spec.default_system is not None else None
+    link = spec.scale_up.bandwidth_per_direction if spec.scale_up is not None else None
+    host_link = host_link_of(spec, system)
+    count = spec.units.count if spec.units is not None else None
+    units = Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE) if count is None else spec.term("hw.sm_count", count)
+    return Ground(
+        peaks={dtype: spec.term(f"hw.{dtype}_flop_per_s", spec.peak(dtype)) for dtype in spec.dtypes()},
+        bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
+        units=units,
+        l2=None if spec.l2 is None else spec.term("hw.l2", spec.l2),
+        link=None if link is None else spec.term("hw.link", link),
+        host=None if host_link is None else float(host_link.value),
+        family=family,
+    )
+
+
+def _lent(subject: Subject, catalog: Catalog) -> Mapping[str, Term]:
+    """The parameters that count where nothing is measured: of what is shipped, not of an earlier calibration."""
+    chain = [
+        link for link in overlay.chain_of(catalog, subject.id, subject.family, None)
+        if link.file.machine is None or link.file.id != subject.id
+    ]  # fmt: skip
+    dtypes = subject.spec.dtypes() if subject.spec is not None else ("bf16", "fp16", "fp32")
+    dtypes = tuple(one for one in dtypes if one in overlay.MATMUL_LIKE)
+    return {
+        **overlay.matmul_terms(chain, dtypes, None)[0],
+        **overlay.attention_terms(chain, dtypes, None),
+        **overlay.single_terms(chain),
+    }
+
+
+def best_rates(samples: Sequence[Sample]) -> dict[str, float]:
+    """The best rate of a matmul in each data type, in FLOP/s."""
+    made: dict[str, float] = {}
+    for one in of_kind(samples, "matmul"):
+        made[one.probe.dtype] = max(made.get(one.probe.dtype, 0.0), flop(one.probe) / one.seconds)
+    return made
+
+
+def best_stream(samples: Sequence[Sample]) -> float | None:
+    """The rate of the largest streams, in B/s: small ones run in caches."""
+    streams = sorted(of_kind(samples, "stream"), key=lambda one: moved(one.probe))[-2:]
+    return max((moved(one.probe) / one.seconds for one in streams), default=None)
+
+
+def best_copy(samples: Sequence[Sample]) -> float | None:
+    """The best rate of a copy to or from the host, in B/s."""
+    return max((moved(one.probe) / one.seconds for one in of_kind(samples, "host_to_device", "device_to_host")), default=None)
+
+
+def draft(subject: Subject, identity: Identity, samples: Sequence[Sample], today: str) -> str:
+    """The text of an accelerator file whose peaks are what was measured."""
+    rates = {dtype: rate for dtype, rate in best_rates(samples).items() if dtype in RATE_NAMES}
+    stream = best_stream(samples)
+    how = f"gpuplan calibrate, {identity.backend} on this machine"
+    fastest = "the fastest matmul that was measured"
+    memory = f"{{value: {(identity.memory_bytes or 0) / 2**30:.2f} GiB, source: driver}}"
+    lines = [
+        f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy.",
+        "format: 1",
+        f"id: {subject.id}",
+        f"name: {json.dumps(subject.name, ensure_ascii=False)}",
+        f"driver_names: [{json.dumps(identity.name, ensure_ascii=False)}]",
+        f"vendor: {subject.vendor}",
+        f"architecture: {json.dumps(identity.architecture or 'not told by the driver')}",
+        f"family: {subject.family}",
+        f'released: "{today[:7]}"',
+        f"unit: {'socket' if subject.processor else 'gpu'}",
+        "confidence: low",
+        "sources:",
+        f"  measured: {{title: {json.dumps(how)}, kind: measured, checked: {today}}}",
+        f"  driver: {{title: {json.dumps(f'{identity.backend}, on this host')}, kind: measured, checked: {today}}}",
+        "memory:",
+        f"  capacity: {memory}",
+        '  type: "not told by the driver"',
+        f"  bandwidth: {{value: {(stream or 0) / 1e9:.4g} GB/s, note: the largest streams that were measured}}",
+        "compute_dense:",
+        *(f"  {dtype}: {{value: {rate / 1e12:.4g} TFLOP/s, note: {fastest}}}" for dtype, rate in rates.items()),
+        *(["default_engines: {train: torch-eager, serve: llama-cpp}"] if subject.processor else []),
+        "notes:",
+        '  - "`released` is the month in which it was measured: the driver does not say when it came out."',
+        '  - "Rates and bandwidth are the best that gpuplan calibrate measured, so that efficiencies are shares of these."',
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def can_draft(identity: Identity, samples: Sequence[Sample]) -> str | None:
+    """Why no usable accelerator file can be written from these samples, or None."""
+    if not best_rates(samples):
+        return "no matmul was measured"
+    if best_stream(samples) is None:
+        return "no memory stream was measured"
+    return "the device does not tell its memory" if not identity.memory_bytes else None
