@@ -14,7 +14,9 @@ from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
+from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import DEFINITION, Term, total
+from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.layer import Dispatch
@@ -77,7 +79,9 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     if profile.dispatch is not None:
         there = operand if profile.dispatch.narrow else activation
         dispatch = Dispatch(there=there, back=activation, deduplicated=profile.dispatch.deduplicated)
-    work = training_work(subject.arch, subject.counts, leaves, plan, step=step, types=types, dispatch=dispatch)
+    work = training_work(
+        subject.arch, subject.counts, leaves, plan, step=step, types=types, dispatch=dispatch, habits=habits_of(subject, profile)
+    )
     memory = training_memory(subject, plan, work, recipe, leaves)
     pricer = StepPricer(
         subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves
@@ -90,6 +94,13 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     if run is not None:
         figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe)
     return TrainingFigures(figures=figures, memory=memory, time=time)
+
+
+def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
+    """What the engine keeps for the backward pass beyond what mathematics needs."""
+    given = {"norm": profile.kept_norm, "gate": profile.kept_gate, "score": profile.score_bytes}
+    found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
+    return Habits(**found, selective_keeps=profile.selective_keeps)
 
 
 def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, global_batch: Term, seq_len: Term) -> dict[str, Term]:
@@ -140,7 +151,10 @@ def _model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term,
                 f"{at}.flop_per_token", layers=layers, heads=leaves(f"{at}.heads", mixer.heads),
                 head_dim=leaves(f"{at}.score_and_value_dim", width), seq_len=length,
             )  # fmt: skip
-    weights = flop.six_nd_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
+    if plan.tuning.frozen:
+        weights = flop.frozen_training_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
+    else:
+        weights = flop.six_nd_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
     scores = (
         repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", attention))
         if attention

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import product, repeated_bytes, smaller
-from gpuplan.formulas.memory import bucket_bytes, state_bytes, tensor_bytes
+from gpuplan.formulas.basic import difference, product, repeated_bytes, smaller
+from gpuplan.formulas.memory import bucket_bytes, partly_recomputed_bytes, state_bytes, tensor_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
-from gpuplan.plan.precision import RECIPES, byte, moment_bytes
+from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
@@ -40,6 +40,10 @@ class RecipeTerms(Record):
     gradient: Term
     master: Term
     moments: Term
+    frozen: Term | None = None
+    """A frozen weight as it is stored; None: all are trained."""
+    unquantised: Term | None = None
+    """A frozen weight that quantisation leaves as it is."""
 
     @classmethod
     def of(cls, plan: TrainPlan, subject: Subject, profile: TrainingProfile) -> RecipeTerms:
@@ -50,13 +54,33 @@ class RecipeTerms(Record):
             if recipe.gradient is None
             else byte("recipe.gradient_bytes", recipe.gradient, recipe.source)
         )
-        return cls(
+        made = cls(
             byte("recipe.weight_bytes", recipe.weight, recipe.source),
             byte("recipe.gathered_bytes", recipe.gathered, recipe.source),
             gradient,
             byte("recipe.master_bytes", recipe.master, recipe.source),
             moment_bytes(plan.optimizer, recipe),
         )
+        return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
+
+    def adapted(self, plan: TrainPlan, subject: Subject, profile: TrainingProfile) -> RecipeTerms:
+        """The same where weights are frozen and adapters are trained, all in one type where the engine names it."""
+        base = FROZEN[plan.tuning.base_weights or ("fp32" if plan.precision == "fp32" else "bf16")]
+        frozen = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
+        kept = frozen
+        if base.quantised:
+            kept = (
+                byte("recipe.unquantised_bytes", 2.0)
+                if profile.unquantised is None
+                else subject.habit("unquantised", profile.unquantised)
+            )
+        made = self.replaced(frozen=frozen, unquantised=kept)
+        if profile.adapter is None:
+            return made
+        element = subject.habit("adapter", profile.adapter)
+        several = moment_count(plan.optimizer)
+        moments = repeated_bytes.term("recipe.adapter_moments", count=several, size=element)
+        return made.replaced(weight=element, gradient=element, master=byte("recipe.master_bytes", 0.0), moments=moments)
 
 
 class TrainingMemory(Record):
@@ -86,6 +110,7 @@ def _stage(
     profile = training_profile(subject.engine)
     at = f"{stage.prefix}memory" if stage.prefix else "memory"
     parts = _states(f"{at}", plan, work, recipe, stage, keeps_copy=profile.weight_copy)
+    trained = work.trained[stage.place]
     zero = plan.parallel.zero_stage
     params = work.params[stage.place]
     if zero == 3:
@@ -102,14 +127,14 @@ def _stage(
     if not alone(work.dense_shards):
         buckets = bucket_bytes.term(
             f"{at}.all_buckets",
-            total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=params.dense, size=recipe.gradient),
+            total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=trained.dense, size=recipe.gradient),
             bucket_limit_bytes=subject.habit("bucket", profile.bucket),
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
         parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_shards)
-    parts["activations"] = _activations(at, plan, work, leaves, stage)
+    parts["activations"] = _activations(at, subject, plan, work, leaves, stage)
     transient: dict[str, Term] = {}
-    if plan.recompute == "full":
+    if any(block.saved is not block.kept for block in work.blocks.values()):
         transient["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
     if stage.head is not None and work.edge.head:
         transient["logits"] = (
@@ -135,18 +160,26 @@ def _states(
 ) -> dict[str, Term]:  # fmt: skip
     """Weights, gradients and optimizer states, each cut over data parallelism from its own ZeRO stage on."""
     zero = plan.parallel.zero_stage
-    params = work.params[stage.place]
+    trained = work.trained[stage.place]
     states: dict[str, list[Term]] = {"gradients": [recipe.gradient], "optimizer": [recipe.master, recipe.moments]}
-    cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
-    if keeps_copy or zero < 3 or recipe.master.value == 0:
+    if recipe.frozen is None and (keeps_copy or zero < 3 or recipe.master.value == 0):
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
+    if recipe.frozen is not None:
+        made["frozen"] = _frozen(at, work, recipe, stage, shards=work.dense_shards if zero == 3 else ONE)
+        made["adapters"] = state_bytes.term(
+            f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=work.dense_shards if zero == 3 else ONE
+        )
+    cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
+    host = {"optimizer": "optimizer", "weights": "params"}
     for name, elements in states.items():
+        if host.get(name) in plan.saving.offload:
+            continue
         element = elements[0] if len(elements) == 1 else total("recipe.optimizer_bytes", elements)
         cut = zero >= cut_from[name]
-        kinds = {"dense": (params.dense, work.dense_shards)}
-        if params.experts is not None:
-            kinds["experts"] = (params.experts, work.expert_shards)
+        kinds = {"dense": (trained.dense, work.dense_shards)}
+        if trained.experts is not None:
+            kinds["experts"] = (trained.experts, work.expert_shards)
         several = len(kinds) > 1
         sizes = {
             kind: state_bytes.term(
@@ -161,12 +194,33 @@ def _states(
     return made
 
 
-def _activations(at: str, plan: TrainPlan, work: TrainingWork, leaves: Leaves, stage: Stage) -> Term:
+def _frozen(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, shards: Term) -> Term:
+    """Weights that are not trained: matrices of the layers as they are quantised, embedding and head as they are left."""
+    params = work.params[stage.place]
+    element, kept = recipe.frozen or recipe.weight, recipe.unquantised or recipe.weight
+    layers = params.dense
+    sizes: dict[str, Term] = {}
+    if params.edges is not None:
+        layers = difference.term(f"{at}.frozen_layers", whole=params.dense, part=params.edges)
+        sizes["edges"] = state_bytes.term(f"{at}.frozen.edges", params=params.edges, bytes_per_param=kept, shards=shards)
+    sizes["layers"] = state_bytes.term(f"{at}.frozen.layers", params=layers, bytes_per_param=element, shards=shards)
+    if params.experts is not None:
+        sizes["experts"] = state_bytes.term(f"{at}.frozen.experts", params=params.experts, bytes_per_param=element, shards=shards)
+    return total(f"{at}.frozen", sizes)
+
+
+def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, leaves: Leaves, stage: Stage) -> Term:
     """What the micro-batches in flight keep on a stage."""
     parts: dict[str, Term] = {}
     for key, block in work.blocks.items():
-        kept = block.kept_input if plan.recompute == "full" else block.kept
-        parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=stage.layers[key], size=kept)
+        layers, limit = stage.layers[key], plan.saving.recompute_layers
+        if block.saved is block.kept or limit is None:
+            parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=layers, size=block.saved)
+            continue
+        parts[key] = partly_recomputed_bytes.term(
+            f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
+            recomputed=subject.plan("recompute_layers", float(limit)), saved=block.saved, kept=block.kept,
+        )  # fmt: skip
     if stage.has_embedding:
         first = next(iter(work.blocks))
         width = leaves.made[f"activations.{first}.norm_width"]

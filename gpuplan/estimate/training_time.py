@@ -23,11 +23,11 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import DEFINITION, Term, greatest, total
-from gpuplan.work import Collective, Matmul, Stream
+from gpuplan.work import Collective, CollectiveKind, Matmul, Stream
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
-from gpuplan.workload.training import BlockWork, StepTerms, TrainingWork
+from gpuplan.workload.training import BlockWork, StageParams, StepTerms, TrainingWork
 
 LAYER_PARTS = ("matmuls", "attention", "elementwise", "tensor_parallel", "context_parallel", "expert_parallel", "recompute", "host")
 
@@ -276,31 +276,36 @@ class StepPricer(Record, kw_only=True):
         """Whether several ranks hold the same weights: of dense layers, or of experts where ep is less than tp x cp x dp."""
         return not (alone(self.work.dense_shards) and alone(self.work.expert_shards))
 
-    def gradient_sync(self, stage: Stage) -> list[Collective]:
-        """The collectives that follow a backward pass: an all-reduce, or a reduce-scatter and the gather of new weights."""
-        at, params, step = f"{stage.prefix}step", self.work.params[stage.place], self.step
-        expert_stride = self.work.expert_ways
-        groups = {"dense": (params.dense, self.work.dense_shards, step.tp)}
-        if params.experts is not None:
-            groups["experts"] = (params.experts, self.work.expert_shards, expert_stride)
-        made: list[Collective] = []
-        for name, (held, group, stride) in groups.items():
-            element = self.recipe.gradient
-            if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None:
-                element = self.subject.habit("reduced", self.profile.reduced)
-            grads = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
-            if self.plan.parallel.zero_stage == 0:
-                made.append(Collective(name=f"{at}.{name}.grads", kind="all_reduce", size=grads, group=group, stride=stride))
-                continue
-            weights = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.gathered)
-            made.append(Collective(name=f"{at}.{name}.grads", kind="reduce_scatter", size=grads, group=group, stride=stride))
-            made.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=weights, group=group, stride=stride))
-        return made
+    def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
+        """Parameters of a stage by how they are shared: how many, by how many ranks, how far apart."""
+        found = {"dense": (held.dense, self.work.dense_shards, self.step.tp)}
+        if held.experts is not None:
+            found["experts"] = (held.experts, self.work.expert_shards, self.work.expert_ways)
+        return found
+
+    def gradient_sync(self, stage: Stage) -> tuple[list[Collective], list[Collective]]:
+        """What follows a backward pass: an all-reduce, or a reduce-scatter of gradients and the gather of (new) weights."""
+        at, zero = f"{stage.prefix}step", self.plan.parallel.zero_stage
+        trained, gathered = self.work.trained[stage.place], self.work.params[stage.place]
+        element = self.recipe.gradient
+        if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
+            element = self.subject.habit("reduced", self.profile.reduced)
+        gradients, weights = [], []
+        for name, (held, group, stride) in self.groups(trained).items():
+            size = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
+            kind: CollectiveKind = "all_reduce" if zero == 0 else "reduce_scatter"
+            gradients.append(Collective(name=f"{at}.{name}.grads", kind=kind, size=size, group=group, stride=stride))
+        if zero > 0:
+            for name, (held, group, stride) in self.groups(gathered if zero == 3 else trained).items():
+                size = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.gathered)
+                weights.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=size, group=group, stride=stride))
+        return gradients, weights
 
     def data_parallel(self, stage: Stage, window: Term) -> Term:
         """Gradient synchronisation that the last micro-batch does not hide."""
         at = f"{stage.prefix}step"
-        comm = priced(f"{at}.data_parallel.all", self.gradient_sync(stage), self.subject.hw)
+        gradients, weights = self.gradient_sync(stage)
+        comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], self.subject.hw)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return self.beside(f"{at}.data_parallel", comm, window, overlap)
 
@@ -314,16 +319,16 @@ class StepPricer(Record, kw_only=True):
     def fully_sharded(self, stage: Stage, window: Term) -> Term:
         """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""
         at = f"{stage.prefix}step.micro"
-        scatter, *gathers = self.gradient_sync(stage)
-        comm = {"gradients": priced(f"{at}.scatter", [scatter, *gathers[1::2]], self.subject.hw)}
-        weights = priced(f"{at}.gather", gathers[::2], self.subject.hw)
+        gradients, gathered = self.gradient_sync(stage)
+        comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
+        weights = priced(f"{at}.gather", gathered, self.subject.hw)
         comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return self.beside(f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
 
     def optimizer(self, stage: Stage) -> Term:
         """Streaming gradients and states of the local shard."""
-        at, params, zero = f"{stage.prefix}step", self.work.params[stage.place], self.plan.parallel.zero_stage
+        at, params, zero = f"{stage.prefix}step", self.work.trained[stage.place], self.plan.parallel.zero_stage
         sizes: dict[str, Term] = {}
         for name, held, shards in (
             ("dense", params.dense, self.work.dense_shards),

@@ -43,6 +43,16 @@ def six_nd_flop(*, params: Count, tokens: Count) -> Flop:
     return 6 * params * tokens
 
 
+@formula(Source("paper", "LoRA: Low-Rank Adaptation of Large Language Models", "https://arxiv.org/abs/2106.09685", "4.2"))
+def frozen_training_flop(*, params: Count, tokens: Count) -> Flop:
+    """Training FLOP where weights are frozen: two forward and two for the gradient of each input; adapters are not counted.
+
+    >>> frozen_training_flop(params=7e9, tokens=1e3)
+    28000000000000.0
+    """
+    return 4 * params * tokens
+
+
 @formula(_SCALING_BOOK)
 def backward_flop(*, forward_flop: Flop) -> Flop:
     """Backward FLOP when both input and weight gradients are computed: twice the forward.

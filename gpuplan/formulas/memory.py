@@ -211,6 +211,16 @@ def gpt_layer_activation_bytes_selective(
     ) / tp
 
 
+@formula(_KORTHIKANTI_SELECTIVE)
+def partly_recomputed_bytes(*, layers: Count, stage_layers: Count, recomputed: Count, saved: Bytes, kept: Bytes) -> Bytes:
+    """Activations of `layers` layers on a stage of `stage_layers` of which the first `recomputed` keep only `saved` bytes each.
+
+    >>> partly_recomputed_bytes(layers=8.0, stage_layers=8.0, recomputed=2.0, saved=1.0, kept=10.0)
+    62.0
+    """
+    return layers * (kept - (kept - saved) * minimum(recomputed / stage_layers, 1.0))
+
+
 @formula(DEFINITION)
 def logits_bytes(*, tokens: Count, vocab: Count, element_bytes: Bytes, copies: Count) -> Bytes:
     """Bytes of `copies` tensors [tokens, vocab]: logits, their float32 copy, their gradient.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.plan.ask import Optimizer, Precision, WeightFormat
+from gpuplan.plan.ask import BaseWeights, Optimizer, Precision, WeightFormat
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
@@ -65,9 +65,20 @@ RECIPES: dict[Precision, TrainRecipe] = {
     "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
 }
 
+_ADAFACTOR = Source(
+    "paper", "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", "https://arxiv.org/abs/1804.04235",
+    "3: row and column sums in place of the second moment, no first moment",
+)  # fmt: skip
+_MUON = Source(
+    "paper", "Muon is Scalable for LLM Training", "https://arxiv.org/abs/2502.16982",
+    "2: one momentum buffer for each matrix; embeddings, head and norms stay with AdamW, whose second moment is not counted",
+)  # fmt: skip
+
 _MOMENTS: dict[Optimizer, tuple[float, Source]] = {
     "adamw": (2.0, _ADAM),
     "adamw-8bit": (2.0, _ADAM8),
+    "adafactor": (0.0, _ADAFACTOR),
+    "muon": (1.0, _MUON),
     "lion": (1.0, _LION),
     "sgd": (1.0, Source("definition", "one momentum buffer")),
 }
@@ -81,9 +92,48 @@ def moment_bytes(optimizer: Optimizer, recipe: TrainRecipe) -> Term:
     return Term("recipe.moment_bytes", count * element, "B", source)
 
 
+def moment_count(optimizer: Optimizer) -> Term:
+    """How many moments an optimizer keeps."""
+    several, source = _MOMENTS[optimizer]
+    return Term("recipe.moments", several, "1", source)
+
+
 def byte(name: str, value: float, source: Source = _IEEE) -> Term:
     """A leaf term of `value` bytes."""
     return Term(name, value, "B", source)
+
+
+class FrozenWeights(Record):
+    """How frozen weights are stored: bytes of a value with its share of scales; `quantised` ones leave embedding and head."""
+
+    bytes_per_value: float
+    quantised: bool
+    source: Source
+
+
+_QLORA = Source(
+    "paper",
+    "QLoRA: Efficient Finetuning of Quantized LLMs",
+    "https://arxiv.org/abs/2305.14314",
+    "3: 4-bit NormalFloat, fp32 constants for blocks of 64; double quantisation: 8-bit constants, fp32 for blocks of 256 of them",
+)
+_INT8 = Source(
+    "paper", "LLM.int8(): 8-bit Matrix Multiplication for Transformers at Scale", "https://arxiv.org/abs/2208.07339", "2"
+)
+_GPTQ = Source(
+    "paper", "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", "https://arxiv.org/abs/2210.17323",
+    "4: groups of 128 share a 16-bit scale and a 4-bit zero",
+)  # fmt: skip
+
+FROZEN: dict[BaseWeights, FrozenWeights] = {
+    "fp32": FrozenWeights(4.0, False, _IEEE),
+    "bf16": FrozenWeights(2.0, False, _IEEE),
+    "fp16": FrozenWeights(2.0, False, _IEEE),
+    "int8": FrozenWeights(1.0, True, _INT8),
+    "int4": FrozenWeights(0.5 + 2.5 / 128, True, _GPTQ),
+    "nf4": FrozenWeights(0.5 + 4 / 64, True, _QLORA),
+    "nf4-dq": FrozenWeights(0.5 + 1 / 64 + 4 / (64 * 256), True, _QLORA),
+}
 
 
 class StoredWeights(Record):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.plan.ask import Recompute
+from gpuplan.plan.train import Tuning
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Leaves, Pass, Split
@@ -16,7 +18,26 @@ _KEPT = Source(
     "4.1 (tensors kept for the backward pass)",
     note="fused attention keeps one fp32 log-sum-exp a head and query in place of the scores (arXiv 2205.14135)",
 )
+_SCORES = Source(
+    "paper",
+    "Reducing Activation Recomputation in Large Transformer Models",
+    "https://arxiv.org/abs/2205.05198",
+    "4.1: softmax output 2, dropout mask 1, dropped scores 2 bytes a score",
+)
 _LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
+
+
+_DROPPED: dict[str, tuple[str, ...]] = {"selective": ("_scores",), "mlp": ("mlp", "shared"), "moe": ("experts", "shared")}
+"""Ends of the names of the parts that are made again."""
+
+
+class Habits(Record, kw_only=True):
+    """What the engine keeps beyond what mathematics needs; None: nothing (bytes, or widths)."""
+
+    norm: Term | None = None
+    gate: Term | None = None
+    score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
+    selective_keeps: str = "core"
 
 
 class ActivationMaker(Record, kw_only=True):
@@ -26,26 +47,95 @@ class ActivationMaker(Record, kw_only=True):
     split: Split
     work: Pass
     element: Term
+    habits: Habits = Habits()
+    tuning: Tuning = Tuning()
+    eager: bool = False
+    """Attention writes its scores."""
 
-    def layer(self, key: str, block: Block) -> Term:
-        """Bytes that one layer keeps when nothing is recomputed."""
+    def layer(self, key: str, block: Block) -> dict[str, Term]:
+        """Bytes that one layer keeps when nothing is recomputed, by part."""
         at = f"activations.{key}"
-        parts: dict[str, Term] = {}
-        norms = self.leaves.times(f"{at}.norm_tensors", count("kept_per_norm"), self.leaves(f"{key}.norms", block.norms))
-        per_norm = self.leaves.split(f"{at}.norm_width", self.hidden, self.split.sp)
-        parts["norms"] = self.tensor(f"{at}.norms", self.leaves.times(f"{at}.norm_widths", norms, per_norm))
+        parts: dict[str, Term] = {"norms": self.norms(at, key, block)}
         for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
             if isinstance(mixer, Attention):
                 parts[name] = self.attention(f"{at}.{name}", f"{key}.{name}", mixer)
+                if self.eager:
+                    parts[f"{name}_scores"] = self.scores(f"{at}.{name}", f"{key}.{name}")
             elif isinstance(mixer, Mla):
                 parts[name] = self.mla(f"{at}.{name}", f"{key}.{name}", mixer)
+                if self.eager:
+                    parts[f"{name}_scores"] = self.scores(f"{at}.{name}", f"{key}.{name}")
             elif isinstance(mixer, StateSpace):
                 parts[name] = self.state_space(f"{at}.{name}", f"{key}.{name}", mixer)
         if isinstance(block.mlp, Mlp):
-            parts["mlp"] = self.feed_forward(f"{at}.mlp", f"{key}.mlp")
+            parts["mlp"] = self.feed_forward(f"{at}.mlp", f"{key}.mlp", gated=block.mlp.gated)
         elif isinstance(block.mlp, Moe):
             parts |= self.experts(at, key, block.mlp)
-        return total(at, parts)
+        return parts
+
+    def kept(self, key: str, block: Block, parts: dict[str, Term], recompute: Recompute) -> Term | None:
+        """Bytes that one layer keeps under a kind of recomputation; None: as much as without."""
+        at = f"activations.{key}"
+        if recompute == "selective" and self.habits.selective_keeps == "matmuls":
+            recompute = "selective-op"
+        dropped = _DROPPED.get(recompute, ())
+            recompute, ()
+        )
+        left = {name: term for name, term in parts.items() if not name.endswith(dropped)} if dropped else parts
+        if recompute == "full":
+            return self.layer_input(key)
+        if recompute == "selective-op":
+            return self.every_other_matmul(key, block, parts)
+        return total(f"{at}.{recompute}", left) if len(left) < len(parts) else None
+
+    def every_other_matmul(self, key: str, block: Block, parts: dict[str, Term]) -> Term:
+        """The layer's input, the first, third … matmul's result, and what fused attention and scans keep (their inputs are remade).
+
+        Queries, values, the up projection and the result of the down projection are kept in a gated layer.
+        """
+        made, at = self.leaves.made, f"activations.{key}.op"
+        kept = {"input": self.layer_input(key)}
+        widths: dict[str, Term] = {}
+        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
+            inner = f"{key}.{name}"
+            if isinstance(mixer, Attention):
+                widths |= {f"{name}.{one}": made[f"{inner}.{one}_width"] for one in ("q", "v", "out")}
+            elif isinstance(mixer, Mla):
+                widths |= {f"{name}.q": made[f"{inner}.q_width"], f"{name}.out": made[f"{inner}.out_width"]}
+            elif mixer is not None:
+                kept[name] = parts[name]
+        if isinstance(block.mlp, Mlp):
+            widths["up"] = made[f"{key}.mlp.rank_width"]
+            if block.mlp.gated:
+                widths["down"] = self.leaves.split(f"activations.{key}.norm_width", self.hidden, self.split.sp)
+        kept |= {name: parts[name] for name in ("experts", "router", "shared") if name in parts}
+        if widths:
+            kept["matmuls"] = self.tensor(f"{at}.matmuls", total(f"{at}.widths", widths))
+        return total(at, kept)
+
+    def norms(self, at: str, key: str, block: Block) -> Term:
+        """The input of each norm, and its output where a matrix behind it is trained or adapted."""
+        leaf = self.leaves
+        per_norm = leaf.split(f"{at}.norm_width", self.hidden, self.split.sp)
+        held = leaf(f"{key}.norms", block.norms)
+        copies = leaf.times(f"{at}.norm_tensors", count("kept_per_norm"), held)
+        if self.tuning.frozen:
+            groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
+            adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
+            copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
+        kept = self.tensor(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
+        if self.habits.norm is None:
+            return kept
+        width = leaf.times(f"{at}.all_norms_width", held, per_norm)
+        wide = tensor_bytes.term(f"{at}.norms_wide", tokens=self.work.tokens, width=width, element_bytes=self.habits.norm)
+        return total(f"{at}.all_norms", {"kept": kept, "wide": wide})
+
+    def scores(self, at: str, key: str) -> Term:
+        """Scores of one layer that are written out and kept."""
+        return attention_score_bytes.term(
+            f"{at}.scores", sequences=self.work.sequences, heads=self.leaves.made[f"{key}.rank_heads"],
+            q_tokens=self.work.q_len, kv_tokens=self.work.kv_len, element_bytes=self.habits.score,
+        )  # fmt: skip
 
     def layer_input(self, key: str) -> Term:
         """Bytes that one layer keeps when all of it is recomputed: its input."""
@@ -96,10 +186,16 @@ class ActivationMaker(Record, kw_only=True):
         groups = leaf.times(f"{at}.group_widths", count("kept_group_widths"), shared)
         return self.tensor(at, total(f"{at}.widths", {"inner": copies, "groups": groups}))
 
-    def feed_forward(self, at: str, key: str) -> Term:
-        """The up (and gate) projections and the input of the down projection."""
+    def feed_forward(self, at: str, key: str, *, gated: bool) -> Term:
+        """The up (and gate) projections and, where the down projection is trained or adapted, its input."""
         leaf = self.leaves
-        return self.tensor(at, total(f"{at}.widths", {"up": leaf.made[f"{key}.up_width"], "inner": leaf.made[f"{key}.rank_width"]}))
+        inner = leaf.made[f"{key}.rank_width"]
+        widths = {"up": leaf.made[f"{key}.up_width"]}
+        if not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all"):
+            widths["inner"] = inner
+        if gated and self.habits.gate is not None:
+            widths["gate"] = leaf.times(f"{at}.gate_copies", self.habits.gate, inner)
+        return self.tensor(at, total(f"{at}.widths", widths))
 
     def experts(self, at: str, key: str, moe: Moe) -> dict[str, Term]:
         """Dispatched inputs, expert widths and outputs for every token copy, the router's scores, the shared experts."""
@@ -116,5 +212,5 @@ class ActivationMaker(Record, kw_only=True):
             "router": self.tensor(f"{at}.router", leaf(f"{key}.experts.count", moe.experts)),
         }
         if moe.shared_experts:
-            parts["shared"] = self.feed_forward(f"{at}.shared", f"{key}.shared")
+            parts["shared"] = self.feed_forward(f"{at}.shared", f"{key}.shared", gated=moe.gated)
         return parts

@@ -10,10 +10,13 @@ from gpuplan.workload.counts import count
 from gpuplan.workload.layer import LayerWork
 
 
-def backward(work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term) -> LayerWork:
+def backward(
+    work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term, *, frozen: bool = False
+) -> LayerWork:  # fmt: skip
     """The backward work of a layer; `old` and `new` are the prefixes of names, `gradient` the bytes of a weight gradient.
 
-    Each [m, k] x [k, n] product needs the gradient of its input, [m, n] x [n, k], and of its weights, [k, m] x [m, n].
+    Each [m, k] x [k, n] product needs the gradient of its input, [m, n] x [n, k], and of its weights, [k, m] x [m, n], unless
+    these are frozen.
     """
 
     def name(text: str) -> str:
@@ -25,7 +28,7 @@ def backward(work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term
         of_weights = item.replaced(
             name=f"{name(item.name)}_wgrad", m=item.k, k=item.m, right_bytes=item.left_bytes, out_bytes=gradient
         )
-        matmuls += [of_input, of_weights]
+        matmuls += [of_input] if frozen else [of_input, of_weights]
     attentions: list[Attention] = [item.replaced(name=name(item.name), backward=True) for item in work.attentions]
     twice = count("backward_streams")
     streams = [

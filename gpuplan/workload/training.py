@@ -135,25 +135,25 @@ def training_work(
             thin = LayerWork(matmuls=adapter.matmuls(f"forward.{key}", matrices, types, work))
             forward.matmuls.extend(thin.matmuls)
             back.matmuls.extend(backward(thin, leaves, "forward.", "backward.", step.gradient).matmuls)
-        everything = keeper.kept(key, block, kept, "none")
+        everything = total(f"activations.{key}", kept)
         blocks[key] = BlockWork(
             forward,
             back,
             _context(key, forward, plan, step, types),
             everything,
-            everything if plan.recompute == "none" else keeper.kept(key, block, kept, plan.recompute),
+            keeper.kept(key, block, kept, plan.recompute) or everything,
             adapters,
         )
     held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
     shards = product.term("plan.shards", a=step.dp, b=step.cp)
-    params = {stage.place: _params(arch, counts, step, etp, stage) for stage in held}
+    params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage) for stage in held}
     return TrainingWork(
         blocks=blocks,
         stages=held,
         params=params,
         trained={stage.place: _adapters(blocks, stage, params[stage.place], plan) for stage in held} if tuning.frozen else params,
-        edge=_edge(arch, maker, step, types, vocab),
+        edge=_edge(arch, maker, step, types, vocab, frozen=tuning.frozen and not tuning.train_edges),
         tokens=tokens,
         dense_shards=shards,
         expert_shards=expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp),
@@ -273,7 +273,9 @@ def _heads_for_tokens(key: str, forward: LayerWork, step: StepTerms, types: Type
     return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
 
 
-def _edge(arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, vocab: Term) -> EdgeWork:
+def _edge(
+    arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, vocab: Term, *, frozen: bool = False
+) -> EdgeWork:  # fmt: skip
     tokens, hidden = maker.work.tokens, maker.hidden
     head: tuple[Matmul, ...] = ()
     if arch.head:
@@ -281,7 +283,7 @@ def _edge(arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, 
             name="head.forward", m=tokens, n=vocab, k=hidden, batch=ONE, dtype=types.attention,
             left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
         )  # fmt: skip
-        made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", step.gradient)
+        made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", step.gradient, frozen=frozen)
         head = (forward, *made.matmuls)
     loss = logits_bytes.term(
         "head.loss_traffic", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=count("loss_passes")
