@@ -79,8 +79,6 @@ class ActivationMaker(Record, kw_only=True):
         if recompute == "selective" and self.habits.selective_keeps == "matmuls":
             recompute = "selective-op"
         dropped = _DROPPED.get(recompute, ())
-            recompute, ()
-        )
         left = {name: term for name, term in parts.items() if not name.endswith(dropped)} if dropped else parts
         if recompute == "full":
             return self.layer_input(key)
