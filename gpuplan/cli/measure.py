@@ -108,7 +108,7 @@ def _with(device: Device, asked: Asked, wish: Wish, progress: Progress) -> int:
             device.follow()
             return int(Exit.OK)
         catalog = open_catalog(asked.specs)
-        made = plan(device, wish, catalog)
+        made = plan(device, wish, catalog, progress)
         if asked.dry_run:
             print(jsonlib.dumps(_planned(made), indent=2) if asked.json else "\n".join(_list(made)))
             return int(Exit.OK)

@@ -1,7 +1,7 @@
 """How is every measured probe kept at once, so that an interrupted calibration goes on where it was?
 
 An append-only file with one JSON object a line: a header that says what is measured, then `begin` and `sample` or `skipped` for
-each probe, `hung` where the watchdog gave up, and `done` behind the last. Every line is on the disk before the next probe starts.
+each probe, `hung` where the watchdog gave up, and `done` behind the last. What was measured is on the disk before the next probe.
 A torn last line is what a crash leaves behind, and is no error.
 """
 
@@ -132,17 +132,19 @@ class Journal:
             UsageError: the disk is full, or the file cannot be written any more.
         """
         with self._lock:
-            self._put(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+            # Only a crash of the whole machine would lose a `begin` that the system has not written yet: not worth the wait.
+            self._put(json.dumps(entry, separators=(",", ":")).encode() + b"\n", wait="begin" not in entry)
 
     def close(self) -> None:
         """Close the file, which stays."""
         os.close(self._file)
 
-    def _put(self, line: bytes) -> None:
+    def _put(self, line: bytes, *, wait: bool = True) -> None:
         try:
             while line:
                 line = line[os.write(self._file, line) :]
-            os.fsync(self._file)
+            if wait:
+                os.fsync(self._file)
         except OSError as error:
             raise self._unwritable(error) from None
 

@@ -28,6 +28,7 @@ PER_KNOB = 3
 FOLDS = 5
 MATTERS = 0.01
 """A parameter that changes no prediction by this much is not determined by the rows."""
+UNTOLD = "the rows do not tell it from this value"
 FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "unhidden", "throttle", "short_depth", "tail")
 """Parameters in the order in which they are worth a few rows; others follow as they come."""
 
@@ -119,9 +120,7 @@ def found(case: Case) -> Found:
             ends = [values[key], *(one[key] for one in tried)]
             made[key] = Value(values[key], knob.unit, min(ends), max(ends))
         else:
-            why = (
-                "not determined by this measurement" if key in undetermined else "too few rows to fit it" if key in few else "given"
-            )
+            why = UNTOLD if key in undetermined else "too few rows to fit it" if key in few else "given"
             made[key] = Value(values[key], knob.unit, why=why)
     return Found(
         place=case.place, residual=case.residual, values=made, rows=len(case.rows), median_ape=float(np.median(error)),

@@ -16,7 +16,7 @@ from gpuplan.calibrate.measure.outcome import Outcome, outcome
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Measured, Rules, Runner
 from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, subject_of
-from gpuplan.calibrate.measure.watch import Watchdog, terminable
+from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.probe.host import Host
@@ -77,8 +77,8 @@ class Report:
     """What `--on` takes for this device; nothing where estimates will not find the file."""
 
 
-def plan(device: Device, wish: Wish, catalog: Catalog) -> Plan:
-    """Which probes are to be measured on a device, and where the results go.
+def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
+    """Which probes are to be measured on a device, and where the results go. A few kernels run, to see how fast it is.
 
     Raises:
         UsageError: an unknown kind, or nothing of what was asked for can be measured.
@@ -93,7 +93,12 @@ def plan(device: Device, wish: Wish, catalog: Catalog) -> Plan:
     dtypes = tuple(one for one in grid.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
         raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(grid.DTYPES)}"))
-    speed = trial(device, dtypes)
+    dog = Watchdog(lambda what: told.say(f"error: {what} did not come back: the driver or the device hangs"), int(Exit.UNKNOWN))
+    try:
+        with dog.limit("the first kernel", wish.hang_limit or 3 * PREPARE_LIMIT_S):
+            speed = trial(device, dtypes)
+    finally:
+        dog.close()
     free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
     if not free:
         raise UsageError(Problem("calibrate.no-memory", f"{identity.name} does not say how much memory is free"))
@@ -164,8 +169,7 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
     dog = Watchdog(bark, int(Exit.UNKNOWN))
     runner = Runner(device, journal, dog, rules, told)
     try:
-        with terminable():
-            return runner.run(made.planned, anchor(made.planned), kept)
+        return runner.run(made.planned, anchor(made.planned), kept)
     except DeviceLostError as error:
         hint = f"what was measured is in {made.journal}; when the device is back, the same command goes on from there"
         message = f"{made.identity.name} does not answer any more: {error}".rstrip(": ")
