@@ -1,0 +1,329 @@
+"""Does a calibration of a device with known parameters find them, and does nothing bad get into its figures?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake import COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
+
+from gpuplan.calibrate.device import DeviceLostError, Probe
+from gpuplan.calibrate.measure import grid, journal, session
+from gpuplan.calibrate.measure.session import Listener, Report, Wish, calibrate, plan
+from gpuplan.errors import UnknownError, UsageError
+from gpuplan.machine.build import hardware_of
+from gpuplan.specs.base import load_spec
+from gpuplan.specs.catalog import Catalog, shipped_folder
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.target import parse_target
+
+TODAY = "2026-11-21"
+
+
+class Said(Listener):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def run(folder: Path, said: Listener | None = None, *, fresh: bool = False, kinds: tuple[str, ...] = (), **troubles: Any) -> Report:
+    """One quick calibration into a folder."""
+    env = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "XDG_CACHE_HOME": str(folder / "cache")}
+    wish = Wish(extent="quick", today=TODAY, version="0", env=env, fresh=fresh, kinds=kinds)
+    device = Fake(troubles=Troubles(**troubles))
+    catalog = Catalog.open(env=env)
+    listener = said or Said()
+    return calibrate(device, plan(device, wish, catalog, listener), wish, catalog, listener)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
+    folder = tmp_path_factory.mktemp("whole")
+    return run(folder), folder
+
+
+def test_the_fit_finds_the_true_parameters_within_3_percent(whole: tuple[Report, Path]) -> None:
+    report, _ = whole
+    for name, true in TRUTH.items():
+        place, _, key = name.rpartition(".")
+        assert report.made.sets[place].values[key].value == pytest.approx(true, rel=0.03), name
+    host = report.made.sets["host"].values
+    assert host["efficiency"].value == pytest.approx(HOST, rel=0.03)
+    assert host["launch"].value == pytest.approx(COPY, rel=0.03)
+    assert report.made.launch == pytest.approx(LAUNCH, rel=0.03)
+    assert report.made.graph == pytest.approx(GRAPH, rel=0.03)
+    assert all(found.median_ape < 0.01 for found in report.made.sets.values())
+
+
+def test_the_range_of_a_parameter_holds_its_value(whole: tuple[Report, Path]) -> None:
+    values = [one for found in whole[0].made.sets.values() for one in found.values.values()]
+    fitted = [one for one in values if one.low is not None and one.high is not None]
+    assert fitted
+    assert all(one.low <= one.value <= one.high for one in fitted)  # type: ignore[operator]
+    assert all(one.why for one in values if one.low is None)
+
+
+def test_the_file_loads_and_estimates_say_where_it_was_measured(whole: tuple[Report, Path]) -> None:
+    report, folder = whole
+    (path,) = report.written
+    assert path == folder / "config" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml"
+    spec = load_spec(Measured, path)
+    assert spec.machine is not None
+    assert spec.machine.driver == "570.1"
+    assert spec.machine.state["clock"].high == "1980 MHz"
+    catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
+    hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
+    assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
+    texts = [note.text for note in hw.notes]
+    assert "kernel parameters measured on this machine by gpuplan calibrate: 2026-11-21, 570.1, fake" in texts
+    assert not any("edited" in text for text in texts)
+
+
+def test_what_was_not_measured_comes_from_the_shipped_file(whole: tuple[Report, Path]) -> None:
+    _, folder = whole
+    catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
+    with_it = hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
+    plain = Catalog([shipped_folder()])
+    shipped = hardware_of(parse_target("8xh200-sxm-141gb", plain), catalog=plain)
+    name = next(name for name in shipped.parameters if name.endswith("all_reduce.full"))
+    assert with_it.parameter(name).value == shipped.parameter(name).value
+
+
+def test_an_edited_file_is_still_used_and_told(whole: tuple[Report, Path], tmp_path: Path) -> None:
+    _, folder = whole
+    text = (folder / "config" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml").read_text()
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "h200-sxm-141gb.yaml").write_text(text.replace('tile_m: {value: "64"', 'tile_m: {value: "32"', 1))
+    catalog = Catalog([shipped_folder(), tmp_path])
+    hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
+    assert hw.parameter("matmul.bf16.tile_m").value == 32
+    assert any(note.code == "hw.measured-edited" and str(tmp_path) in note.text for note in hw.notes)
+
+
+def test_throttled_samples_are_measured_again(tmp_path: Path) -> None:
+    said = Said()
+    report = run(tmp_path, said, throttle=(500, 900))
+    assert any("throttled (thermal)" in text for text in said.texts)
+    assert any(sample.retries for sample in report.run.samples.values())
+    assert not any(sample.marks for sample in report.run.samples.values())
+    assert report.made.sets["matmul.bf16"].values["efficiency"].value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
+
+
+def test_what_stays_throttled_is_left_out_and_told(tmp_path: Path) -> None:
+    report = run(tmp_path, throttle_always="stream")
+    marked = [sample for sample in report.run.samples.values() if sample.marks]
+    assert marked
+    assert {sample.probe.kind for sample in marked} == {"stream"}
+    assert "stream" not in report.made.sets
+    machine = load_spec(Measured, report.written[0]).machine
+    assert machine is not None
+    assert machine.left_out["thermal"].value == len(marked)
+    assert machine.warnings
+
+
+def test_another_process_is_told_and_its_noise_left_out(tmp_path: Path) -> None:
+    said = Said()
+    report = run(tmp_path, said, busy="decode")
+    assert any("1 other process uses this device" in text for text in said.texts)
+    assert {sample.probe.kind for sample in report.run.samples.values() if "busy" in sample.marks} == {"decode"}
+
+
+def test_drift_is_noticed_by_the_anchor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuplan.calibrate.measure.runner.ANCHOR_EVERY_S", 0.02)
+    report = run(tmp_path, drift=(1500, 2500))
+    assert any("slower while measuring" in text for text in report.run.warnings)
+    assert max(report.run.drift) > 1.2
+    assert report.made.sets["matmul.bf16"].values["efficiency"].value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
+
+
+def test_memory_errors_are_told(tmp_path: Path) -> None:
+    said = Said()
+    run(tmp_path, said, errors_after=1000)
+    assert any("uncorrected memory errors while measuring" in text for text in said.texts)
+
+
+def test_too_little_memory_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
+    report = run(tmp_path, memory=2e9)
+    assert "too little memory" in report.plan.refused.values()
+    assert report.made.sets
+
+
+def test_a_lost_device_keeps_the_journal_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(UnknownError, match="does not answer any more: Xid 79"):
+        run(tmp_path, lost_after=2000)
+    (kept,) = (tmp_path / "cache").rglob("*.jsonl")
+    before = journal.load(kept)
+    assert before is not None
+    assert len(before.samples) > 50
+    assert not list((tmp_path / "config").rglob("*.yaml"))
+    said = Said()
+    report = run(tmp_path, said)
+    assert report.run.resumed == len(before.samples)
+    assert any("going on from" in text for text in said.texts)
+
+
+def test_fresh_and_another_driver_start_again(tmp_path: Path) -> None:
+    with pytest.raises(UnknownError):
+        run(tmp_path, lost_after=2000)
+    assert run(tmp_path, fresh=True).run.resumed == 0
+    with pytest.raises(UnknownError):
+        run(tmp_path, lost_after=2000)
+    said = Said()
+    assert run(tmp_path, said, name="NVIDIA H200", units=131).run.resumed == 0
+    assert any("of another device, software or set of probes" in text for text in said.texts)
+
+
+def test_a_finished_journal_is_not_gone_on_with(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert run(tmp_path).run.resumed == 0
+
+
+def test_a_torn_line_is_tolerated(tmp_path: Path) -> None:
+    with pytest.raises(UnknownError):
+        run(tmp_path, lost_after=2000)
+    (kept,) = (tmp_path / "cache").rglob("*.jsonl")
+    text = kept.read_bytes()
+    kept.write_bytes(text[:-40])
+    before = journal.load(kept)
+    assert before is not None
+    assert run(tmp_path).run.resumed == len(before.samples)
+
+
+def test_an_unknown_device_gets_a_spec_from_what_was_measured(tmp_path: Path) -> None:
+    report = run(tmp_path, name="NVIDIA X9000")
+    assert [path.name for path in report.written] == ["x9000.yaml", "x9000.yaml"]
+    catalog = Catalog.open(env={"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    hw = hardware_of(parse_target("x9000", catalog), catalog=catalog)
+    assert hw.family == "hopper"
+    assert hw.peaks["bf16"].source.kind == "measured"
+    again = run(tmp_path, name="NVIDIA X9000")
+    assert again.plan.subject.spec is None
+
+
+def test_an_unknown_processor_takes_the_family_of_its_kind(tmp_path: Path) -> None:
+    name = "Ampersand Octocore 9000 CPU @ 2.00GHz"
+    report = run(tmp_path, name=name, architecture="x86_64", units=8, memory=32e9)
+    assert report.plan.subject.id == "cpu-ampersand-octocore-9000-8c"
+    assert report.plan.subject.family == "x86"
+    assert report.usable_as == "cpu-ampersand-octocore-9000-8c"
+
+
+def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:
+    from gpuplan.calibrate.measure.cases import cases
+    from gpuplan.calibrate.measure.outcome import found
+    from gpuplan.calibrate.measure.subject import ground_of
+
+    report = run(tmp_path)
+    matmuls = [sample for key, sample in report.run.samples.items() if key.startswith("matmul:bf16")][:9]
+    catalog = Catalog([shipped_folder()])
+    (case,) = cases(matmuls, ground_of(report.plan.subject, matmuls, catalog), "x")
+    values = found(case).values
+    assert values["tail"].why == "too few rows to fit it"
+    assert sum(one.low is not None for one in values.values()) <= 3
+
+
+def test_unknown_kinds_and_nothing_to_measure_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no kind of probe is called `matmull`"):
+        run(tmp_path, kinds=("matmull",))
+    with pytest.raises(UsageError, match="nothing can be measured"):
+        run(tmp_path, kinds=("collective",))
+
+
+@pytest.mark.parametrize("extent", ["quick", "default", "full"])
+def test_probes_keep_to_the_time_and_cover_every_kind(extent: Any) -> None:
+    device = Fake(troubles=Troubles())
+    wish = Wish(extent=extent, today=TODAY, version="0", env={"HOME": "/nowhere"})
+    made = plan(device, wish, Catalog([shipped_folder()]), Listener())
+    assert made.seconds <= 1.05 * grid.BUDGET[wish.extent]
+    kinds = {one.probe.kind for one in made.planned}
+    assert kinds == {"matmul", "prefill", "decode", "stream", "launch", "graph", "host_to_device", "device_to_host"}
+    assert len({one.probe.key() for one in made.planned}) == len(made.planned)
+
+
+def test_a_slow_device_gets_small_probes() -> None:
+    device = Slow(troubles=Troubles(name="Slow", architecture="x86_64", memory=16e9))
+    wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": "/nowhere"})
+    made = plan(device, wish, Catalog([shipped_folder()]), Listener())
+    assert made.seconds <= 1.05 * grid.BUDGET["quick"]
+    assert max(one.launch for one in made.planned) <= grid.SLOWEST["quick"]
+    assert sum(one.probe.kind == "matmul" for one in made.planned) >= 20
+
+
+class Slow(Fake):
+    """As slow as a few cores."""
+
+    def _run(self, probe: Probe, true: float, launches: int) -> float:
+        return 300 * super()._run(probe, true, launches)
+
+
+def test_groups_of_ranks() -> None:
+    probes = list(grid.candidates(["bf16"], 6, wanted=["collective"]))
+    assert sorted({probe.shape["group"] for probe in probes}) == [2, 4, 6]
+    assert not list(grid.candidates(["bf16"], 1, wanted=["collective", "transfer"]))
+
+
+def test_a_full_disk_is_told_and_what_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+    import os
+
+    write, left = os.write, [20_000]
+
+    def full(number: int, data: bytes) -> int:
+        left[0] -= len(data)
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(number, data)
+
+    monkeypatch.setattr("gpuplan.calibrate.measure.journal.os.write", full)
+    with pytest.raises(UsageError, match=r"cannot write the journal .*No space left"):
+        run(tmp_path)
+    monkeypatch.undo()
+    assert not list((tmp_path / "config").rglob("*.yaml"))
+    assert run(tmp_path).run.resumed > 5
+
+
+def test_a_disk_that_fills_up_at_the_end_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+    import os
+
+    def full(_half: object, _whole: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gpuplan.specs.probe.write.os.replace", full)
+    with pytest.raises(UsageError, match="No space left"):
+        run(tmp_path)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "config").rglob("*") if path.is_file()] == []
+    assert run(tmp_path).run.resumed > 100
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("a file")
+    with pytest.raises(UsageError, match="cannot write"):
+        run(tmp_path)
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_places(tmp_path: Path) -> None:
+    device = Fake(troubles=Troubles(name="NVIDIA X9000"))
+    wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": str(tmp_path)})
+    catalog = Catalog([shipped_folder()])
+    beside = replace(wish, out=tmp_path / "mine.yaml", kinds=("stream", "matmul"))
+    report = calibrate(device, plan(device, beside, catalog, Listener()), beside, catalog, Listener())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine-accelerator.yaml", "mine.jsonl", "mine.yaml"]
+    assert report.usable_as == ""
+    assert session.target(tmp_path / "specs", "x", {}) == tmp_path / "specs" / "measured" / "x.yaml"
+
+
+def test_the_lost_device_is_lost_for_good() -> None:
+    device = Fake(troubles=Troubles(lost_after=1))
+    run_one = device.prepare(Probe(kind="stream", shape={"size": 4096.0}))
+    run_one(1)
+    with pytest.raises(DeviceLostError):
+        run_one(1)
