@@ -255,4 +255,4 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:
         knobs = {key: value for key, value in values.items() if key != "ranks"}
         return chip.collective(given, knobs, kind, most)
 
-    return fit(rows, kinds.COLLECTIVE_KNOBS, fixed, predict)
+    return fit(rows, kinds.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": kinds.SWITCHES})

@@ -6,7 +6,7 @@ predicted over measured), with a soft loss, so that no row dominates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,20 +52,30 @@ class Outcome:
     """Measured over predicted on the rows held back."""
 
 
-def fit(rows: Rows, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], predict: Predict, flat: Predict | None = None) -> Outcome:
+def fit(
+    rows: Rows,
+    knobs: Mapping[str, Knob],
+    fixed: Mapping[str, Knob],
+    predict: Predict,
+    flat: Predict | None = None,
+    starts: Mapping[str, Sequence[float]] | None = None,
+) -> Outcome:
     """The knobs that fit the rows best, and their errors on the rows held back.
 
-    `fixed` are parameters that are given; `flat` is a model with knobs `efficiency`, `memory_efficiency` and no other.
+    `fixed` are parameters that are given; `flat` is a model with knobs `efficiency`, `memory_efficiency` and no other. `starts`
+    names other values to start a knob from, where a fit may end in a valley of its own; the best of all is taken.
     """
     known, held = rows.where(~rows.held_back), rows.where(rows.held_back)
     still = {key: knob.start for key, knob in fixed.items()}
-    values = {**_least(known, knobs, lambda r, v: predict(r, {**still, **v})), **still}
+    tries = [{}, *({key: value} for key, values in (starts or {}).items() for value in values)]
+    found = [_least(known, knobs, lambda r, v: predict(r, {**still, **v}), start) for start in tries]
+    values = {**min(found, key=lambda one: one[0])[1], **still}
     ratio = held.seconds / predict(held, values)
     ape = np.abs(1 / ratio - 1)
     flat_error = None
     if flat is not None:
         two = {"efficiency": Knob(0.6, 0.01, 1.5), "memory_efficiency": Knob(0.7, 0.01, 2.0)}
-        flat_error = float(np.median(np.abs(flat(held, _least(known, two, flat)) / held.seconds - 1)))
+        flat_error = float(np.median(np.abs(flat(held, _least(known, two, flat, {})[1]) / held.seconds - 1)))
     return Outcome(
         values=values,
         units={key: knob.unit for key, knob in {**knobs, **fixed}.items()},
@@ -80,7 +90,10 @@ def fit(rows: Rows, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], predic
     )
 
 
-def _least(rows: Rows, knobs: Mapping[str, Knob], predict: Predict) -> dict[str, float]:
+def _least(
+    rows: Rows, knobs: Mapping[str, Knob], predict: Predict, start: Mapping[str, float]
+) -> tuple[float, dict[str, float]]:  # fmt: skip
+    """The loss that is left, and the knobs that leave it."""
     from scipy.optimize import least_squares
 
     names = list(knobs)
@@ -92,7 +105,7 @@ def _least(rows: Rows, knobs: Mapping[str, Knob], predict: Predict) -> dict[str,
 
     found = least_squares(
         errors,
-        np.array([knob.start for knob in knobs.values()]) / scale,
+        np.array([start.get(key, knob.start) for key, knob in knobs.items()]) / scale,
         bounds=(
             np.array([knob.low for knob in knobs.values()]) / scale,
             np.array([knob.high for knob in knobs.values()]) / scale,
@@ -100,7 +113,7 @@ def _least(rows: Rows, knobs: Mapping[str, Knob], predict: Predict) -> dict[str,
         loss="soft_l1",
         f_scale=SOFT,
     )
-    return dict(zip(names, (found.x * scale).tolist(), strict=True))
+    return float(found.cost), dict(zip(names, (found.x * scale).tolist(), strict=True))
 
 
 def machine(

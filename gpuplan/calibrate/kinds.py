@@ -47,7 +47,10 @@ STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": Knob(2e-6, 0, 1e-
 COLLECTIVE_KNOBS = {
     "pair": Knob(0.6, 0.005, 1.2), "full": Knob(0.8, 0.005, 1.2), "start": Knob(8e-6, 0, 5e-4, "s"),
     "per_doubling": Knob(4e-6, 0, 5e-4, "s"), "ramp": Knob(5e-6, 0, 5e-3, "s"),
+    "bulk": Knob(5e-6, 0, 2e-3, "s"), "switch": Knob(5e5, 2e3, 4e6, "B"),
 }  # fmt: skip
+SWITCHES = (1.5e4, 5e4, 1.5e5, 1.5e6)
+"""Shares of a message from which the fit of the change of protocol starts too: it may end in valleys of its own."""
 
 
 @dataclass(frozen=True)

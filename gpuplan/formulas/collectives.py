@@ -27,6 +27,13 @@ DEEPSEEK_V3 = Source(
     section="3.2.2: each token is sent to at most 4 nodes over InfiniBand, then forwarded over NVLink",
     checked="2026-11-21",
 )
+NCCL_PROTOCOLS = Source(
+    "paper",
+    "Hu et al.: Demystifying NCCL: An In-depth Analysis of GPU Communication Protocols and Algorithms (arXiv 2507.04786)",
+    url="https://arxiv.org/abs/2507.04786",
+    section="Simple, LL and LL128: latency against bandwidth, chosen by message size",
+    checked="2026-11-21",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -176,14 +183,27 @@ def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
     return wire / (bandwidth * share)
 
 
-@formula(HIERARCHY)
-def level_start_seconds(*, ranks: Count, start: Seconds, per_doubling: Seconds) -> Seconds:
-    """Latency of one level: a start, and a step for each doubling of the ranks beyond two; nothing for a single rank.
+@formula(NCCL_PROTOCOLS)
+def level_start_seconds(
+    *, ranks: Count, size: Bytes, start: Seconds, per_doubling: Seconds, bulk: Seconds, switch: Bytes
+) -> Seconds:
+    """Latency of one level: a start, a step for each doubling of the ranks beyond two, and what large messages take more.
 
-    >>> level_start_seconds(ranks=8.0, start=1e-5, per_doubling=4e-6), level_start_seconds(ranks=1.0, start=1e-5, per_doubling=4e-6)
-    (1.8e-05, 0.0)
+    Small messages travel with a flag beside each word; beyond some `switch` bytes for each rank the library takes protocols
+    and algorithms that reach the full rate but synchronise, which costs `bulk`. A single rank takes nothing.
+
+    >>> level_start_seconds(ranks=8.0, size=1e3, start=1e-5, per_doubling=4e-6, bulk=0.0, switch=0.0)
+    1.8e-05
+    >>> level_start_seconds(ranks=2.0, size=2e6, start=1e-5, per_doubling=0.0, bulk=1e-5, switch=1e6)
+    1.5e-05
+    >>> level_start_seconds(ranks=1.0, size=1e3, start=1e-5, per_doubling=4e-6, bulk=1e-5, switch=1e6)
+    0.0
     """
-    return where(ranks > 1.0, start + per_doubling * log2(maximum(ranks / 2.0, 1.0)), 0.0 * ranks)
+    return where(
+        ranks > 1.0,
+        start + per_doubling * log2(maximum(ranks / 2.0, 1.0)) + bulk / (1.0 + (switch * ranks / maximum(size, 1.0)) ** 2.0),
+        0.0 * ranks,
+    )
 
 
 @formula(HIERARCHY)

@@ -58,7 +58,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
         transfers.append(_transfer(here, hw, prefix, level, wire=wire, ranks=ranks, item=item))
-        latencies.append(_latency(here, hw, prefix, ranks))
+        latencies.append(_latency(here, hw, prefix, ranks, item.size))
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
     latency = total(f"{name}.latency_s", {f"{level.name}": term for level, term in zip(hw.levels, latencies, strict=True)})
@@ -73,7 +73,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         f"{name}.seconds",
         transfer=transfer, latency=latency, group=item.group, inside=inside,
         custom_transfer=_transfer(here, hw, custom, level, wire=wire, ranks=item.group, item=item),
-        custom_latency=_latency(here, hw, custom, item.group), residual=residual,
+        custom_latency=_latency(here, hw, custom, item.group, item.size), residual=residual,
     )  # fmt: skip
 
 
@@ -154,7 +154,6 @@ def _torus_share(here: str, level: Level, item: Collective, full: Term) -> Term:
     )
 
 
-def _latency(here: str, hw: Hardware, prefix: str, ranks: Term) -> Term:
-    return fabric.level_start_seconds.term(
-        f"{here}.latency_s", ranks=ranks, start=hw.parameter(f"{prefix}.start"), per_doubling=hw.parameter(f"{prefix}.per_doubling")
-    )
+def _latency(here: str, hw: Hardware, prefix: str, ranks: Term, size: Term) -> Term:
+    parts = {key: hw.parameter(f"{prefix}.{key}") for key in ("start", "per_doubling", "bulk", "switch")}
+    return fabric.level_start_seconds.term(f"{here}.latency_s", ranks=ranks, size=size, **parts)

@@ -174,6 +174,10 @@ class CollectiveFit(Schema):
     """Latency that each doubling of the ranks adds."""
     ramp: SecondsField
     """What middle sizes lose; see `level_seconds`."""
+    bulk: SecondsField
+    """What messages beyond `switch` take more: a protocol with the full rate that synchronises; see `level_start_seconds`."""
+    switch: Extra
+    """Size of the message, divided by the ranks, at which the library changes over."""
     fit: Fit | None = None
     """How well it fits."""
 

@@ -37,7 +37,7 @@ def test_one_rank_sends_nothing() -> None:
         fabric.gather_wire(size=SIZE, ranks=1.0, covered=4.0),
         fabric.all_to_all_wire(size=SIZE, group=4.0, ranks=1.0, covered=4.0),
         fabric.broadcast_wire(size=SIZE, ranks=1.0, covered=4.0),
-        fabric.level_start_seconds(ranks=1.0, start=1e-5, per_doubling=1e-6),
+        fabric.level_start_seconds(ranks=1.0, size=SIZE, start=1e-5, per_doubling=1e-6, bulk=1e-5, switch=1e6),
     ):
         assert wire == 0.0
 
