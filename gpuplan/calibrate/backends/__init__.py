@@ -1,0 +1,1 @@
+"""The frameworks that can drive a device: see `gpuplan.calibrate.device`."""

@@ -1,0 +1,288 @@
+"""How do several processes measure together what travels between their devices: under torchrun, srun, or started by hand?
+
+Rank 0 drives: it writes what is to be done into the job's key-value store, and the others, who look there, do it with it. Every
+rank also writes a beat there once a second; a rank whose beat stops is gone, and the survivors say so and end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+from gpuplan.calibrate.device import Probe, Run
+from gpuplan.errors import Problem, UsageError
+
+LIMIT_VARIABLE = "GPUPLAN_PEER_TIMEOUT"
+LIMIT_S = 60.0
+"""Seconds after which a rank that does not answer counts as gone."""
+BEAT_S = 1.0
+LOOK_S = 0.02
+GONE = 5
+"""Exit code of a rank that lost another: what it needed is not there."""
+PORT = 29533
+ELEMENT = {"cpu": ("float32", 4), "cuda": ("bfloat16", 2)}
+"""What is sent, by the kind of device, and its bytes."""
+
+
+class Peers:
+    """The processes that measure together; alone where none were started."""
+
+    def __init__(self, torch: Any, rank: int, ranks: int, local_rank: int) -> None:
+        self._torch, self.rank, self.ranks, self.local_rank = torch, rank, ranks, local_rank
+        self._works: set[str] = set()
+        self._groups: dict[int, Any] = {}
+        self._step = 0
+        self._closed = threading.Event()
+        self._beats: threading.Thread | None = None
+
+    @classmethod
+    def found(cls, torch: Any) -> Peers:
+        """What torchrun, srun or a launcher of one's own says in the environment.
+
+        Raises:
+            UsageError: the environment names a rank but not how to meet the others.
+        """
+        env = os.environ
+        if "RANK" in env and "WORLD_SIZE" in env:
+            rank, ranks, local = int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", env["RANK"]))
+        elif int(env.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in env:
+            rank, ranks, local = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), int(env.get("SLURM_LOCALID", "0"))
+            nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_NODELIST", "")
+            env.setdefault("MASTER_ADDR", first_host(nodes) or "localhost")
+            env.setdefault("MASTER_PORT", str(PORT))
+        else:
+            return cls(torch, 0, 1, 0)
+        if ranks > 1 and ("MASTER_ADDR" not in env or "MASTER_PORT" not in env):
+            hint = "start it with torchrun or srun, or set MASTER_ADDR and MASTER_PORT"
+            raise UsageError(Problem("calibrate.no-rendezvous", "RANK is set, but nothing says where the ranks meet", hint))
+        return cls(torch, rank, ranks, local)
+
+    def join(self, where: Any) -> None:
+        """Meet the others, and find out which collectives work between them.
+
+        Raises:
+            UsageError: not all ranks came within the limit.
+        """
+        if self.ranks == 1:
+            return
+        distributed = self._torch.distributed
+        self._where, self._limit = where, float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
+        try:
+            distributed.init_process_group(
+                "nccl" if where.type == "cuda" else "gloo", rank=self.rank, world_size=self.ranks,
+                timeout=timedelta(seconds=self._limit), **({"device_id": where} if where.type == "cuda" else {}),
+            )  # fmt: skip
+            self._store = distributed.distributed_c10d._get_default_store()
+            self._everyone_is_here()
+        except (RuntimeError, ValueError, TimeoutError) as error:
+            first = str(error).strip().partition("\n")[0][:160]
+            hint = f"see that all {self.ranks} are started; {LIMIT_VARIABLE} gives them more than {self._limit:g} s"
+            problem = Problem("calibrate.ranks-missing", f"rank {self.rank} of {self.ranks} met not all others: {first}", hint)
+            raise UsageError(problem) from None
+        self._beats = threading.Thread(target=self._beat, name="gpuplan-beat", daemon=True)
+        self._beats.start()
+        for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"):
+            try:
+                self._call(name, 4096, self.ranks)()
+                self._works.add(name)
+            except (RuntimeError, NotImplementedError, ValueError):
+                continue
+
+    def refuses(self, probe: Probe) -> str | None:
+        """Why a collective cannot be measured here, or None."""
+        if self.ranks == 1:
+            return "there is one process: start several with torchrun or srun"
+        if probe.shape["group"] > self.ranks:
+            return f"there are only {self.ranks} processes"
+        if probe.kind == "collective" and probe.name not in self._works:
+            return f"the backend of torch.distributed has no {probe.name} here"
+        return None
+
+    def prepare(self, probe: Probe) -> Run:
+        """The collective of a probe, which all ranks do together."""
+        order = {"kind": probe.kind, "name": probe.name, "size": probe.shape["size"], "group": int(probe.shape["group"])}
+        self._order({"do": "prepare", **order})
+        return self._prepared(order)
+
+    def follow(self) -> None:
+        """Do what rank 0 orders until it closes."""
+        run: Run | None = None
+        while True:
+            key = f"gpuplan/{self._step}"
+            while not self._store.check([key]):
+                time.sleep(LOOK_S)
+            order = json.loads(self._store.get(key))
+            self._step += 1
+            if order["do"] == "close":
+                return
+            if order["do"] == "prepare":
+                run = self._prepared(order)
+            elif run is not None:
+                run(order["launches"])
+
+    def close(self) -> None:
+        """Send the others home."""
+        if self.ranks == 1 or self._closed.is_set():
+            return
+        if self.rank == 0:
+            self._order({"do": "close"})
+            self._wait_for_farewells()
+        else:
+            self._store.set(f"gpuplan/bye/{self.rank}", "1")
+        self._closed.set()
+        if self._beats is not None:
+            self._beats.join()
+        self._torch.distributed.destroy_process_group()
+
+    def _order(self, order: dict[str, Any]) -> None:
+        self._store.set(f"gpuplan/{self._step}", json.dumps(order))
+        self._step += 1
+
+    def _prepared(self, order: dict[str, Any]) -> Run:
+        size, group = int(order["size"]), int(order["group"])
+        call = self._swap(size) if order["kind"] == "transfer" else self._call(order["name"], size, group)
+        inside = self.rank < group
+
+        def run(launches: int) -> float:
+            if self.rank == 0:
+                self._order({"do": "run", "launches": launches})
+            if not inside:
+                return 0.0
+            return self._slowest(self._timed(call, launches, group), group)
+
+        return run
+
+    def _timed(self, call: Any, launches: int, group: int) -> float:
+        torch, where = self._torch, self._where
+        torch.distributed.barrier(group=self._group(group))
+        if where.type != "cuda":
+            begin = time.perf_counter()
+            for _ in range(launches):
+                call()
+            return time.perf_counter() - begin
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize(where)
+        first.record()
+        for _ in range(launches):
+            call()
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) * 1e-3
+
+    def _slowest(self, seconds: float, group: int) -> float:
+        torch = self._torch
+        told = torch.tensor([seconds], dtype=torch.float32, device=self._where)
+        torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX, group=self._group(group))
+        return float(told.item())
+
+    def _group(self, size: int) -> Any:
+        """The first ranks as a group; every rank of the job must come by here."""
+        if size not in self._groups:
+            self._groups[size] = self._torch.distributed.new_group(list(range(size)), timeout=timedelta(seconds=self._limit))
+        return self._groups[size]
+
+    def _tensor(self, count: int) -> Any:
+        name, _ = ELEMENT[self._where.type]
+        return self._torch.ones(max(count, 1), dtype=getattr(self._torch, name), device=self._where)
+
+    def _call(self, name: str, size: int, ranks: int) -> Any:
+        """One collective of a buffer of `size` bytes, as nccl-tests counts it, over the first `ranks` ranks."""
+        distributed, group = self._torch.distributed, self._group(ranks)
+        if self.rank >= ranks:
+            return None
+        part = max(size // ELEMENT[self._where.type][1] // ranks, 1)
+        whole = self._tensor(part * ranks)
+        match name:
+            case "all_reduce":
+                return lambda: distributed.all_reduce(whole, group=group)
+            case "all_gather":
+                mine = self._tensor(part)
+                gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+                return lambda: gather(whole, mine, group=group)
+            case "reduce_scatter":
+                mine = self._tensor(part)
+                scatter = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
+                return lambda: scatter(mine, whole, group=group)
+            case "all_to_all":
+                got = self._tensor(part * ranks)
+                return lambda: distributed.all_to_all_single(got, whole, group=group)
+            case _:
+                return lambda: distributed.broadcast(whole, 0, group=group)
+
+    def _swap(self, size: int) -> Any:
+        """Rank 0 sends a buffer to rank 1 and gets one back: two transfers of half the buffer each way."""
+        distributed = self._torch.distributed
+        self._group(2)
+        if self.rank > 1:
+            return None
+        buffer = self._tensor(size // 2 // ELEMENT[self._where.type][1])
+        other = 1 - self.rank
+
+        def call() -> None:
+            for sender in (0, 1):
+                (distributed.send if self.rank == sender else distributed.recv)(buffer, other)
+
+        return call
+
+    def _everyone_is_here(self) -> None:
+        self._store.set(f"gpuplan/here/{self.rank}", "1")
+        until = time.monotonic() + self._limit
+        for rank in range(self.ranks):
+            while not self._store.check([f"gpuplan/here/{rank}"]):
+                if time.monotonic() > until:
+                    raise TimeoutError(f"rank {rank} did not come within {self._limit:g} s")
+                time.sleep(LOOK_S)
+
+    def _wait_for_farewells(self) -> None:
+        until = time.monotonic() + self._limit
+        for rank in range(1, self.ranks):
+            while not self._store.check([f"gpuplan/bye/{rank}"]) and time.monotonic() < until:
+                time.sleep(LOOK_S)
+
+    def _beat(self) -> None:
+        """Tell the others that this rank lives, and end this process when one of them does not."""
+        heard: dict[int, tuple[str, float]] = {}
+        count = 0
+        while not self._closed.wait(BEAT_S):
+            count += 1
+            try:
+                self._store.set(f"gpuplan/beat/{self.rank}", str(count))
+                for rank in self._watched():
+                    key = f"gpuplan/beat/{rank}"
+                    told = str(self._store.get(key)) if self._store.check([key]) else ""
+                    if rank not in heard or heard[rank][0] != told:
+                        heard[rank] = (told, time.monotonic())
+                    elif time.monotonic() - heard[rank][1] > self._limit:
+                        self._leave(f"rank {rank} has not answered for {self._limit:g} s")
+            except RuntimeError:
+                if not self._closed.is_set():
+                    self._leave("the store of the job, which rank 0 or torchrun holds, is gone")
+
+    def _watched(self) -> list[int]:
+        """Rank 0 watches all others, they watch rank 0; who said farewell is not watched."""
+        if self.rank:
+            return [0]
+        return [rank for rank in range(1, self.ranks) if not self._store.check([f"gpuplan/bye/{rank}"])]
+
+    def _leave(self, why: str) -> None:
+        print(
+            f"error: {why}: rank {self.rank} stops\n  hint: what was measured is kept; start all {self.ranks} ranks again to go on",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+        os._exit(GONE)
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a Slurm node list.
+
+    >>> first_host("gpu[07-09,12],login1"), first_host("a100-3"), first_host("node-[1,5]-ib")
+    ('gpu07', 'a100-3', 'node-1-ib')
+    """
+    found = re.match(r"([^\[,]*)(?:\[(\d+)[^\]]*\])?([^,]*)", nodes.strip())
+    return "".join(part or "" for part in found.groups()) if found else ""

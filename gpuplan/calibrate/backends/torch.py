@@ -1,0 +1,181 @@
+"""How does PyTorch measure a device: NVIDIA and AMD GPUs, and the processor itself, which works everywhere?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from gpuplan.calibrate.backends import telemetry
+from gpuplan.calibrate.backends.distributed import Peers
+from gpuplan.calibrate.backends.torch_kernels import DTYPES, kernel, refusal
+from gpuplan.calibrate.backends.torch_timing import Timer
+from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
+from gpuplan.errors import Problem, UsageError
+
+INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch"
+LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable")
+"""What the messages of errors say after which no kernel runs in this process."""
+
+
+def open_device(index: int | None) -> Device:
+    """The GPU of that number, or the first one (under torchrun and srun: that of the local rank); without GPUs the processor.
+
+    Raises:
+        UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use.
+    """
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        raise UsageError(Problem("calibrate.no-backend", f"PyTorch does not start: {error}", INSTALL)) from None
+    peers = Peers.found(torch)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        if shutil.which("nvidia-smi") and telemetry.nvidia_names():
+            hint = "install a PyTorch build with CUDA that suits the driver, or hide the GPUs with CUDA_VISIBLE_DEVICES="
+            if os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+                raise UsageError(Problem("calibrate.no-cuda", "there is a GPU, but this PyTorch cannot use it", hint))
+        if index not in (None, 0):
+            hint = "leave --device out to measure the processor"
+            raise UsageError(Problem("calibrate.no-device", f"--device {index}: PyTorch sees no GPU", hint))
+        return TorchDevice(torch, None, peers)
+    number = index if index is not None else peers.local_rank % count
+    if number >= count:
+        hint = f"give a number from 0 to {count - 1}"
+        raise UsageError(Problem("calibrate.no-device", f"--device {number}: PyTorch sees {count} of them", hint))
+    return TorchDevice(torch, number, peers)
+
+
+class TorchDevice:
+    """A GPU by its number, or the processor (None), as PyTorch drives it."""
+
+    def __init__(self, torch: Any, index: int | None, peers: Peers) -> None:
+        self._torch, self._index = torch, index
+        self._where = torch.device("cpu") if index is None else torch.device("cuda", index)
+        self._peers = peers
+        if index is not None:
+            with _told(torch):
+                torch.cuda.set_device(index)
+        peers.join(self._where)
+        self._timer = Timer(torch, self._where)
+        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip))
+
+    def identity(self) -> Identity:
+        """Which device this is."""
+        torch = self._torch
+        libraries = {"torch": str(torch.__version__), "python": platform.python_version()}
+        shared: dict[str, Any] = {"backend": "torch", "ranks": self._peers.ranks, "rank": self._peers.rank}
+        if self._index is None:
+            libraries["threads"] = str(torch.get_num_threads())
+            total, _ = telemetry.host_memory()
+            return Identity(
+                name=telemetry.processor_name(), libraries=libraries, memory_bytes=total, units=telemetry.cores(),
+                architecture=platform.machine().lower(), **shared,
+            )  # fmt: skip
+        properties = torch.cuda.get_device_properties(self._index)
+        hip = torch.version.hip
+        if hip:
+            libraries["rocm"] = str(hip)
+        else:
+            libraries["cuda"] = str(torch.version.cuda)
+        if torch.backends.cudnn.is_available():
+            libraries["cudnn"] = str(torch.backends.cudnn.version())
+        if self._peers.ranks > 1 and torch.distributed.is_nccl_available():
+            libraries["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        return Identity(
+            name=properties.name, index=self._index, uuid=_uuid(torch, self._index), driver=self._watch.driver(),
+            libraries=libraries, memory_bytes=float(properties.total_memory), units=properties.multi_processor_count,
+            architecture=properties.gcnArchName.partition(":")[0] if hip else f"{properties.major}.{properties.minor}", **shared,
+        )  # fmt: skip
+
+    def refuses(self, probe: Probe) -> str | None:
+        """Why this probe cannot run here, or None."""
+        if probe.kind in ("collective", "transfer"):
+            return self._peers.refuses(probe)
+        return refusal(self._torch, self._where, probe)
+
+    def prepare(self, probe: Probe) -> Run:
+        """Allocate and warm up one probe.
+
+        Raises:
+            DeviceMemoryError: it does not fit.
+            DeviceLostError: the device does not answer any more.
+        """
+        with _told(self._torch):
+            if probe.kind in ("collective", "transfer"):
+                return self._guarded(self._peers.prepare(probe))
+            self._free()
+            return self._guarded(self._timer.run(kernel(self._torch, self._where, probe)))
+
+    def _guarded(self, run: Run) -> Run:
+        def timed(launches: int) -> float:
+            with _told(self._torch):
+                return run(launches)
+
+        return timed
+
+    def _free(self) -> None:
+        if self._index is not None:
+            self._torch.cuda.empty_cache()
+
+    def read(self) -> Reading | None:
+        """The device's state now."""
+        return self._watch.read()
+
+    def memory(self) -> Mapping[str, float]:
+        """Bytes: total, free; on GPUs the context and what the allocator holds beyond tensors."""
+        if self._index is None:
+            total, free = telemetry.host_memory()
+            return {"total": total, "free": free}
+        torch = self._torch
+        with _told(torch):
+            free, total = torch.cuda.mem_get_info(self._index)
+            reserved = torch.cuda.memory_reserved(self._index)
+            found = {"total": float(total), "free": float(free + reserved)}
+            others = self._watch.others_use()
+            if others is not None:
+                found["context"] = max(float(total - free - reserved) - others, 0.0)
+            allocated = torch.cuda.max_memory_allocated(self._index)
+            if allocated:
+                found["reserved_overhead"] = float(torch.cuda.max_memory_reserved(self._index) - allocated)
+        return found
+
+    def follow(self) -> None:
+        """Do what rank 0 asks for until it closes or is gone."""
+        with _told(self._torch):
+            self._peers.follow()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._peers.close()
+        self._free()
+
+
+def _uuid(torch: Any, index: int | None) -> str:
+    if index is None:
+        return ""
+    return str(getattr(torch.cuda.get_device_properties(index), "uuid", ""))
+
+
+class _told:
+    """What PyTorch raises becomes what the measuring knows."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, (DeviceLostError, DeviceMemoryError)):
+            return
+        text = str(error).lower()
+        if isinstance(error, (self._torch.OutOfMemoryError, MemoryError)) or "not enough memory" in text or "alloc" in text:
+            raise DeviceMemoryError(str(error).partition("\n")[0]) from None
+        if isinstance(error, RuntimeError) and any(word in text for word in LOST):
+            raise DeviceLostError(str(error).partition("\n")[0]) from None
+
+
+__all__ = ["DTYPES", "TorchDevice", "open_device"]

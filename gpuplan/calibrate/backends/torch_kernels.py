@@ -1,0 +1,204 @@
+"""Which kernel does each probe stand for in PyTorch, on which random tensors?
+
+Data is random, since multiplying zeros draws less power and so runs at a higher clock. On GPUs tensors that a model would find
+in memory and not in a cache come in several copies that take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any, TypeAlias
+
+from gpuplan.calibrate.device import Probe
+from gpuplan.record import Record
+
+Call: TypeAlias = Callable[[], Any]
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "tf32": "float32", "fp8": "float8_e4m3fn", "int8": "int8"}
+"""What PyTorch calls a data type that its kernels multiply."""
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4, "fp8": 1, "int8": 1}
+WIDTH = 4096
+"""Length of the rows that norms work on."""
+COLD_BYTES = 256 * 2**20
+"""Copies that take turns add up to so much: more than any last-level cache of a GPU."""
+MOST_COPIES = 64
+FP8_CAPABILITY = (8, 9)
+
+
+class Kernel(Record, kw_only=True):
+    """One launch of a probe; `graph` says whether it may be captured, `host` whether the host's clock is to time it."""
+
+    call: Call
+    graph: bool = True
+    host: bool = False
+    """Timed by the host, since its own work is what is measured."""
+
+
+def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
+    """Why a probe cannot run on a device, or None."""
+    gpu = where.type == "cuda"
+    if probe.dtype not in DTYPES:
+        return f"PyTorch has no kernel for {probe.dtype} here"
+    if probe.kind in ("graph", "host_to_device", "device_to_host") and not gpu:
+        return "there is no device beside the processor"
+    if probe.dtype == "tf32" and (not gpu or torch.version.hip or torch.cuda.get_device_capability(where) < (8, 0)):
+        return "tf32 needs an NVIDIA GPU of compute capability 8.0 or more"
+    if probe.dtype == "fp8":
+        if not gpu or (not torch.version.hip and torch.cuda.get_device_capability(where) < FP8_CAPABILITY):
+            return "fp8 needs a GPU of compute capability 8.9 or more"
+        if probe.shape.get("n", 16) % 16 or probe.shape.get("k", 16) % 16:
+            return "fp8 matmuls need n and k in multiples of 16"
+    if probe.dtype in ("fp8", "int8") and probe.kind != "matmul":
+        return f"PyTorch runs only matmuls in {probe.dtype}"
+    if probe.dtype == "int8" and (not gpu or torch.version.hip):
+        return "int8 matmuls are timed on NVIDIA GPUs only"
+    if probe.dtype == "int8" and (probe.shape["m"] <= 16 or probe.shape["n"] % 8 or probe.shape["k"] % 8):
+        return "int8 matmuls need more than 16 rows, and n and k in multiples of 8"
+    if probe.kind in ("matmul", "grouped_matmul") and probe.dtype in ("fp8", "int8") and probe.shape["batch"] > 1:
+        return f"PyTorch has no batched matmul in {probe.dtype}"
+    if probe.kind in ("prefill", "prefill_backward", "decode"):
+        if probe.shape.get("window"):
+            return "PyTorch's own attention kernels have no window"
+        if probe.shape["k_dim"] != probe.shape["v_dim"]:
+            return "PyTorch's own attention kernels want keys as wide as values"
+    return None
+
+
+def kernel(torch: Any, where: Any, probe: Probe) -> Kernel:
+    """The kernel of a probe with its tensors. PyTorch raises what it raises when they do not fit."""
+    match probe.kind:
+        case "matmul" | "grouped_matmul":
+            return _matmul(torch, where, probe)
+        case "prefill" | "decode":
+            return _attention(torch, where, probe)
+        case "prefill_backward":
+            return _backward(torch, where, probe)
+        case "host_to_device" | "device_to_host":
+            return _copy(torch, where, probe)
+        case "launch" | "graph":
+            return _launches(torch, where, probe)
+        case _:
+            return _stream(torch, where, probe)
+
+
+def _tensor(torch: Any, where: Any, dtype: str, *shape: int) -> Any:
+    if dtype == "int8":
+        return torch.randint(-127, 127, shape, dtype=torch.int8, device=where)
+    if dtype == "fp8":
+        return torch.randn(shape, dtype=torch.bfloat16, device=where).to(torch.float8_e4m3fn)
+    return torch.randn(shape, dtype=getattr(torch, DTYPES[dtype]), device=where)
+
+
+def _copies(torch: Any, where: Any, size: float) -> int:
+    """How many copies of tensors of `size` bytes take turns so that none of them is found in a cache."""
+    if where.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(where)
+    fit = int(0.5 * free / max(size, 1))
+    return max(1, min(MOST_COPIES, int(COLD_BYTES / max(size, 1)) + 1, fit))
+
+
+def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
+    m, n, k, batch = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
+    size = batch * n * k * BYTES[probe.dtype]
+    copies = range(_copies(torch, where, size))
+    if batch > 1:
+        left = _tensor(torch, where, probe.dtype, batch, m, k)
+        rights = cycle([_tensor(torch, where, probe.dtype, batch, n, k).transpose(1, 2) for _ in copies])
+        return Kernel(call=lambda: torch.bmm(left, next(rights)))
+    left = _tensor(torch, where, probe.dtype, m, k)
+    weights = cycle([_tensor(torch, where, probe.dtype, n, k) for _ in copies])
+    if probe.dtype == "fp8":
+        one = torch.ones((), dtype=torch.float32, device=where)
+        return Kernel(call=lambda: torch._scaled_mm(left, next(weights).t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
+    if probe.dtype == "int8":
+        return Kernel(call=lambda: torch._int_mm(left, next(weights).t()))
+    linear = torch.nn.functional.linear
+    if probe.dtype not in ("fp32", "tf32") or where.type != "cuda":
+        return Kernel(call=lambda: linear(left, next(weights)))
+    allowed = probe.dtype == "tf32"
+
+    def call() -> Any:
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        try:
+            return linear(left, next(weights))
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+    return Kernel(call=call)
+
+
+def _queries(torch: Any, where: Any, probe: Probe) -> tuple[Any, Any, Any]:
+    shape = {key: int(value) for key, value in probe.shape.items()}
+    sequences, dim = shape["sequences"], shape["k_dim"]
+    q = _tensor(torch, where, probe.dtype, sequences, shape["heads"], shape["q_len"], dim)
+    k = _tensor(torch, where, probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
+    v = _tensor(torch, where, probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
+    return q, k, v
+
+
+def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
+    shape = probe.shape
+    causal = shape["q_len"] > 1
+    grouped = shape["heads"] != shape["kv_heads"]
+    kept = 2 * shape["sequences"] * shape["kv_heads"] * shape["kv_len"] * shape["k_dim"] * BYTES[probe.dtype]
+    copies = 1 if causal else _copies(torch, where, kept)
+    given = cycle([_queries(torch, where, probe) for _ in range(copies)])
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return Kernel(call=lambda: attend(*next(given), is_causal=causal, enable_gqa=grouped))
+
+
+def _backward(torch: Any, where: Any, probe: Probe) -> Kernel:
+    q, k, v = (one.requires_grad_() for one in _queries(torch, where, probe))
+    grouped = probe.shape["heads"] != probe.shape["kv_heads"]
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+    gradient = torch.randn_like(out)
+    return Kernel(call=lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), graph=False)
+
+
+def _stream(torch: Any, where: Any, probe: Probe) -> Kernel:
+    """Streams add two tensors, norms normalise rows of `WIDTH`, activations gate one tensor with another: all as plain calls."""
+    size, element = probe.shape["size"], BYTES[probe.dtype]
+    copies = range(_copies(torch, where, size))
+    if probe.kind == "norm":
+        rows = max(int(size / (2 * element * WIDTH)), 1)
+        weight = _tensor(torch, where, probe.dtype, WIDTH)
+        inputs = cycle([_tensor(torch, where, probe.dtype, rows, WIDTH) for _ in copies])
+        return Kernel(call=lambda: torch.nn.functional.rms_norm(next(inputs), (WIDTH,), weight))
+    count = max(int(size / (3 * element)), 1)
+    sets = cycle([tuple(_tensor(torch, where, probe.dtype, count) for _ in range(3)) for _ in copies])
+    if probe.kind == "activation":
+
+        def gate() -> Any:
+            left, right, out = next(sets)
+            return torch.mul(torch.nn.functional.silu(left), right, out=out)
+
+        return Kernel(call=gate)
+
+    def add() -> Any:
+        left, right, out = next(sets)
+        return torch.add(left, right, out=out)
+
+    return Kernel(call=add)
+
+
+def _copy(torch: Any, where: Any, probe: Probe) -> Kernel:
+    size = max(int(probe.shape["size"]), 1)
+    host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    device = torch.empty(size, dtype=torch.uint8, device=where)
+    if probe.kind == "host_to_device":
+        return Kernel(call=lambda: device.copy_(host, non_blocking=True), graph=False)
+    return Kernel(call=lambda: host.copy_(device, non_blocking=True), graph=False)
+
+
+def _launches(torch: Any, where: Any, probe: Probe) -> Kernel:
+    """Kernels of one element back to back: what is left is what a launch costs."""
+    one, count = torch.ones(1, device=where), int(probe.shape["launches"])
+
+    def call() -> None:
+        for _ in range(count):
+            one.mul_(1.0)
+
+    return Kernel(call=call, graph=probe.kind == "graph", host=probe.kind == "launch")

@@ -1,0 +1,85 @@
+"""How long do launches take: by the host's clock on a processor, by the device's events on a GPU, in CUDA graphs where possible?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gpuplan.calibrate.backends.torch_kernels import Call, Kernel
+from gpuplan.calibrate.device import Run
+
+IN_GRAPH = 20
+"""Launches that one graph holds at most."""
+SHORT_S = 3e-4
+"""Longer kernels need no graph: the host is ahead of the device anyway."""
+WARM_UP = 3
+
+
+class Timer:
+    """Makes runs of kernels on one device."""
+
+    def __init__(self, torch: Any, where: Any) -> None:
+        self._torch, self._where = torch, where
+
+    def run(self, kernel: Kernel) -> Run:
+        """A warm run of a kernel."""
+        if self._where.type != "cuda":
+            return _by_host(kernel.call, lambda: None)
+        torch = self._torch
+        for _ in range(WARM_UP):
+            kernel.call()
+        torch.cuda.synchronize(self._where)
+        if kernel.host:
+            return _by_host(kernel.call, lambda: torch.cuda.synchronize(self._where))
+        eager = self._by_events(kernel.call)
+        if not kernel.graph or eager(1) > SHORT_S:
+            return eager
+        return self._in_graphs(kernel.call) or eager
+
+    def _by_events(self, call: Call) -> Run:
+        torch = self._torch
+
+        def run(launches: int) -> float:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize(self._where)
+            begin.record()
+            for _ in range(launches):
+                call()
+            end.record()
+            end.synchronize()
+            return float(begin.elapsed_time(end)) * 1e-3
+
+        return run
+
+    def _in_graphs(self, call: Call) -> Run | None:
+        """Runs as replays of a graph of `IN_GRAPH` launches, so that no time of the host is in them; None where capture fails."""
+        torch = self._torch
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                for _ in range(IN_GRAPH):
+                    call()
+        except RuntimeError:
+            torch.cuda.synchronize(self._where)
+            return None
+        replays = self._by_events(graph.replay)
+        replays(1)
+
+        def run(launches: int) -> float:
+            whole = max(-(-launches // IN_GRAPH), 1)
+            return replays(whole) * launches / (whole * IN_GRAPH)
+
+        return run
+
+
+def _by_host(call: Call, wait: Callable[[], object]) -> Run:
+    def run(launches: int) -> float:
+        wait()
+        begin = time.perf_counter()
+        for _ in range(launches):
+            call()
+        wait()
+        return time.perf_counter() - begin
+
+    return run

@@ -1,0 +1,182 @@
+"""The PyTorch backend on the processor, for real: every kind of probe runs, in the time that its size asks for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuplan.calibrate.backends.telemetry import from_nvidia_smi, from_rocm_smi, others_of, processor_reading
+from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+HEADS = {"heads": 4.0, "kv_heads": 2.0, "k_dim": 64.0, "v_dim": 64.0, "window": 0.0}
+MATMUL = {"m": 64.0, "n": 256.0, "k": 256.0, "batch": 1.0}
+PROBES = [
+    Probe(kind="matmul", dtype="bf16", shape=MATMUL),
+    Probe(kind="matmul", dtype="fp32", shape=MATMUL),
+    Probe(kind="grouped_matmul", dtype="bf16", shape=MATMUL | {"batch": 4.0}),
+    Probe(kind="prefill", dtype="bf16", shape=HEADS | {"sequences": 1.0, "q_len": 128.0, "kv_len": 128.0}),
+    Probe(kind="prefill_backward", dtype="bf16", shape=HEADS | {"sequences": 1.0, "q_len": 128.0, "kv_len": 128.0}),
+    Probe(kind="decode", dtype="bf16", shape=HEADS | {"sequences": 2.0, "q_len": 1.0, "kv_len": 128.0}),
+    Probe(kind="stream", shape={"size": 1e5}),
+    Probe(kind="norm", shape={"size": 1e5}),
+    Probe(kind="activation", shape={"size": 1e5}),
+    Probe(kind="launch", shape={"launches": 10.0}),
+]
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    from gpuplan.calibrate.backends.torch import open_device
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU: the tests marked gpu measure it")
+    return open_device(None)
+
+
+def test_the_processor_says_who_it_is(device: Device) -> None:
+    identity = device.identity()
+    assert identity.backend == "torch"
+    assert identity.name
+    assert identity.units is not None
+    assert identity.units >= 1
+    assert "torch" in identity.libraries
+    memory = device.memory()
+    assert 0 < memory["free"] <= memory["total"]
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=Probe.key)
+def test_every_kind_runs(device: Device, probe: Probe) -> None:
+    assert device.refuses(probe) is None
+    assert device.prepare(probe)(2) > 0
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        (Probe(kind="matmul", dtype="fp8", shape=MATMUL), "fp8"),
+        (Probe(kind="matmul", dtype="fp4", shape=MATMUL), "fp4"),
+        (Probe(kind="matmul", dtype="tf32", shape=MATMUL), "tf32"),
+        (Probe(kind="graph", shape={"launches": 1.0}), "no device"),
+        (Probe(kind="host_to_device", shape={"size": 1.0}), "no device"),
+        (Probe(kind="collective", name="all_reduce", shape={"size": 1.0, "group": 2.0}), "one process"),
+        (Probe(kind="decode", shape=HEADS | {"window": 8.0, "sequences": 1.0, "q_len": 1.0, "kv_len": 8.0}), "window"),
+    ],
+    ids=lambda one: one.key() if isinstance(one, Probe) else "",
+)
+def test_what_cannot_run_says_why(device: Device, probe: Probe, why: str) -> None:
+    assert why in (device.refuses(probe) or "")
+
+
+def test_sixteen_times_the_work_takes_longer(device: Device) -> None:
+    small, large = (
+        device.prepare(Probe(kind="matmul", dtype="fp32", shape={"m": size, "n": size, "k": size, "batch": 1.0}))
+        for size in (128.0, 1024.0)
+    )
+    small(1), large(1)
+    assert min(large(1) for _ in range(3)) > 4 * min(small(1) for _ in range(3))
+
+
+def test_what_does_not_fit_is_told_apart(device: Device) -> None:
+    with pytest.raises(DeviceMemoryError):
+        device.prepare(Probe(kind="stream", shape={"size": 1e16}))
+
+
+def test_a_number_that_no_gpu_has_is_an_error() -> None:
+    from gpuplan.calibrate.backends.torch import open_device
+    from gpuplan.errors import UsageError
+
+    with pytest.raises(UsageError, match="--device 7"):
+        open_device(7)
+
+
+def test_tools_are_read_whatever_they_leave_out() -> None:
+    reading, driver = from_nvidia_smi("[N/A], 1980, 2619, [N/A], 700.00, 61, [N/A], 12, 550.54.15, 0x0000000000000064\n")
+    assert (reading.clock_mhz, reading.uncorrected_errors, reading.temperature_c) == (None, None, 61.0)
+    assert reading.throttle == ("power_cap", "thermal")
+    assert driver == "550.54.15"
+    assert from_rocm_smi("not json") is None
+    assert from_rocm_smi('{"system": {}}') is None
+    assert others_of("10, 100\n20, 200\n", 10) == (1, 200 * 2**20)
+    assert processor_reading() is not None
+
+
+def ranks(count: int, body: str, tmp_path: Path, **env: str) -> list[subprocess.Popen[str]]:
+    """So many processes that run a script together, as a launcher of one's own would start them."""
+    script = tmp_path / "rank.py"
+    script.write_text(body, encoding="utf-8")
+    port = str(20000 + os.getpid() % 20000)
+    common = {
+        **os.environ,
+        "WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "OMP_NUM_THREADS": "1",
+        **env,
+    }
+    return [
+        subprocess.Popen(
+            [sys.executable, str(script)], env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+
+
+TOGETHER = """
+from gpuplan.calibrate.backends.torch import open_device
+from gpuplan.calibrate.device import Probe
+device = open_device(None)
+if device.identity().rank:
+    device.follow()
+else:
+    for name in ("all_reduce", "all_gather", "all_to_all", "broadcast"):
+        for group in sorted({2, device.identity().ranks}):
+            probe = Probe(kind="collective", name=name, shape={"size": 65536.0, "group": float(group)})
+            assert device.refuses(probe) is None, device.refuses(probe)
+            print(name, group, device.prepare(probe)(3) > 0)
+    print("transfer", device.prepare(Probe(kind="transfer", shape={"size": 65536.0, "group": 2.0}))(3) > 0)
+device.close()
+"""
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_measure_collectives_together(count: int, tmp_path: Path) -> None:
+    started = ranks(count, TOGETHER, tmp_path)
+    made = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * count, made
+    lines = made[0][0].split("\n")
+    assert "transfer True" in lines
+    assert f"all_reduce {count} True" in lines
+
+
+def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
+    first, second, third = ranks(3, TOGETHER, tmp_path, GPUPLAN_PEER_TIMEOUT="3")
+    third.kill()
+    for process in (first, second):
+        _, said = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert "not all others" in said
+    third.communicate()
+
+
+def test_a_rank_that_dies_ends_the_others_with_a_message(tmp_path: Path) -> None:
+    waiting = TOGETHER.replace("else:", "else:\n    import time; print('up', flush=True); time.sleep(60)", 1)
+    first, second = ranks(2, waiting, tmp_path, GPUPLAN_PEER_TIMEOUT="3")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "up\n"
+    begin = time.monotonic()
+    second.send_signal(signal.SIGKILL)
+    _, said = first.communicate(timeout=40)
+    assert first.returncode == 5
+    assert "rank 1 has not answered" in said
+    assert "start all 2 ranks again" in said
+    assert time.monotonic() - begin < 30
+    second.communicate()
