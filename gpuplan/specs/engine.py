@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
 from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, SecondsField, Sourced
 
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
-StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 
 
 class Fusion(Schema):
@@ -126,6 +126,8 @@ class TrainingProfile(Schema):
     """None: the attention core is run again, and nothing else."""
     dispatch: Dispatch | None = None
     """None: every copy of a token is sent, in 16 bits."""
+    holdings: TrainingHoldings = TrainingHoldings()
+    """What else it holds in memory."""
     selective_keeps: Literal["core", "matmuls"] = "core"
     """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
     kept_norm: StoredBytes | None = None
@@ -238,6 +240,8 @@ class Engine(SpecFile):
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
     fragmentation: RatioField
     """Memory that the allocator reserves beyond tensors, as a share of them."""
+    attention_like: Id | None = None
+    """The engine whose measured attention kernels stand for its own, where both train with the same library."""
     matmuls_like: Id | None = None
     """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None

@@ -92,6 +92,8 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
     elif isinstance(spec, Measured) and alone:
         yield ("id",), "accelerators", spec.id
     elif isinstance(spec, Engine):
+        if spec.attention_like is not None:
+            yield ("attention_like",), "engines", spec.attention_like
         if spec.matmuls_like is not None:
             yield ("matmuls_like",), "engines", spec.matmuls_like
     elif isinstance(spec, InstanceFamily):
