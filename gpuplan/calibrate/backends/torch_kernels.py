@@ -6,6 +6,7 @@ in memory and not in a cache come in several copies that take turns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import cycle
 from typing import Any, TypeAlias
@@ -23,6 +24,8 @@ WIDTH = 4096
 COLD_BYTES = 256 * 2**20
 """Copies that take turns add up to so much: more than any last-level cache of a GPU."""
 MOST_COPIES = 64
+BLOCK = 2**18
+"""Random numbers that a processor's tensors repeat."""
 FP8_CAPABILITY = (8, 9)
 
 
@@ -83,6 +86,11 @@ def kernel(torch: Any, where: Any, probe: Probe) -> Kernel:
 
 
 def _tensor(torch: Any, where: Any, dtype: str, *shape: int) -> Any:
+    if where.type == "cpu":
+        # Filling gigabytes with fresh random numbers takes a processor seconds; it draws no less power on repeated ones.
+        count = math.prod(shape)
+        block = torch.randn(min(count, BLOCK), dtype=torch.float32).to(getattr(torch, DTYPES[dtype]))
+        return block.repeat(-(-count // BLOCK))[:count].view(shape)
     if dtype == "int8":
         return torch.randint(-127, 127, shape, dtype=torch.int8, device=where)
     if dtype == "fp8":
@@ -115,7 +123,11 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     if probe.dtype == "int8":
         return Kernel(call=lambda: torch._int_mm(left, next(weights).t()))
     linear = torch.nn.functional.linear
-    if probe.dtype not in ("fp32", "tf32") or where.type != "cuda":
+    if where.type != "cuda":
+        # Into a result that is there already: a processor would spend more time on fresh pages than on small products.
+        out = _tensor(torch, where, probe.dtype, m, n)
+        return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out))
+    if probe.dtype not in ("fp32", "tf32"):
         return Kernel(call=lambda: linear(left, next(weights)))
     allowed = probe.dtype == "tf32"
 
