@@ -92,7 +92,7 @@ class StepPricer(Record, kw_only=True):
         elif self.plan.recompute in ("mlp", "moe"):
             again = self.channel_mixer(key, block, expert["forward"])
         elif self.plan.recompute != "none":
-            again = self.selected(key, forward)
+            again = self.selected(key, block, forward)
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
         host = habit("layer_host", profile.layer_host)
@@ -140,13 +140,16 @@ class StepPricer(Record, kw_only=True):
         pace = self.subject.habit(f"pace_{kind}", found)
         return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
-    def selected(self, key: str, forward: dict[str, Term]) -> dict[str, Term]:
+    def selected(self, key: str, block: BlockWork, forward: dict[str, Term]) -> dict[str, Term]:
         """What selective recomputation runs again: the attention core, or the engine's own selection."""
         if self.plan.recompute == "selective-op":
             half = part_of_seconds.term(
                 f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second")
             )
             return {"matmuls": half, "elementwise": forward["elementwise"]}
+        again = self.up_projections(key, block)
+        if again:
+            return again
         chosen = self.profile.selective
         if chosen is None:
             return {"attention": forward["attention"]}
@@ -158,6 +161,11 @@ class StepPricer(Record, kw_only=True):
             for kind, share in shares.items()
             if share.value > 0 and forward[kind].formula is not None
         }
+
+    def up_projections(self, key: str, block: BlockWork) -> dict[str, Term]:
+        """Of latent attention, the expansion of queries, keys and values is run again, not the attention itself."""
+        items = [item for item in block.forward.matmuls if item.name.endswith((".q_up", ".kv_up"))]
+        return {"matmuls": self.matmuls(f"layer.{key}.recompute.up_projections", items)} if items else {}
 
     def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
         """The feed-forward layer, or the experts with their exchange, run again; attention is not."""

@@ -12,6 +12,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
+from gpuplan.models.architecture import Mla
 from gpuplan.models.card import Pretraining
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import Shape, divisors, require
@@ -125,6 +126,8 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
     zero = (profile.zero_stage if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
+    if ask.recompute is None and any(isinstance(b.mixer, Mla) for stack in arch.stacks for b in stack.blocks.values()):
+        recomputes = ("none", "selective", "full")
     sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
     domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
     micro = [one for one in (1, 2, 4, 8, 16, 32) if one <= global_batch]

@@ -36,6 +36,7 @@ class Habits(Record, kw_only=True):
 
     norm: Term | None = None
     gate: Term | None = None
+    attention: Term | None = None
     score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
     selective_keeps: str = "core"
 
@@ -78,13 +79,33 @@ class ActivationMaker(Record, kw_only=True):
         at = f"activations.{key}"
         if recompute == "selective" and self.habits.selective_keeps == "matmuls":
             recompute = "selective-op"
+        if recompute == "selective":
+            parts = parts | self.latents(key, block)
         dropped = _DROPPED.get(recompute, ())
         left = {name: term for name, term in parts.items() if not name.endswith(dropped)} if dropped else parts
         if recompute == "full":
             return self.layer_input(key)
         if recompute == "selective-op":
             return self.every_other_matmul(key, block, parts)
-        return total(f"{at}.{recompute}", left) if len(left) < len(parts) else None
+        changed = len(left) < len(parts) or (
+            recompute == "selective" and any(isinstance(m, Mla) for m in (block.mixer, block.mixer2))
+        )
+        return total(f"{at}.{recompute}", left) if changed else None
+
+    def latents(self, key: str, block: Block) -> dict[str, Term]:
+        """What latent attention keeps where its up-projections are run again: the latents and the output (DeepSeek-V3, 3.2.3)."""
+        found: dict[str, Term] = {}
+        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2)):
+            if not isinstance(mixer, Mla):
+                continue
+            leaf, inner = self.leaves, f"{key}.{name}"
+            widths = {"out": leaf.made[f"{inner}.out_width"], "kv_rank": leaf(f"{inner}.kv_rank", mixer.kv_rank)}
+            widths["rope"] = leaf(f"{inner}.rope_dim", mixer.rope_dim)
+            if mixer.q_rank:
+                widths["q_rank"] = leaf(f"{inner}.q_rank", mixer.q_rank)
+            at = f"activations.{key}.{name}.latents"
+            found[name] = self.tensor(at, total(f"{at}.widths", widths))
+        return found
 
     def every_other_matmul(self, key: str, block: Block, parts: dict[str, Term]) -> Term:
         """The layer's input, the first, third … matmul's result, and what fused attention and scans keep (their inputs are remade).
@@ -117,7 +138,7 @@ class ActivationMaker(Record, kw_only=True):
         per_norm = leaf.split(f"{at}.norm_width", self.hidden, self.split.sp)
         held = leaf(f"{key}.norms", block.norms)
         copies = leaf.times(f"{at}.norm_tensors", count("kept_per_norm"), held)
-        if self.tuning.frozen:
+        if self.tuning.frozen and not self.keeps_inputs:
             groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
             adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
@@ -145,6 +166,11 @@ class ActivationMaker(Record, kw_only=True):
         return tensor_bytes.term(name, tokens=tokens or self.work.tokens, width=width, element_bytes=self.element)
 
     @property
+    def keeps_inputs(self) -> bool:
+        """Quantised matmuls of bitsandbytes keep their inputs although nothing behind them is trained."""
+        return self.tuning.base_weights in ("nf4", "nf4-dq", "int8")
+
+    @property
     def hidden(self) -> Term:
         """The model's hidden width."""
         return self.leaves.made["model.hidden"]
@@ -155,6 +181,9 @@ class ActivationMaker(Record, kw_only=True):
         widths = {name: leaf.made[f"{key}.{name}_width"] for name in ("q", "k", "v", "out")}
         if a.output_gate:
             widths["gate"] = leaf.made[f"{key}.out_width"]
+        if self.habits.attention is not None:
+            qkv = total(f"{at}.qkv", {name: widths[name] for name in ("q", "k", "v")})
+            widths["again"] = leaf.times(f"{at}.copies", self.habits.attention, qkv)
         return total(
             at,
             {
@@ -189,7 +218,7 @@ class ActivationMaker(Record, kw_only=True):
         leaf = self.leaves
         inner = leaf.made[f"{key}.rank_width"]
         widths = {"up": leaf.made[f"{key}.up_width"]}
-        if not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all"):
+        if self.keeps_inputs or not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all"):
             widths["inner"] = inner
         if gated and self.habits.gate is not None:
             widths["gate"] = leaf.times(f"{at}.gate_copies", self.habits.gate, inner)
