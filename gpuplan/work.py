@@ -83,12 +83,13 @@ class Collective(Record, kw_only=True):
 
 
 class Transfer(Record, kw_only=True):
-    """`size` bytes from one rank to the rank `stride` away, or to the host."""
+    """`size` bytes from one rank to the rank `stride` away, or from the host; `back`: to the host."""
 
     name: str
     size: Term
     path: Path
     stride: Term
+    back: bool = False
 
 
 WorkItem: TypeAlias = Matmul | Attention | Stream | Collective | Transfer

@@ -124,9 +124,9 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
 
 
 def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
-    """Streams and copies to the host."""
+    """Streams, copies to and from the host, and what it needs to start kernels."""
     found: dict[str, Term] = {}
-    for section in ("stream", "host"):
+    for section in ("stream", "host", "launch"):
         hit = next(((link, fit) for link in chain if (fit := getattr(link.file, section)) is not None), None)
         if hit is not None:
             found |= dict(terms_of(hit[0], section, hit[1]))

@@ -78,7 +78,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
 
 
 def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
-    """The time of one point-to-point transfer in seconds: on the innermost or the outermost level, or to the host.
+    """The time of one point-to-point transfer in seconds: on the innermost or the outermost level, or from or to the host.
 
     Raises:
         UnknownError: the machine has no such link, or no parameters are known for it.
@@ -90,6 +90,8 @@ def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
             hint = "name a system or an instance in --on"
             raise UnknownError(Problem("hw.no-link", f"the host link of {hw.name} is not known", hint, name))
         link, efficiency, start = hw.host_link, hw.parameter("host.efficiency"), hw.parameter("host.launch")
+        if item.back:
+            efficiency = hw.parameters.get("host.back", efficiency)
     else:
         if not hw.levels:
             hint = "name a system or an instance in --on"

@@ -159,6 +159,28 @@ class StreamFit(Schema):
     """How well it fits."""
 
 
+class HostFit(Schema):
+    """Copies between the accelerator and pinned memory of its host."""
+
+    efficiency: RatioField
+    """Share of the link's rate on the way to the accelerator."""
+    launch: SecondsField
+    """Constant time of one copy."""
+    back: RatioField | None = None
+    """Share of the link's rate on the way to the host; left out, the same."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
+class LaunchFit(Schema):
+    """What the host needs to start one kernel, however short it is."""
+
+    eager: SecondsField
+    """Launched one by one, without waiting for each."""
+    graph: SecondsField
+    """Inside a CUDA graph (or a program compiled as a whole): the distance of empty kernels."""
+
+
 class CollectiveFit(Schema):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
@@ -235,8 +257,10 @@ class Measured(SpecFile):
     """Memory-bound kernels."""
     collective: Fabric | None = None
     """Collectives on the accelerator's own links (NVLink, xGMI, ICI), or on the fabric that the file describes."""
-    host: StreamFit | None = None
-    """Copies over the host link: `efficiency` of its rate, and `launch`."""
+    host: HostFit | None = None
+    """Copies over the host link."""
+    launch: LaunchFit | None = None
+    """Starts of kernels by the host."""
     engines: dict[Id, EngineFits] = field(default_factory=dict)
     """Exceptions by serving or training engine."""
     residual: dict[Kind, Residual] = field(default_factory=dict)
