@@ -65,6 +65,8 @@ class Machine(Schema):
     """One empty kernel, of many launched one by one."""
     graph_launch: SecondsField | None = None
     """One empty kernel in a graph."""
+    chains: dict[str, str] = field(default_factory=dict)
+    """How much longer norms and activations take than a plain stream of so many bytes."""
     context: BytesField | None = None
     """Memory that the framework's context takes before the first tensor."""
     free: BytesField | None = None

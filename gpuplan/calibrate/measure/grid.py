@@ -47,13 +47,15 @@ SHARES: Mapping[str, float] = {
 """How much of the time each kind of probe gets, where there is one."""
 BUDGET: Mapping[Extent, float] = {"quick": 32.0, "default": 210.0, "full": 3600.0}
 """Seconds of measuring; a quarter as much again is kept for starting, retries and fits."""
-SLOWEST: Mapping[Extent, float] = {"quick": 0.12, "default": 0.6, "full": 3.0}
+SLOWEST: Mapping[Extent, float] = {"quick": 0.05, "default": 0.4, "full": 2.0}
 """Probes whose one launch is predicted to take longer are left out, in seconds."""
 SAMPLES: Mapping[Extent, int] = {"quick": 5, "default": 7, "full": 11}
 LEAST_SAMPLE: Mapping[Extent, float] = {"quick": 0.004, "default": 0.01, "full": 0.02}
 """Seconds that a sample lasts at least, so that clocks and timers are fine enough."""
-PREPARE = 0.02
-"""Seconds that making the tensors of a probe takes beside touching them."""
+DTYPE_SHARES: Mapping[str, float] = {"bf16": 4, "fp16": 1.5, "fp8": 3, "tf32": 1, "fp32": 1.5, "int8": 1, "fp4": 2}
+"""How the time for matmuls is shared among data types."""
+STANDS_FOR: Mapping[str, str] = {"fp16": "bf16", "int8": "fp8"}
+"""Data types that --quick leaves to another one, which estimates take in their place."""
 MEMORY_SHARE = 0.6
 """No probe needs more of the free memory."""
 SEED = 20
@@ -137,7 +139,10 @@ def choose(
     rng = random.Random(SEED)
     refused: dict[str, str] = {}
     groups: dict[tuple[str, str], list[Planned]] = {}
+    measured = {probe.dtype for probe in probes if probe.kind == "matmul"}
     for probe in probes:
+        if extent == "quick" and probe.kind == "matmul" and STANDS_FOR.get(probe.dtype) in measured:
+            continue
         launch = speed.seconds(probe)
         if launch > SLOWEST[extent]:
             continue
@@ -149,7 +154,7 @@ def choose(
             refused[probe.key()] = why
             continue
         sample = max(launch, LEAST_SAMPLE[extent])
-        cost = PREPARE + speed.preparing(probe) + 2 * launch + (SAMPLES[extent] + 1) * sample
+        cost = speed.preparing(probe) + 2 * launch + (SAMPLES[extent] + 1) * sample
         groups.setdefault((probe.kind, probe.dtype if probe.kind == "matmul" else probe.name), []).append(
             Planned(probe=probe, launch=launch, cost=cost)
         )
@@ -162,7 +167,11 @@ def _shared(groups: Mapping[tuple[str, str], list[Planned]], budget: float, rng:
     """Probes of every group within its share of the budget; what a group leaves goes to the others."""
     chosen: list[Planned] = []
     names = [kind for kind, _ in groups]
-    weight = {group: SHARES[group[0]] / names.count(group[0]) for group in groups}
+    dtypes = sum(DTYPE_SHARES[dtype] for kind, dtype in groups if kind == "matmul")
+    weight = {
+        (kind, part): SHARES[kind] * (DTYPE_SHARES[part] / dtypes if kind == "matmul" else 1 / names.count(kind))
+        for kind, part in groups
+    }
     open_groups = dict(sorted(groups.items(), key=lambda item: sum(one.cost for one in item[1]) / weight[item[0]]))
     left, total = budget, sum(weight.values())
     for group, members in open_groups.items():

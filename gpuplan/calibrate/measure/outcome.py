@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuplan.calibrate.measure.sample import Sample
 
-FEWEST = 6
+FEWEST = 8
 """Rows of which nothing is fitted."""
 PER_KNOB = 3
 """Rows that each fitted parameter needs; less important ones stay at the family's value where there are fewer."""
@@ -68,6 +68,8 @@ class Outcome:
     unfitted: dict[str, str] = field(default_factory=dict)
     """Sets that could not be fitted, and why."""
     backward: tuple[float, int] | None = None
+    chains: Mapping[str, float] = field(default_factory=dict)
+    """How much longer norms and activations take than a plain stream of so many bytes: medians."""
     launch: float | None = None
     """Seconds of one empty kernel among many, launched one by one."""
     graph: float | None = None
@@ -85,12 +87,19 @@ class Outcome:
 
 def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome:
     """What the samples tell; those with marks must have been left out."""
+    samples = sorted(samples, key=lambda one: one.probe.key())
     made = Outcome(backward=backward_share(samples))
     for case in cases(samples, ground, software):
         if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
             made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"
             continue
-        made.sets[case.place] = found(case)
+        one = found(case)
+        before = family_error(case)
+        if before is not None and one.median_ape > before:
+            made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
+            continue
+        made.sets[case.place] = one
+    made.chains = chains(samples)
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))
     return made
@@ -126,6 +135,25 @@ def found(case: Case) -> Found:
         place=case.place, residual=case.residual, values=made, rows=len(case.rows), median_ape=float(np.median(error)),
         p90_ape=float(np.quantile(error, 0.9)), bias=float(np.median(1 / ratios) - 1), ratios=ratios, software=case.rows.backend,
     )  # fmt: skip
+
+
+def family_error(case: Case) -> float | None:
+    """The median error of the family's parameters on the same rows, or None where there is no family."""
+    if not set(case.knobs) <= set(case.stay):
+        return None
+    values = {**{key: knob.start for key, knob in case.fixed.items()}, **{key: case.stay[key] for key in case.knobs}}
+    return float(np.median(np.abs(case.predict(case.rows, values) / case.rows.seconds - 1)))
+
+
+def chains(samples: Sequence[Sample]) -> dict[str, float]:
+    """How much longer norms and activations take than plain streams of the same size."""
+    plain = {one.probe.shape["size"]: one.seconds for one in of_kind(samples, "stream")}
+    made: dict[str, float] = {}
+    for kind in ("norm", "activation"):
+        ratios = [one.seconds / plain[size] for one in of_kind(samples, kind) if (size := one.probe.shape["size"]) in plain]
+        if ratios:
+            made[kind] = float(np.median(ratios))
+    return made
 
 
 def case_start(case: Case, key: str) -> float:

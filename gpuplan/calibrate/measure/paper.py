@@ -89,6 +89,7 @@ def _machine(told: Told, run: Measured, made: Outcome, good: int) -> dict[str, A
         "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": dict(made.unfitted),
         "warnings": list(run.warnings), **{name: f"{_number(value / 1e-6)} us" for name, value in most.items() if value},
         **{name: f"{value / 2**20:.1f} MiB" for name, value in sizes.items()},
+        "chains": {kind: f"{share:.2f}" for kind, share in made.chains.items()},
         "residual_median": {kind: f"{middle:.3f}" for kind, (_, middle, _) in made.ranges().items()},
     }  # fmt: skip
     return {key: value for key, value in said.items() if value not in ("", None, [], {})}

@@ -163,9 +163,13 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
         told.say(f"  hint: what was measured is in {made.journal}; the same command goes on from there and leaves this probe out")
 
     rules = Rules(
-        samples=grid.SAMPLES[wish.extent], least_sample=grid.LEAST_SAMPLE[wish.extent], budget=1.15 * grid.BUDGET[wish.extent],
-        run_limit=wish.hang_limit or RUN_LIMIT_S, prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
-    )  # fmt: skip
+        samples=grid.SAMPLES[wish.extent],
+        least_sample=grid.LEAST_SAMPLE[wish.extent],
+        budget=1.15 * grid.BUDGET[wish.extent],
+        run_limit=wish.hang_limit or RUN_LIMIT_S,
+        prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
+        contended=made.subject.processor,
+    )
     dog = Watchdog(bark, int(Exit.UNKNOWN))
     runner = Runner(device, journal, dog, rules, told)
     try:

@@ -5,6 +5,7 @@ Only the choice of probes and their expected time rest on this, no result.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe
@@ -28,6 +29,10 @@ class Speed(Record, kw_only=True):
     link: float
     fabric: float = 1e9
     launch: float = 1e-5
+    prepare: float = 0.02
+    """Seconds of making the tensors of the smallest probe."""
+    fill: float = 1e12
+    """B/s at which larger ones are filled."""
 
     def seconds(self, probe: Probe) -> float:
         """Roughly, the time of one launch."""
@@ -45,8 +50,8 @@ class Speed(Record, kw_only=True):
         return 4 * moved(probe) if probe.kind == "prefill_backward" else 1.2 * moved(probe)
 
     def preparing(self, probe: Probe) -> float:
-        """Seconds of filling the tensors of a probe."""
-        return 4 * moved(probe) / self.memory_rate
+        """Seconds of making the tensors of a probe and running it for the first time."""
+        return self.prepare + moved(probe) / self.fill
 
 
 def flop(probe: Probe) -> float:
@@ -79,45 +84,62 @@ def trial(device: Device, dtypes: tuple[str, ...]) -> Speed:
 
     Data types that the device refuses are left out. Raises what `Device.prepare` raises.
     """
-    launch = _seconds(device, Probe(kind="stream", dtype=dtypes[0], shape={"size": 4096.0})) or 1e-5
+    tried = Trial(device)
+    launch = tried.seconds(Probe(kind="stream", dtype=dtypes[0], shape={"size": 4096.0})) or 1e-5
+    prepare = tried.prepared
     rates: dict[str, float] = {}
     for dtype in dtypes:
-        rate = _growing(device, lambda width, dtype=dtype: _square(dtype, width), flop, 128.0, 2.0)  # type: ignore[misc]
+        rate = tried.growing(lambda width, dtype=dtype: _square(dtype, width), flop, 128.0, 2.0)  # type: ignore[misc]
         if rate is not None:
             rates[dtype] = rate
-    memory = _growing(device, lambda size: Probe(kind="stream", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
-    link = _growing(device, lambda size: Probe(kind="host_to_device", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
-    memory = memory or 1e10
-    return Speed(flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=min(link or memory, 2e9), launch=launch)
+    memory = tried.growing(lambda size: Probe(kind="stream", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0) or 1e10
+    fill = tried.largest / max(tried.prepared - prepare, 1e-4)
+    link = tried.growing(lambda size: Probe(kind="host_to_device", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
+    return Speed(
+        flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=min(link or memory, 2e9), launch=launch, prepare=prepare,
+        fill=fill,
+    )  # fmt: skip
 
 
 def _square(dtype: str, width: float) -> Probe:
     return Probe(kind="matmul", dtype=dtype, shape={"m": width, "n": width, "k": width, "batch": 1.0})
 
 
-def _growing(
-    device: Device, probe_of: Callable[[float], Probe], work: Callable[[Probe], float], first: float, factor: float
-) -> float | None:
-    """The rate of the largest of growing probes, the last of which takes `TRIAL_S`."""
-    size, best = first, None
-    for _ in range(14):
-        probe = probe_of(size)
-        seconds = _seconds(device, probe)
-        if seconds is None:
-            return best
-        best = max(best or 0.0, work(probe) / seconds)
-        if seconds >= TRIAL_S:
-            return best
-        size *= factor
-    return best
+class Trial:
+    """Runs a few kernels; keeps how long the last took to prepare, and its bytes."""
 
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.prepared = 0.0
+        self.largest = 0.0
 
-def _seconds(device: Device, probe: Probe) -> float | None:
-    if device.refuses(probe) is not None:
-        return None
-    try:
-        run = device.prepare(probe)
-    except DeviceMemoryError:
-        return None
-    run(1)
-    return min(run(1), run(1))
+    def growing(
+        self, probe_of: Callable[[float], Probe], work: Callable[[Probe], float], first: float, factor: float
+    ) -> float | None:
+        """The best rate of growing probes, the last of which takes `TRIAL_S`; None where the device refuses them all."""
+        size, best = first, None
+        for _ in range(14):
+            probe = probe_of(size)
+            seconds = self.seconds(probe)
+            if seconds is None:
+                return best
+            best = max(best or 0.0, work(probe) / seconds)
+            if seconds >= TRIAL_S:
+                return best
+            size *= factor
+        return best
+
+    def seconds(self, probe: Probe) -> float | None:
+        """The time of one launch; None where the device refuses it, or it does not fit."""
+        if self._device.refuses(probe) is not None:
+            return None
+        begin = time.monotonic()
+        try:
+            run = self._device.prepare(probe)
+        except DeviceMemoryError:
+            return None
+        run(1)
+        self.prepared, self.largest = time.monotonic() - begin, moved(probe)
+        best = min(run(1), run(1))
+        # A pause of the process in both of them would end the trial too early.
+        return best if best < TRIAL_S else min(best, run(1), run(1))

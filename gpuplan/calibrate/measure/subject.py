@@ -162,9 +162,12 @@ def best_rates(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def best_stream(samples: Sequence[Sample]) -> float | None:
-    """The rate of the largest streams, in B/s: small ones run in caches."""
-    streams = sorted(of_kind(samples, "stream"), key=lambda one: moved(one.probe))[-2:]
-    return max((moved(one.probe) / one.seconds for one in streams), default=None)
+    """The best rate of memory traffic in B/s, of streams or of matmuls that read large weights: small ones run in caches."""
+    streams = of_kind(samples, "stream")
+    if not streams:
+        return None
+    large = max(moved(one.probe) for one in streams) / 2
+    return max(moved(one.probe) / one.seconds for one in of_kind(samples, "stream", "matmul") if moved(one.probe) >= large)
 
 
 def best_copy(samples: Sequence[Sample]) -> float | None:
@@ -197,7 +200,7 @@ def draft(subject: Subject, identity: Identity, samples: Sequence[Sample], today
         "memory:",
         f"  capacity: {memory}",
         '  type: "not told by the driver"',
-        f"  bandwidth: {{value: {(stream or 0) / 1e9:.4g} GB/s, note: the largest streams that were measured}}",
+        f"  bandwidth: {{value: {(stream or 0) / 1e9:.4g} GB/s, note: the best of the largest streams and matmuls}}",
         "compute_dense:",
         *(f"  {dtype}: {{value: {rate / 1e12:.4g} TFLOP/s, note: {fastest}}}" for dtype, rate in rates.items()),
         *(["default_engines: {train: torch-eager, serve: llama-cpp}"] if subject.processor else []),
