@@ -98,7 +98,9 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
 
 def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
     """What the engine keeps for the backward pass beyond what mathematics needs."""
-    given = {"norm": profile.kept_norm, "gate": profile.kept_gate, "score": profile.score_bytes}
+    given = {
+        "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.held.attention, "score": profile.score_bytes
+    }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     return Habits(**found, selective_keeps=profile.selective_keeps)
 

@@ -6,7 +6,16 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, smaller
-from gpuplan.formulas.memory import bucket_bytes, partly_recomputed_bytes, state_bytes, tensor_bytes
+from gpuplan.formulas.memory import (
+    bucket_bytes,
+    excess_bytes,
+    logits_bytes,
+    partly_recomputed_bytes,
+    spread_lengths_bytes,
+    stage_or_few_params,
+    state_bytes,
+    tensor_bytes,
+)
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
@@ -17,6 +26,7 @@ from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import TrainingWork
 
+_EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
 _IN_FLIGHT = Source("assumed", "one bucket is being filled while another is being sent")
 
 
@@ -44,6 +54,8 @@ class RecipeTerms(Record):
     """A frozen weight as it is stored; None: all are trained."""
     unquantised: Term | None = None
     """A frozen weight that quantisation leaves as it is."""
+    extra: Term | None = None
+    """What the engine keeps with the optimizer's states."""
 
     @classmethod
     def of(cls, plan: TrainPlan, subject: Subject, profile: TrainingProfile) -> RecipeTerms:
@@ -61,6 +73,10 @@ class RecipeTerms(Record):
             byte("recipe.master_bytes", recipe.master, recipe.source),
             moment_bytes(plan.optimizer, recipe),
         )
+        if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
+            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
+        if recipe.master > 0 and profile.held.optimizer_extra is not None:
+            made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
         return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
 
     def adapted(self, plan: TrainPlan, subject: Subject, profile: TrainingProfile) -> RecipeTerms:
@@ -74,12 +90,18 @@ class RecipeTerms(Record):
                 if profile.unquantised is None
                 else subject.habit("unquantised", profile.unquantised)
             )
+        if plan.tuning.base_weights == "fp32" and plan.precision != "fp32" and plan.recompute != "full":
+            # Autograd keeps the 16-bit copy that each matmul was given.
+            frozen = kept = total("recipe.frozen_and_cast", {"frozen": frozen, "cast": byte("recipe.cast_bytes", 2.0)})
         made = self.replaced(frozen=frozen, unquantised=kept)
         if profile.adapter is None:
             return made
         element = subject.habit("adapter", profile.adapter)
         several = moment_count(plan.optimizer)
-        moments = repeated_bytes.term("recipe.adapter_moments", count=several, size=element)
+        wide = profile.held.adapter_moment
+        moments = repeated_bytes.term(
+            "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
+        )
         return made.replaced(weight=element, gradient=element, master=byte("recipe.master_bytes", 0.0), moments=moments)
 
 
@@ -112,18 +134,13 @@ def _stage(
     parts = _states(f"{at}", plan, work, recipe, stage, keeps_copy=profile.weight_copy)
     trained = work.trained[stage.place]
     zero = plan.parallel.zero_stage
-    params = work.params[stage.place]
     if zero == 3:
-        most = subject.habit("gathered_layers", profile.gathered_layers)
-        layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
-        alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
-        gathered = repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)
-        held = {"layers": gathered}
-        if params.edges is not None:
-            held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.gathered)
-        parts["gathered"] = between_ranks.term(
-            f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards
-        )  # fmt: skip
+        parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
+        if profile.held.gathered_in_pipeline and not alone(work.pipeline.group):
+            whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=recipe.gradient)
+            parts["unsharded_gradients"] = between_ranks.term(
+                f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
+            )  # fmt: skip
     if not alone(work.dense_shards):
         buckets = bucket_bytes.term(
             f"{at}.all_buckets",
@@ -132,27 +149,93 @@ def _stage(
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
         parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_shards)
-    parts["activations"] = _activations(at, subject, plan, work, leaves, stage)
-    transient: dict[str, Term] = {}
-    if any(block.saved is not block.kept for block in work.blocks.values()):
-        transient["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
-    if stage.head is not None and work.edge.head:
-        transient["logits"] = (
-            work.logits
-            if alone(stage.head)
-            else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=work.logits)
-        )  # fmt: skip
+    passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
+    transient = _transient(at, subject, plan, work, stage)
     if transient:
-        parts["transient"] = greatest(f"{at}.transient", transient)
+        passing["transient"] = greatest(f"{at}.transient", transient)
+    parts |= passing
+    parts |= _moments(at, subject, plan, profile, work, recipe, stage, passing=passing)
+    allocated = total(f"{at}.tensors", dict(parts))
     parts["fragmentation"] = allocator_bytes.term(
-        f"{at}.fragmentation",
-        allocated=total(f"{at}.tensors", dict(parts)),
-        fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
+        f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
     parts["context"] = subject.habit("context", subject.engine.context)
     if subject.hw.count > 1:
         parts["communication"] = subject.habit("communication", subject.engine.communication)
+    if profile.held.spread_lengths is not None and transient:
+        parts["spread_lengths"] = spread_lengths_bytes.term(
+            f"{at}.spread_lengths",
+            transient=parts["transient"],
+            share=subject.habit("spread_lengths", profile.held.spread_lengths),
+            needed=total(f"{at}.needed", dict(parts)),
+            capacity=subject.hw.memory_capacity,
+        )
     return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values())
+
+
+def _gathered(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> Term:  # fmt: skip
+    """Weights that are gathered at once under ZeRO-3."""
+    params = work.params[stage.place]
+    most = subject.habit("gathered_layers", profile.gathered_layers)
+    layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
+    alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
+    if profile.held.gathered_in_pipeline and not alone(work.pipeline.group):
+        inner = params.dense
+        if params.edges is not None:
+            inner = difference.term(f"{at}.stage_params", whole=params.dense, part=params.edges)
+        alive = stage_or_few_params.term(f"{at}.gathered_stage_params", pp=work.pipeline.group, stage=inner, few=alive)
+    held = {"layers": repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)}
+    if params.edges is not None:
+        held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.gathered)
+    return between_ranks.term(f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards)
+
+
+def _transient(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, stage: Stage) -> dict[str, Term]:
+    """What is alive for a moment: a layer that is made again, or the logits; never both."""
+    profile = training_profile(subject.engine)
+    found: dict[str, Term] = {}
+    if any(block.saved is not block.kept for block in work.blocks.values()) or "activations" in plan.saving.offload:
+        found["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
+    if stage.head is None or not work.edge.head:
+        return found
+    logits = work.logits
+    if profile.held.logits is not None:
+        held = subject.habit("logits_held", profile.held.logits)
+        logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
+    if plan.saving.chunked_loss:
+        share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
+        logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
+    found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
+    return found
+
+
+def _moments(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
+    *, passing: dict[str, Term],
+) -> dict[str, Term]:  # fmt: skip
+    """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading."""
+    found: dict[str, Term] = {}
+    trained, params, holdings = work.trained[stage.place], work.params[stage.place], profile.held
+    zero = plan.parallel.zero_stage
+    if holdings.optimizer_scratch is not None and "optimizer" not in plan.saving.offload:
+        copies = product.term(
+            f"{at}.scratch_params", a=trained.dense, b=subject.habit("optimizer_scratch", holdings.optimizer_scratch)
+        )  # fmt: skip
+        scratch = state_bytes.term(
+            f"{at}.scratch", params=copies, bytes_per_param=recipe.weight, shards=work.dense_shards if zero else ONE
+        )
+        found["optimizer_scratch"] = excess_bytes.term(
+            f"{at}.optimizer_scratch", size=scratch, beside=total(f"{at}.passing_of_step", dict(passing))
+        )
+    if holdings.loads_whole and zero == 3:
+        size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
+        loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)
+        found["loading"] = excess_bytes.term(
+            f"{at}.loading", size=loaded, beside=total(f"{at}.passing_of_loading", dict(passing | found))
+        )
+    return found
 
 
 def _states(
@@ -162,6 +245,8 @@ def _states(
     zero = plan.parallel.zero_stage
     trained = work.trained[stage.place]
     states: dict[str, list[Term]] = {"gradients": [recipe.gradient], "optimizer": [recipe.master, recipe.moments]}
+    if recipe.extra is not None:
+        states["optimizer"].append(recipe.extra)
     if recipe.frozen is None and (keeps_copy or zero < 3 or recipe.master.value == 0):
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
@@ -171,7 +256,7 @@ def _states(
             f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=work.dense_shards if zero == 3 else ONE
         )
     cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
-    host = {"optimizer": "optimizer", "weights": "params"}
+    host = {"optimizer": "optimizer", "weights": "params", "gradients": "params"}
     for name, elements in states.items():
         if host.get(name) in plan.saving.offload:
             continue
@@ -228,4 +313,6 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
             f"{at}.activations.embedding", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
         )
     one = total(f"{at}.activations.micro_batch", parts)
+    if "activations" in plan.saving.offload:
+        return greatest(f"{at}.activations", {key: block.saved for key, block in work.blocks.items()})
     return repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Ratio, ceil_div, maximum, minimum
+from gpuplan.num import Bytes, Count, Ratio, ceil_div, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _BOOK = "https://jax-ml.github.io/scaling-book/"
@@ -209,6 +209,44 @@ def gpt_layer_activation_bytes_selective(
             seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
         )
     ) / tp
+
+
+@formula(
+    Source(
+        "docs", "PyTorch: CUDA semantics, memory management", "https://docs.pytorch.org/docs/stable/notes/cuda.html",
+        "the caching allocator keeps freed blocks, and gives them back when an allocation would fail",
+    )
+)  # fmt: skip
+def spread_lengths_bytes(*, transient: Bytes, share: Ratio, needed: Bytes, capacity: Bytes) -> Bytes:
+    """Blocks that the allocator keeps because each batch has another length: as much as is left at most.
+
+    >>> spread_lengths_bytes(transient=10.0, share=1.5, needed=40.0, capacity=80.0)
+    15.0
+    >>> spread_lengths_bytes(transient=10.0, share=1.5, needed=70.0, capacity=80.0)
+    10.0
+    """
+    return maximum(minimum(transient * share, capacity - needed), 0.0 * needed)
+
+
+@formula(DEFINITION)
+def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
+    """Memory of one moment beyond what another moment needs in the same place.
+
+    >>> excess_bytes(size=10.0, beside=4.0), excess_bytes(size=3.0, beside=4.0)
+    (6.0, 0.0)
+    """
+    return maximum(size - beside, 0.0 * size)
+
+
+@formula(Source("docs", "PyTorch: fully_shard, reshard_after_forward",
+                "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html", "reshard_after_forward"))  # fmt: skip
+def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
+    """Parameters that are gathered at once: all of a pipeline stage, which many micro-batches use, or a few layers.
+
+    >>> stage_or_few_params(pp=4.0, stage=100.0, few=10.0), stage_or_few_params(pp=1.0, stage=100.0, few=10.0)
+    (100.0, 10.0)
+    """
+    return where(pp > 1, stage, few)
 
 
 @formula(_KORTHIKANTI_SELECTIVE)

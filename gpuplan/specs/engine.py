@@ -126,7 +126,7 @@ class TrainingProfile(Schema):
     """None: the attention core is run again, and nothing else."""
     dispatch: Dispatch | None = None
     """None: every copy of a token is sent, in 16 bits."""
-    holdings: TrainingHoldings = TrainingHoldings()
+    holdings: TrainingHoldings | None = None
     """What else it holds in memory."""
     selective_keeps: Literal["core", "matmuls"] = "core"
     """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
@@ -146,6 +146,11 @@ class TrainingProfile(Schema):
     """By accelerator, else by family, else `any`; what is missing is 1."""
     residual: RatioField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
+
+    @property
+    def held(self) -> TrainingHoldings:
+        """What else it holds in memory."""
+        return self.holdings or TrainingHoldings()
 
     def run(
         self,

@@ -143,7 +143,7 @@ class ActivationMaker(Record, kw_only=True):
             adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
         kept = self.tensor(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
-        if self.habits.norm is None:
+        if self.habits.norm is None or block.norm != "rms":
             return kept
         width = leaf.times(f"{at}.all_norms_width", held, per_norm)
         wide = tensor_bytes.term(f"{at}.norms_wide", tokens=self.work.tokens, width=width, element_bytes=self.habits.norm)

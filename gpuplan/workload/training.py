@@ -92,6 +92,8 @@ class TrainingWork(Record):
     expert_ways: Term
     dense_stride: Term
     pipeline: Collective
+    vocab: Term
+    """Tokens of the vocabulary on one rank."""
     logits: Term
     largest_layer: Term
 
@@ -160,6 +162,7 @@ def training_work(
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
         dense_stride=step.tp,
         pipeline=_pipeline(leaves, split, step, types, tokens),
+        vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_layer=greatest("rank_params.largest_layer", [_layer_params(one, step, etp) for one in counts.blocks]),
     )

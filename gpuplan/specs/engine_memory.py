@@ -1,0 +1,34 @@
+"""What an engine holds in memory while it trains, beyond what the mathematics of a step needs, as sourced data."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from gpuplan.schema import Schema
+from gpuplan.specs.quantity import BytesField, Measure, Sourced
+
+Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
+
+
+class TrainingHoldings(Schema):
+    """Memory habits of an engine that trains; None: nothing beyond what is needed."""
+
+    logits: BytesField | None = None
+    """Bytes that are alive for each logit at the loss; None: `logit_bytes`, which is also what is read and written there."""
+    attention: Portion | None = None
+    """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
+    optimizer_extra: StoredBytes | None = None
+    """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
+    gradient_bf16: BytesField | None = None
+    """Bytes of gradient kept for each parameter in bf16 training, where fp32 sums live beside them; None: `gradient`."""
+    adapter_moment: BytesField | None = None
+    """Bytes of each moment of an adapter; None: as its weight."""
+    optimizer_scratch: Portion | None = None
+    """Temporaries of an optimizer step that runs over all parameters at once, in multiples of the trained weights."""
+    loads_whole: bool = False
+    """Each rank holds the whole model before it is cut into shards."""
+    gathered_in_pipeline: bool = False
+    """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    spread_lengths: Portion | None = None
+    """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
