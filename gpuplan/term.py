@@ -199,16 +199,20 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
     Leaves are independent kinds of doubt (a kind of kernel, an engine's overhead), so their swings add as variances
     (GUM, JCGM 100:2008, section 5.1.2, https://www.bipm.org/documents/20126/2071204/JCGM_100_2008_E.pdf).
     """
-    leaves = {id(t): t for root in roots.values() for t in root.walk() if t.spread is not None}
+    order, parents = _order(roots.values())
     centre = {key: float(root.value) for key, root in roots.items()}
     down = dict.fromkeys(roots, 0.0)
     up = dict.fromkeys(roots, 0.0)
-    for leaf in leaves.values():
+    for leaf in (term for term in order if term.spread is not None):
+        above = _above(leaf, parents)
         ends: dict[str, list[float]] = {key: [0.0] for key in roots}
         for end in leaf.spread or ():
-            done = {id(leaf): replace(leaf, value=end)}
+            values: dict[int, Num] = {id(leaf): end}
+            for term in above:
+                given = {key: values.get(id(part), part.value) for key, part in term.args}
+                values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
             for key, root in roots.items():
-                ends[key].append(float(root.rebuilt(_same, done).value) - centre[key])
+                ends[key].append(float(values.get(id(root), centre[key])) - centre[key])
         for key, swings in ends.items():
             down[key] += min(swings) ** 2
             up[key] += max(swings) ** 2
@@ -220,5 +224,39 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
     return {key: (low[key], centre[key] + up[key] ** 0.5) for key in roots}
 
 
-def _same(_: Term) -> Term | None:
-    return None
+def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:
+    """Every term below the roots once, parts before what is made of them; and what is made of each directly."""
+    order: list[Term] = []
+    place: dict[int, int] = {}
+    parents: dict[int, list[Term]] = {}
+
+    def visit(term: Term) -> None:
+        if id(term) in place:
+            return
+        place[id(term)] = -1
+        for _, part in term.args:
+            visit(part)
+            parents.setdefault(id(part), []).append(term)
+        place[id(term)] = len(order)
+        order.append(term)
+
+    for root in roots:
+        visit(root)
+    return order, parents
+
+
+def _above(leaf: Term, parents: Mapping[int, list[Term]]) -> list[Term]:
+    """Everything that rests on a term, parts before what is made of them."""
+    made: list[Term] = []
+    seen: set[int] = set()
+
+    def visit(term: Term) -> None:
+        for parent in parents.get(id(term), ()):
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                visit(parent)
+                made.append(parent)
+
+    visit(leaf)
+    made.reverse()
+    return made
