@@ -27,7 +27,17 @@ import numpy as np
 from gpuplan.calibrate import kinds
 from gpuplan.calibrate.fit import Knob, Outcome, fit
 from gpuplan.calibrate.kinds import Chip, from_memory
-from gpuplan.calibrate.rows import NO_WINDOW, Rows, attention_rows, collective_rows, custom_rows, matmul_rows, stream_rows, table
+from gpuplan.calibrate.rows import (
+    NO_WINDOW,
+    Rows,
+    attention_rows,
+    collective_rows,
+    custom_rows,
+    latent_rows,
+    matmul_rows,
+    stream_rows,
+    table,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,6 +165,10 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
     rows = table(folder, system, "generation_attention")
     for stored in kernels.decode:
         _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
+    if (folder / f"{system}-generation_mla.csv").is_file():
+        rows = table(folder, system, "generation_mla")
+        for stored in kernels.decode:
+            _add(made, f"attention.latent.{stored}", _latent(chip, rows, stored))
     if kernels.stream:
         rows = table(folder, kernels.stream, "mlp")
         _add(made, "stream", _stream(chip, stream_rows(rows, "add"), stream_rows(rows, "mlp_act")))
@@ -223,6 +237,15 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernel
     made = fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
     held = picked.where(picked.held_back)
     return replace(made, ratios=made.ratios[_far(chip, held, element)])
+
+
+def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> Outcome | None:
+    stored, element = STORED[dtype]
+    picked = latent_rows(rows, stored, FRAMEWORKS["tensorrt-llm"])
+    picked = picked.where(picked.columns["kv_len"] >= FEWEST_KEYS)
+    if len(picked) < FEWEST:
+        return None
+    return fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, partial(chip.latent, stored=element))
 
 
 def _far(chip: Chip, rows: Rows, element: float) -> NDArray[np.bool_]:

@@ -120,6 +120,24 @@ class Chip:
         )  # fmt: skip
         return _array(attention_seconds(item, hw, replayed=True))
 
+    def latent(self, rows: Rows, values: Mapping[str, float], stored: float) -> NDArray[np.float64]:
+        """Seconds of decode over the latent of MLA, whose numbers have `stored` bytes."""
+        knobs = {**DECODE_KNOBS, **DECODE_FIXED}
+        prefix = f"attention.latent.{'bf16' if stored == 2 else 'fp8'}"
+        hw = machine(
+            peaks=self.peaks, bandwidth=self.bandwidth, units=self.units,
+            parameters={f"{prefix}.{key}": (value, knobs[key].unit) for key, value in values.items()},
+            l2=_given("l2", self.l2, "B"),
+        )  # fmt: skip
+        cols = rows.columns
+        item = Attention(
+            name="row", sequences=_given("sequences", cols["sequences"]), q_len=_given("q_len", 1.0),
+            kv_len=_given("kv_len", cols["kv_len"]), heads=_given("heads", cols["heads"]), kv_heads=_given("kv_heads", 1.0),
+            k_dim=_given("k_dim", 576.0), v_dim=_given("v_dim", 512.0), kv_element_bytes=_given("kv", stored, "B"), dtype="bf16",
+            causal=True, v_shared=True,
+        )  # fmt: skip
+        return _array(attention_seconds(item, hw, replayed=True))
+
     def prefill_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, stored: float) -> NDArray[np.float64]:
         """Seconds of prefill attention by two flat efficiencies."""
         flat = dict.fromkeys(PREFILL_KNOBS, 0.0) | {"settle": 1.0, "rows": 1.0}

@@ -86,6 +86,14 @@ _ATTENTION = {
 }  # fmt: skip
 
 
+def latent_rows(rows: Iterable[Mapping[str, str]], stored: str, framework: str) -> Rows:
+    """Decode over the latent of MLA (DeepSeek-V3: 512 + 64 wide) by one framework; heads and sequences decide what is held back."""
+    picked = [row for row in rows if row["kv_cache_dtype"] == stored and row["framework"] == framework]
+    cols = {key: _numbers(picked, name) for key, name in (("sequences", "batch_size"), ("heads", "num_heads"))}
+    cols["kv_len"] = _numbers(picked, "isl") + _numbers(picked, "step")
+    return _made(picked, cols, ("sequences", "heads"))
+
+
 def collective_rows(rows: Iterable[Mapping[str, str]], kind: str) -> Rows:
     """Collectives of one kind as nccl-tests runs them; message size and ranks decide what is held back."""
     picked = [row for row in rows if row["op_name"] == kind]

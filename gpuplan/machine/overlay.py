@@ -99,7 +99,7 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
-    """The attention parameters: `prefill.<dtype>`, `decode.<stored>`, `backward_share` and `backward_extra`."""
+    """The attention parameters: `prefill.<dtype>`, `decode.<stored>`, `latent.<stored>`, `backward_share`, `backward_extra`."""
     found: dict[str, Term] = {}
     links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
     prefills = [(link, link.file.engines[engine].prefill) for link in chain if engine in link.file.engines] if engine else []
@@ -116,6 +116,10 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
         table = next(((link, decode) for link, decode in decodes if like in decode), None)
         if table is not None and f"attention.decode.{stored}.start" not in found:
             found |= dict(terms_of(table[0], f"attention.decode.{stored}", table[1][like]))  # type: ignore[index]
+    for stored in ("bf16", "fp8"):
+        shared = next(((link, fits.latent) for link, fits in links if fits is not None and stored in fits.latent), None)
+        if shared is not None:
+            found |= dict(terms_of(shared[0], f"attention.latent.{stored}", shared[1][stored]))  # type: ignore[index]
     for key in ("backward_share", "backward_extra"):
         told = next(((link, value) for link, fits in links if (value := getattr(fits, key)) is not None), None)
         if told is not None:

@@ -161,7 +161,9 @@ def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
 def _decode_seconds(item: Attention, hw: Hardware, *, replayed: bool) -> Term:
     name = item.name
     stored = "fp8" if all_true(item.kv_element_bytes.value < 2.0) else "bf16"
-    prefix = f"attention.decode.{stored}"
+    prefix = f"attention.latent.{stored}"
+    if not item.v_shared or f"{prefix}.start" not in hw.parameters:
+        prefix = f"attention.decode.{stored}"
     seen = item.kv_len
     if item.window is not None:
         seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)

@@ -142,6 +142,8 @@ class AttentionFits(Schema):
     """Many queries, by the data type that is multiplied."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
+    latent: dict[Dtype, DecodeFit] = field(default_factory=dict)
+    """The same where all heads share one latent that is key and value in one (MLA); left out, as above."""
     backward_share: RatioField | None = None
     """Efficiency of the backward kernel as a share of the forward one."""
     backward_extra: Extra | None = None
