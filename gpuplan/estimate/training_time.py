@@ -32,6 +32,10 @@ from gpuplan.workload.training import BlockWork, StageParams, StepTerms, Trainin
 LAYER_PARTS = ("matmuls", "attention", "elementwise", "tensor_parallel", "context_parallel", "expert_parallel", "recompute", "host")
 
 
+QUANTISED = ("int8", "int4", "nf4", "nf4-dq")
+"""How frozen weights may be stored that no matmul reads as they are."""
+
+
 class TrainingTime(Record):
     """The step time, and the parts of each stage that could be the slowest."""
 
@@ -85,6 +89,10 @@ class StepPricer(Record, kw_only=True):
         parts["context_parallel"] = self.context(key, block, kinds["attention"])
         expert = {phase: self.experts(f"{phase}.{key}", phase, work.expert_collectives, kinds) for phase, work in both}
         parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
+        if self.profile.dequantise is not None and self.plan.tuning.base_weights in QUANTISED:
+            parts["elementwise"] = total(
+                f"layer.{key}.streams", {"elementwise": parts["elementwise"], "widening": self.widening(key, block)}
+            )
         forward = {kind: found["forward"] for kind, found in kinds.items()}
         again: dict[str, Term] = {}
         if self.plan.recompute == "full":
@@ -101,10 +109,38 @@ class StepPricer(Record, kw_only=True):
             each = habit("expert_host", profile.expert_host)
             of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
             host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
+        adapted = sum(item.name.endswith(".lora_up") for item in block.forward.matmuls)
+        if profile.adapter_host is not None and adapted:
+            each = habit("adapter_host", profile.adapter_host)
+            of_adapters = repeated_seconds.term(
+                f"layer.{key}.issued_adapters", count=self.leaves(f"{key}.adapted", adapted), seconds=each
+            )
+            host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
         issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
         return parts
+
+    def widening(self, key: str, block: BlockWork) -> Term:
+        """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
+        at, each = f"layer.{key}.widening", self.profile.dequantise
+        if each is None:
+            return no_time(at)
+        element = self.subject.habit("dequantise", each)
+        sizes = {
+            item.name: repeated_bytes.term(
+                f"{at}.{item.name}",
+                count=self.leaves.times(
+                    f"{at}.{item.name}.all", item.batch, self.leaves.times(f"{at}.{item.name}.one", item.n, item.k)
+                ),
+                size=element,
+            )
+            for item in block.forward.matmuls
+            if ".lora_" not in item.name and not item.name.endswith(".router")
+        }
+        once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], self.subject.hw)
+        passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
+        return repeated_seconds.term(at, count=passes, seconds=once)
 
     def experts(self, at: str, phase: str, items: list[Collective], kinds: dict[str, dict[str, Term]]) -> Term:
         """Tokens on their way to the experts and back, beside the computation of another micro-batch where that is on."""

@@ -114,6 +114,10 @@ class TrainingProfile(Schema):
     """Share of the hand-overs between pipeline stages that is hidden; None: nothing."""
     expert_host: SecondsField | None = None
     """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
+    adapter_host: SecondsField | None = None
+    """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
+    dequantise: BytesField | None = None
+    """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
     graph_host: SecondsField | None = None
     """Host time of one layer's forward pass where kernels are replayed from graphs."""
     switched: Overlaps | None = None

@@ -51,6 +51,8 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "optimizer_kernels": (10, _assumed("norm, clipping and the fused updates of a few buckets")),
     "host_passes": (3, _assumed("the backward pass issues about twice the kernels of the forward pass")),
     "host_passes_recomputed": (4, _assumed("as `host_passes`, and the forward pass once more")),
+    "widenings": (2, _assumed("frozen weights are widened forward and backward")),
+    "widenings_recomputed": (3, _assumed("as `widenings`, and once more where the forward pass is run again")),
     "every_second": (0.5, _TITAN),
     **{
         f"{what}_{schedule}": (value, _DUALPIPE)
