@@ -61,10 +61,6 @@ class Machine(Schema):
     """Sets of parameters that the rows did not suffice for, and why."""
     warnings: tuple[str, ...] = ()
     """What was noticed while measuring."""
-    launch: SecondsField | None = None
-    """One empty kernel, of many launched one by one."""
-    graph_launch: SecondsField | None = None
-    """One empty kernel in a graph."""
     chains: dict[str, str] = field(default_factory=dict)
     """How much longer norms and activations take than a plain stream of so many bytes."""
     context: BytesField | None = None

@@ -18,10 +18,11 @@ from gpuplan.calibrate.measure.speed import ELEMENT, moved
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
+from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.target import parse_target
 from gpuplan.term import USER, Term
-from gpuplan.work import Attention, Matmul, Stream
+from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
 
 TRUTH: Mapping[str, float] = {
     "matmul.bf16.efficiency": 0.78, "matmul.bf16.memory_efficiency": 0.83, "matmul.bf16.start": 5.5e-6,
@@ -59,6 +60,7 @@ class Troubles:
     lost_after: int = 0
     errors_after: int = 0
     fp8: bool = True
+    ranks: int = 1
 
 
 @dataclass
@@ -79,11 +81,11 @@ class Fake:
         t = self.troubles
         return Identity(
             name=t.name, backend="fake", driver="570.1", libraries={"fake": "1.0"}, memory_bytes=t.memory, units=t.units,
-            architecture=t.architecture, uuid="GPU-0",
+            architecture=t.architecture, uuid="GPU-0", ranks=t.ranks,
         )  # fmt: skip
 
     def refuses(self, probe: Probe) -> str | None:
-        if probe.kind in ("grouped_matmul", "prefill_backward", "collective", "transfer", "norm", "activation"):
+        if probe.kind in ("grouped_matmul", "prefill_backward", "norm", "activation"):
             return "the fake has no such kernel"
         if probe.kind == "matmul" and probe.dtype not in ("bf16", *(("fp8",) if self.troubles.fp8 else ())):
             return "the fake has no such data type"
@@ -142,7 +144,7 @@ class Fake:
 def truth() -> Hardware:
     """The shipped H200 with the parameters of `TRUTH`."""
     catalog = Catalog([shipped_folder()])
-    hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
+    hw = hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
     parameters = dict(hw.parameters)
     for name, value in TRUTH.items():
         parameters[name] = Term(f"hw.{name}", value, parameters[name].unit, USER)
@@ -166,6 +168,13 @@ def seconds(probe: Probe, hw: Hardware) -> float:
         value = attention_seconds(Attention(name="x", **shape, kv_element_bytes=element, dtype=dtype, causal=True), hw).value
     elif probe.kind == "stream":
         value = stream_seconds(Stream(name="x", **shape, launches=Term("one", 1.0, "1", USER)), hw).value
+    elif probe.kind == "collective":
+        kind: Any = probe.name
+        one = Term("stride", 1.0, "1", USER)
+        value = collective_seconds(Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=one), hw).value
+    elif probe.kind == "transfer":
+        one = Term("stride", 1.0, "1", USER)
+        value = transfer_seconds(Transfer(name="x", path="scale_up", size=shape["size"], stride=one), hw).value
     elif probe.kind in ("launch", "graph"):
         value = probe.shape["launches"] * (LAUNCH if probe.kind == "launch" else GRAPH)
     else:

@@ -20,6 +20,7 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.target import parse_target
 
 TODAY = "2026-11-21"
+PLAIN = Catalog([shipped_folder()])
 
 
 class Said(Listener):
@@ -89,10 +90,27 @@ def test_what_was_not_measured_comes_from_the_shipped_file(whole: tuple[Report, 
     _, folder = whole
     catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
     with_it = hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
-    plain = Catalog([shipped_folder()])
-    shipped = hardware_of(parse_target("8xh200-sxm-141gb", plain), catalog=plain)
+    shipped = hardware_of(parse_target("8xh200-sxm-141gb", PLAIN), catalog=PLAIN)
     name = next(name for name in shipped.parameters if name.endswith("all_reduce.full"))
     assert with_it.parameter(name).value == shipped.parameter(name).value
+
+
+def test_collectives_of_several_ranks(tmp_path: Path) -> None:
+    report = run(tmp_path, ranks=8)
+    spec = load_spec(Measured, report.written[0])
+    assert spec.collective is not None
+    assert spec.machine is not None
+    assert spec.machine.ranks is not None
+    assert spec.machine.ranks.value == 8
+    truth = hardware_of(parse_target("8xh200-sxm-141gb", PLAIN), catalog=PLAIN)
+    level = truth.levels[0].name
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        found = report.made.sets[f"collective.{kind}"]
+        assert found.median_ape < 0.01
+        assert found.values["start"].value == pytest.approx(truth.parameter(f"fabric.{level}.{kind}.start").value, rel=0.03)
+        assert found.values["full"].value == pytest.approx(truth.parameter(f"fabric.{level}.{kind}.full").value, rel=0.03)
+    assert spec.launch is not None
+    assert spec.launch.graph.value == pytest.approx(GRAPH, rel=0.03)
 
 
 def test_an_edited_file_is_still_used_and_told(whole: tuple[Report, Path], tmp_path: Path) -> None:
@@ -221,8 +239,7 @@ def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:
 
     report = run(tmp_path)
     matmuls = [sample for key, sample in report.run.samples.items() if key.startswith("matmul:bf16")][:9]
-    catalog = Catalog([shipped_folder()])
-    (case,) = cases(matmuls, ground_of(report.plan.subject, matmuls, catalog), "x")
+    (case,) = cases(matmuls, ground_of(report.plan.subject, matmuls, PLAIN), "x")
     values = found(case).values
     assert values["tail"].why == "too few rows to fit it"
     assert sum(one.low is not None for one in values.values()) <= 3

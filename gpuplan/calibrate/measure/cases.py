@@ -7,7 +7,7 @@ place. So a parameter that nobody fits here still counts, with the value that an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,10 +19,10 @@ from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import ELEMENT, moved
 from gpuplan.calibrate.rows import Rows
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
-from gpuplan.machine.wire import collective_seconds
+from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
-from gpuplan.work import Attention, Collective, Matmul, Stream
+from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,6 +77,8 @@ class Case:
     predict: Callable[[Rows, Mapping[str, float]], Array]
     shapes: tuple[str, ...]
     """Of each row what makes it another shape: rows of one shape are held back together."""
+    starts: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Shares of a knob's start from which the fit starts too."""
 
 
 def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
@@ -183,12 +185,18 @@ def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
     rate = ground.host
     if not samples or rate is None:
         return []
+    ways = [one.probe.kind == "device_to_host" for one in samples]
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        return values["launch"] + rows.columns["size"] / (rate * values["efficiency"])
+        share = np.where(rows.columns["back"] > 0, values.get("back", values["efficiency"]), values["efficiency"])
+        return np.asarray(values["launch"] + rows.columns["size"] / (rate * share))
 
-    knobs = {"efficiency": Knob(0.8, 0.01, 1.1), "launch": Knob(1e-5, 0, 1e-2, "s")}
-    return [Case("host", "host", _rows(samples, ("size",), software), knobs, {}, {}, predict, _shapes(samples, ("size",)))]
+    knobs = {"efficiency": Knob(0.8, 0.01, ABOVE_BEST), "launch": Knob(1e-5, 0, 1e-2, "s")}
+    if all(ways) != any(ways):
+        knobs["back"] = knobs["efficiency"]
+    rows = _rows(samples, ("size",), software)
+    rows = Rows({**rows.columns, "back": np.array(ways, dtype=float)}, rows.seconds, rows.held_back, rows.backend)
+    return [Case("host", "host", rows, knobs, {}, {}, predict, _shapes(samples, ("size",)))]
 
 
 def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: str) -> list[Case]:
@@ -199,30 +207,26 @@ def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: 
     prefix = f"fabric.link.{name}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        size, group = _given("size", rows.columns["size"], "B"), _given("group", rows.columns["group"])
-        kind: Any = "all_to_all" if name == "transfer" else name
-        item = Collective(name="row", kind=kind, size=size, group=group, stride=_given("stride", 1.0))
-        priced = "fabric.link.all_to_all" if name == "transfer" else prefix
-        return _array(collective_seconds(item, _hardware(ground, priced, values, units, levels=(level,))))
+        hw = _hardware(ground, prefix, values, units, levels=(level,))
+        size, stride = _given("size", rows.columns["size"], "B"), _given("stride", 1.0)
+        if name == "transfer":
+            return _array(transfer_seconds(Transfer(name="row", size=size, path="scale_up", stride=stride), hw))
+        kind: Any = name
+        group = _given("group", rows.columns["group"])
+        return _array(collective_seconds(Collective(name="row", kind=kind, size=size, group=group, stride=stride), hw))
 
     knobs, fixed, units = _knobs(ground, prefix, kinds.COLLECTIVE_KNOBS, {"ranks": Knob(most, 1, most)})
-    if most < 3:
-        # Two ranks tell nothing of what more of them lose.
-        fixed = {**fixed, **{key: Knob(knobs[key].start, 0, 1, knobs[key].unit) for key in ("per_doubling",) if key in knobs}}
-        knobs = {key: knob for key, knob in knobs.items() if key not in fixed}
+    # Two ranks tell nothing of what more of them lose, and transfers know a rate and a start only.
+    told = ("pair", "start") if name == "transfer" else [key for key in knobs if most > 2 or key != "per_doubling"]
+    fixed = {
+        **fixed,
+        **{key: Knob(0.0 if knob.unit == "s" else knob.start, 0, 1, knob.unit) for key, knob in knobs.items() if key not in told},
+    }
+    knobs = {key: knob for key, knob in knobs.items() if key in told}
+    starts = {"switch": kinds.SWITCHES} if "switch" in knobs else {}
     rows = _rows(samples, ("size", "group"), software)
-    return [
-        Case(
-            f"collective.{name}",
-            "collective",
-            rows,
-            knobs,
-            fixed,
-            _stay(ground, prefix),
-            predict,
-            _shapes(samples, ("size", "group")),
-        )
-    ]
+    shapes = _shapes(samples, ("size", "group"))
+    return [Case(f"collective.{name}", "collective", rows, knobs, fixed, {}, predict, shapes, starts)]
 
 
 def _knobs(

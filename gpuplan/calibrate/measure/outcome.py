@@ -114,12 +114,14 @@ def found(case: Case) -> Found:
         fixed = {**fixed, **{key: Knob(case_start(case, key), 0, 1, knobs[key].unit) for key in undetermined}}
         knobs = {key: knob for key, knob in knobs.items() if key not in undetermined}
         values = _all(case, knobs, fixed)
-    fold = _folds(case.shapes)
+    fold, starts = _folds(case.shapes), _starts(case, knobs)
     tried: list[Mapping[str, float]] = []
     ratios = np.ones(len(case.rows))
     for number in range(int(fold.max()) + 1):
         held = fold == number
-        outcome_ = fit(Rows(case.rows.columns, case.rows.seconds, held, case.rows.backend), knobs, fixed, case.predict)
+        outcome_ = fit(
+            Rows(case.rows.columns, case.rows.seconds, held, case.rows.backend), knobs, fixed, case.predict, starts=starts
+        )
         tried.append(outcome_.values)
         ratios[held] = outcome_.ratios
     error = np.abs(1 / ratios - 1)
@@ -175,7 +177,11 @@ def _all(case: Case, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob]) -> di
     twice = {key: np.concatenate([column, column]) for key, column in case.rows.columns.items()}
     held = np.repeat([False, True], len(case.rows))
     rows = Rows(twice, np.concatenate([case.rows.seconds, case.rows.seconds]), held, case.rows.backend)
-    return dict(fit(rows, knobs, fixed, case.predict).values)
+    return dict(fit(rows, knobs, fixed, case.predict, starts=_starts(case, knobs)).values)
+
+
+def _starts(case: Case, knobs: Mapping[str, Knob]) -> dict[str, Sequence[float]]:
+    return {key: shares for key, shares in case.starts.items() if key in knobs}
 
 
 def _undetermined(case: Case, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], values: Mapping[str, float]) -> set[str]:

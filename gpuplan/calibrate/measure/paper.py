@@ -78,16 +78,13 @@ def _machine(told: Told, run: Measured, made: Outcome, good: int) -> dict[str, A
     throttled = Counter(reason for reading in run.readings for reason in reading.throttle)
     left_out = Counter(mark for sample in run.samples.values() for mark in sample.marks)
     skipped = Counter(one.why for one in run.skipped.values())
-    most = {
-        "launch": made.launch, "graph_launch": made.graph,
-    }  # fmt: skip
     sizes = {name: told.memory[name] for name in ("context", "free") if told.memory.get(name)}
     said: dict[str, Any] = {
         "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
         "gpuplan": told.version, "extent": told.extent, "date": told.today, "duration": f"{max(run.seconds, 0.1):.1f} s",
         "ranks": identity.ranks if identity.ranks > 1 else None, "state": states(run.readings), "throttled": dict(throttled),
         "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": dict(made.unfitted),
-        "warnings": list(run.warnings), **{name: f"{_number(value / 1e-6)} us" for name, value in most.items() if value},
+        "warnings": list(run.warnings),
         **{name: f"{value / 2**20:.1f} MiB" for name, value in sizes.items()},
         "chains": {kind: f"{share:.2f}" for kind, share in made.chains.items()},
         "residual_median": {kind: f"{middle:.3f}" for kind, (_, middle, _) in made.ranges().items()},
@@ -120,6 +117,13 @@ def _sets(told: Told, made: Outcome) -> dict[str, Any]:
         for part in path:
             at = at.setdefault(part, {})
         at[last] = _set(one, told)
+    eager, graph = made.launch, made.graph
+    if eager and (graph or told.subject.processor):
+        none = {} if graph else {"note": "a processor has no graphs: as launched one by one"}
+        tree["launch"] = {
+            "eager": f"{_number(eager / 1e-6)} us",
+            "graph": {"value": f"{_number((graph or eager) / 1e-6)} us", **none},
+        }
     if made.backward is not None:
         share, pairs = made.backward
         note = f"median of {pairs} shapes measured both ways"
@@ -128,7 +132,7 @@ def _sets(told: Told, made: Outcome) -> dict[str, Any]:
 
 
 def _set(one: Found, told: Told) -> dict[str, Any]:
-    made: dict[str, Any] = {key: _value(value) for key, value in one.values.items()}
+    made: dict[str, Any] = {key: f"{value.value:.0f}" if key == "ranks" else _value(value) for key, value in one.values.items()}
     made["fit"] = {
         "backend": one.software,
         "rows_fitted": one.rows,
