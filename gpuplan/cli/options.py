@@ -193,6 +193,14 @@ ContextKind: TypeAlias = Annotated[
         help="How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)",
     ),
 ]  # fmt: skip
+Etp: TypeAlias = Annotated[Text, _degree("--etp", "Tensor parallel degree of experts; left out, whole experts once ep is above 1")]
+ExpertLoad: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--expert-load", metavar="RATIO", rich_help_panel=PARALLEL,
+        help="Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1",
+    ),
+]  # fmt: skip
 AttentionKernel: TypeAlias = Annotated[
     Text, Option("--attention", metavar="KIND", rich_help_panel=PARALLEL, help="flash, or eager, which writes the scores out")
 ]

@@ -35,6 +35,8 @@ def train(
     sequence_parallel: o.SequenceParallel = None,
     schedule: o.Schedule = None,
     cp_kind: o.ContextKind = None,
+    etp: o.Etp = None,
+    expert_load: o.ExpertLoad = None,
     recompute: o.Recompute = None,
     recompute_layers: o.RecomputeLayers = None,
     attention: o.AttentionKernel = None,

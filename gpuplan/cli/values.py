@@ -14,7 +14,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age", "lora", "recompute_layers",
+    "context", "max_price_age", "lora", "recompute_layers", "etp",
 }  # fmt: skip
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
@@ -138,6 +138,11 @@ def _value(name: str, typed: Any) -> Any:
         if tokens <= 0:
             raise UsageError(Problem("usage.count", f"--tokens {typed}: a number above zero is wanted"))
         return tokens
+    if name == "expert_load":
+        load = _number(name, typed)
+        if load < 1:
+            raise UsageError(Problem("usage.count", f"{dashed(name)} {typed}: the fullest rank has no less than the mean, 1"))
+        return load
     if name in DURATIONS:
         return _duration(name, typed)
     if name == "price":

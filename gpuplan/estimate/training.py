@@ -89,6 +89,8 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     time = pricer.time()
     figures = _rates(subject, plan, leaves, time.step, global_batch=global_batch, seq_len=seq_len)
     figures["peak_memory_bytes"] = memory.peak
+    figures["reserved_memory_bytes"] = memory.reserved
+    figures["allocated_memory_bytes"] = memory.allocated
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
     if run is not None:

@@ -26,6 +26,10 @@ from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import TrainingWork
 
+_BOTH_ENDS = Term(
+    "work.dualpipe_stages", 2.0, "1",
+    Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
+)  # fmt: skip
 _EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
 _IN_FLIGHT = Source("assumed", "one bucket is being filled while another is being sent")
 
@@ -110,6 +114,10 @@ class TrainingMemory(Record):
 
     peak: Term
     stages: dict[Place, tuple[Term, tuple[Term, ...]]]
+    allocated: Term
+    """Tensors alone, as `torch.cuda.max_memory_allocated` counts them."""
+    reserved: Term
+    """Tensors and what the allocator keeps beside them, as `torch.cuda.max_memory_reserved` counts."""
 
     def binding(self) -> tuple[Term, tuple[Term, ...]]:
         """The total and the parts of the most loaded stage of a single plan."""
@@ -121,14 +129,22 @@ def training_memory(
 ) -> TrainingMemory:  # fmt: skip
     """The memory of every stage that can bind; the peak is the largest."""
     made = {stage.place: _stage(subject, plan, work, recipe, leaves, stage) for stage in work.stages}
+
+    def most(name: str, found: list[Term]) -> Term:
+        return found[0] if len(found) == 1 else greatest(name, found)
+
     return TrainingMemory(
-        next(iter(made.values()))[0] if len(made) == 1 else greatest("memory.peak", [whole for whole, _ in made.values()]), made
+        most("memory.peak", [whole for whole, _, _, _ in made.values()]),
+        {place: (whole, parts) for place, (whole, parts, _, _) in made.items()},
+        most("memory.allocated", [allocated for _, _, allocated, _ in made.values()]),
+        most("memory.reserved", [reserved for _, _, _, reserved in made.values()]),
     )
 
 
 def _stage(
     subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves, stage: Stage
-) -> tuple[Term, tuple[Term, ...]]:
+) -> tuple[Term, tuple[Term, ...], Term, Term]:
+    """The total of a stage and its parts; its tensors alone, and with what the allocator keeps."""
     profile = training_profile(subject.engine)
     at = f"{stage.prefix}memory" if stage.prefix else "memory"
     parts = _states(f"{at}", plan, work, recipe, stage, keeps_copy=profile.weight_copy)
@@ -170,7 +186,9 @@ def _stage(
             needed=total(f"{at}.needed", dict(parts)),
             capacity=subject.hw.memory_capacity,
         )
-    return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values())
+    held = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
+    reserved = total(f"{at}.reserved", {"tensors": allocated, **held})
+    return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values()), allocated, reserved
 
 
 def _gathered(
@@ -261,6 +279,8 @@ def _states(
         if host.get(name) in plan.saving.offload:
             continue
         element = elements[0] if len(elements) == 1 else total("recipe.optimizer_bytes", elements)
+        if plan.parallel.schedule == "dualpipe" and name != "optimizer":
+            element = repeated_bytes.term(f"recipe.{name}_of_two_stages", count=_BOTH_ENDS, size=element)
         cut = zero >= cut_from[name]
         kinds = {"dense": (trained.dense, work.dense_shards)}
         if trained.experts is not None:

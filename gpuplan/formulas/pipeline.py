@@ -89,6 +89,48 @@ def in_flight_1f1b(*, pp: Count, stage: Count, micro_batches: Count) -> Count:
     return minimum(pp - stage, micro_batches)
 
 
+@formula(Source("paper", "GPipe: Easy Scaling with Micro-Batch Pipeline Parallelism", "https://arxiv.org/abs/1811.06965", "2.3"))
+def in_flight_gpipe(*, micro_batches: Count) -> Count:
+    """Micro-batches whose activations every stage holds when all forward passes run first: all of them.
+
+    >>> in_flight_gpipe(micro_batches=32)
+    32
+    """
+    return micro_batches
+
+
+@formula(_ZERO_BUBBLE)
+def in_flight_zb_h1(*, pp: Count, micro_batches: Count) -> Count:
+    """Micro-batches' worth of activations of any stage under ZB-H1, which puts weight gradients off: as the first of 1F1B at most.
+
+    >>> in_flight_zb_h1(pp=8, micro_batches=64)
+    8
+    """
+    return minimum(pp, micro_batches)
+
+
+@formula(_ZERO_BUBBLE)
+def in_flight_zb_h2(*, pp: Count, micro_batches: Count) -> Count:
+    """The same under ZB-H2, which fills the whole bubble: 2·p - 1.
+
+    >>> in_flight_zb_h2(pp=8, micro_batches=64)
+    15
+    """
+    return minimum(2 * pp - 1, micro_batches)
+
+
+@formula(
+    Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, activation PP + 1")
+)
+def in_flight_dualpipe(*, pp: Count, micro_batches: Count) -> Count:
+    """Micro-batches' worth of activations that every rank of DualPipe holds: p + 1.
+
+    >>> in_flight_dualpipe(pp=16, micro_batches=64)
+    17
+    """
+    return minimum(pp + 1, micro_batches)
+
+
 @formula(_KORTHIKANTI)
 def interleaved_activation_factor(*, pp: Count, vpp: Count) -> Ratio:
     """First-stage activations of interleaved 1F1B over those of plain 1F1B: 1 + (p - 1)/(p·v).

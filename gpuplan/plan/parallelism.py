@@ -28,6 +28,10 @@ class Parallelism(Record, kw_only=True):
     sequence_parallel: bool = True
     schedule: Schedule = "1f1b"
     """The order of a pipeline's passes; with `vpp` above 1, `1f1b` is its interleaved form."""
+    etp: float | None = None
+    """How tensor parallelism cuts experts; None: as dense layers without expert parallelism, otherwise not at all."""
+    expert_load: float | None = None
+    """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
     cp_kind: ContextKind = "ring"
     """How ranks that share a sequence attend to all of it: keys and values in a ring, gathered, or heads exchanged (Ulysses)."""
 
@@ -77,6 +81,7 @@ class Shape(Record, kw_only=True):
     layers: int
     ranks: int
     kv_heads: tuple[int, ...] = ()
+    expert_widths: tuple[int, ...] = ()
 
 
 def divisors(number: int) -> list[int]:
@@ -124,8 +129,29 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
         stage = p.tp * p.cp * p.dp
         yield divides("plan.ep-experts", "ep", p.ep, shape.experts, f"the {shape.experts} experts")
         yield divides("plan.ep-ranks", "ep", p.ep, stage, "the ranks of a pipeline stage (tp x cp x dp)")
+        if p.etp is not None:
+            yield from _expert_tensor_rules(p, p.etp, shape, stage)
     else:
+        yield Rule(
+            p.etp in (None, 1),
+            lambda: Problem("plan.etp-dense", f"etp = {p.etp:g}, but the model has no experts", "leave etp out"),
+        )
         yield Rule(p.ep == 1, lambda: Problem("plan.ep-dense", f"ep = {p.ep:g}, but the model has no experts", "leave ep out"))
+
+
+def _expert_tensor_rules(p: Parallelism, etp: float, shape: Shape, stage: Num) -> Iterator[Rule]:
+    yield at_least_one("plan.degree", "etp", etp)
+    for width in shape.expert_widths:
+        yield divides("plan.etp-width", "etp", etp, width, f"the expert width {width}")
+    whole = maximum(p.ep * etp, 1.0)
+    yield Rule(
+        stage % whole == 0,
+        lambda: Problem(
+            "plan.etp-ranks",
+            f"ep {p.ep:g} x etp {etp:g} does not divide the {stage:g} ranks of a pipeline stage (tp x cp x dp)",
+            f"use etp {nearest(etp, [one for one in divisors(int(stage)) if int(stage) % (one * int(p.ep)) == 0] or [1])}",
+        ),
+    )
 
 
 def at_least_one(code: str, name: str, value: Num) -> Rule:

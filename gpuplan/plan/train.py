@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuplan.errors import Problem
-from gpuplan.num import Num, maximum
+from gpuplan.num import Num, is_array, maximum
 from gpuplan.plan.ask import (
     AttentionKernel,
     BaseWeights,
@@ -18,7 +18,7 @@ from gpuplan.plan.ask import (
     Precision,
     Recompute,
 )
-from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divisors, nearest, parallel_rules
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divides, divisors, nearest, parallel_rules
 from gpuplan.record import Record
 
 
@@ -119,6 +119,10 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             "change the global batch or leave vpp out",
         ),
     )
+    yield from schedule_rules(plan, shape, micro_batches)
+    yield from saving_rules(plan, shape)
+    if p.cp_kind == "ulysses" and shape.heads:
+        yield divides("plan.ulysses-heads", "tp x cp", p.tp * p.cp, shape.heads, f"the {shape.heads} attention heads (Ulysses)")
     yield Rule(
         (plan.seq_len % maximum(p.cp * 2, 1.0) == 0) | (p.cp == 1),
         lambda: Problem(
@@ -135,6 +139,65 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
                 f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
                 "use --no-sequence-parallel or another tp",
             ),
+        )
+
+
+def schedule_rules(plan: TrainPlan, shape: Shape, micro_batches: Num) -> Iterator[Rule]:
+    """What a pipeline schedule wants of stages, chunks and micro-batches."""
+    p, name = plan.parallel, plan.parallel.schedule
+    if name == "1f1b":
+        return
+    hint = "use pp 2 or more, or leave --schedule out"
+    yield Rule(p.pp > 1, lambda: Problem("plan.schedule-pp", f"the schedule {name} without pipeline stages", hint))
+    hint = "leave --vpp out, or use --schedule 1f1b"
+    yield Rule(p.vpp == 1, lambda: Problem("plan.schedule-vpp", f"the schedule {name} does not take vpp = {p.vpp:g}", hint))
+    if name == "zb-v":
+        yield Rule(
+            p.pp * 2 <= shape.layers,
+            lambda: Problem(
+                "plan.schedule-layers",
+                f"zb-v cuts the {shape.layers} layers into 2 x pp {p.pp:g} chunks",
+                f"use pp up to {shape.layers // 2}",
+            ),
+        )
+    if name == "dualpipe":
+        hint = f"use pp {nearest(float(maximum(p.pp, 1.0)), range(2, shape.layers + 1, 2)) if not is_array(p.pp) else 2}"
+        yield Rule(p.pp % 2 == 0, lambda: Problem("plan.schedule-even", f"dualpipe wants an even pp, not {p.pp:g}", hint))
+        yield Rule(
+            micro_batches % 2 == 0,
+            lambda: Problem(
+                "plan.schedule-batches",
+                f"dualpipe wants an even number of micro-batches, not {micro_batches:g}",
+                f"use a global batch of {_multiple(float(plan.global_batch), float(2 * plan.micro_batch * p.dp))}",
+            ),
+        )
+
+
+def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
+    """What recomputation and offload want."""
+    p, limit = plan.parallel, plan.saving.recompute_layers
+    if limit is not None:
+        hint = "name what is recomputed with --recompute, such as `full`"
+        yield Rule(
+            plan.recompute != "none", lambda: Problem("plan.recompute-none", "--recompute-layers without recomputation", hint)
+        )
+        yield Rule(
+            limit <= shape.layers,
+            lambda: Problem(
+                "plan.recompute-layers", f"{limit} recomputed layers are more than the {shape.layers} of the model",
+                f"use --recompute-layers up to {shape.layers}",
+            ),
+        )  # fmt: skip
+    if plan.recompute == "moe":
+        hint = "use --recompute mlp"
+        yield Rule(
+            shape.experts > 0, lambda: Problem("plan.recompute-dense", "--recompute moe, but the model has no experts", hint)
+        )
+    if "params" in plan.saving.offload:
+        hint = "use --zero-stage 3"
+        yield Rule(
+            (p.zero_stage == 3) | (p.dp * p.cp == 1),
+            lambda: Problem("plan.offload-params", "weights are offloaded only where they are sharded (ZeRO-3)", hint),
         )
 
 

@@ -41,13 +41,15 @@ class Space(Record, kw_only=True):
     saving: Saving = Saving()
     schedule: Schedule = "1f1b"
     cp_kind: ContextKind = "ring"
+    etp: float | None = None
+    expert_load: float | None = None
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
         return TrainPlan(
             parallel=Parallelism(
                 **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
-                cp_kind=self.cp_kind,
+                cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
             ),
             seq_len=float(self.seq_len),
             global_batch=float(self.global_batch),

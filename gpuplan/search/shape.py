@@ -41,5 +41,6 @@ def shape_of(arch: Architecture, ranks: int) -> Shape:
     widths = {block.mlp.width for block in blocks if block.mlp is not None and not isinstance(block.mlp, Moe)}
     return Shape(
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
+        expert_widths=tuple(sorted({block.mlp.width for block in blocks if isinstance(block.mlp, Moe)})),
         experts=experts_of(arch), layers=arch.depth, ranks=ranks,
     )  # fmt: skip

@@ -145,6 +145,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
         how=Manner(compiled=ask.compiled, overlap=ask.overlap, graphs=ask.graphs, dispatcher=ask.dispatcher),
         tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
+        etp=None if ask.etp is None else float(ask.etp), expert_load=ask.expert_load,
     )  # fmt: skip
     return space, chosen
 
@@ -209,7 +210,10 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
     manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
-    said = [(name, getattr(ask, name)) for name in (*Tuning.field_names(), *Saving.field_names(), "schedule", "cp_kind")]
+    said = [
+        (name, getattr(ask, name))
+        for name in (*Tuning.field_names(), *Saving.field_names(), "schedule", "cp_kind", "etp", "expert_load")
+    ]
     for name, value in (*manner, *said):
         if value is not None:
             asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpuplan.formulas.pipeline import in_flight_dualpipe, in_flight_gpipe, in_flight_zb_h1, in_flight_zb_h2
 from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, on_single_stage, stage_layers
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import all_true, is_array
+from gpuplan.plan.ask import Schedule
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import ONE, Leaves
@@ -55,8 +57,9 @@ def block_keys(arch: Architecture) -> dict[str, tuple[int, str]]:
 
 
 def stages(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term
-) -> tuple[Stage, ...]:
+    arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term,
+    schedule: Schedule = "1f1b",
+) -> tuple[Stage, ...]:  # fmt: skip
     """The stages that can bind. Kinds of blocks that alternate are shared out; long runs are placed heaviest first."""
     layers = {
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
@@ -78,10 +81,25 @@ def stages(
         heads["first"] = on_single_stage.term("first_stage.head", amount=ONE, pp=pp)
     made = []
     for place, (held, index) in indexes.items():
-        flying = in_flight.term(f"{place}_stage.in_flight", pp=pp, stage=index, micro_batches=micro_batches, vpp=vpp)
+        flying = _flying(f"{place}_stage.in_flight", schedule, pp=pp, stage=index, micro_batches=micro_batches, vpp=vpp)
         placed = _placed(arch, counts, leaves, layers, depth, held, place)
         made.append(Stage(place, placed, flying, heads.get(place)))  # type: ignore[arg-type]
     return tuple(made)
+
+
+def _flying(name: str, schedule: Schedule, *, pp: Term, stage: Term, micro_batches: Term, vpp: Term) -> Term:
+    """Micro-batches in flight on a stage, by schedule; those that fill bubbles hold as many on every stage."""
+    match schedule:
+        case "1f1b":
+            return in_flight.term(name, pp=pp, stage=stage, micro_batches=micro_batches, vpp=vpp)
+        case "gpipe":
+            return in_flight_gpipe.term(name, micro_batches=micro_batches)
+        case "zb-h1" | "zb-v":
+            return in_flight_zb_h1.term(name, pp=pp, micro_batches=micro_batches)
+        case "zb-h2":
+            return in_flight_zb_h2.term(name, pp=pp, micro_batches=micro_batches)
+        case "dualpipe":
+            return in_flight_dualpipe.term(name, pp=pp, micro_batches=micro_batches)
 
 
 def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:

@@ -18,7 +18,7 @@ from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Term, greatest, total
+from gpuplan.term import DEFINITION, USER, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import ActivationMaker, Habits
 from gpuplan.workload.adapters import AdapterMaker
@@ -104,14 +104,15 @@ def training_work(
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
-    etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep)
+    p = plan.parallel
+    etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep) if p.etp is None else Term("plan.etp", p.etp, "1", USER)
     split = Split(tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE)
     work = Pass(
         tokens=tokens,
         sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
         q_len=step.seq_len,
         kv_len=step.seq_len,
-        expert_tokens=expert_rank_tokens.term("step.expert_tokens", tokens=tokens, top_k=ONE, tp=step.tp, etp=etp),
+        expert_tokens=_expert_tokens(plan, tokens, step, etp),
         hidden_passes=step.hidden_passes,
         activation_passes=step.activation_passes,
         kernels=step.kernels,
@@ -146,7 +147,7 @@ def training_work(
             keeper.kept(key, block, kept, plan.recompute) or everything,
             adapters,
         )
-    held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches)
+    held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=plan.parallel.schedule)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
     shards = product.term("plan.shards", a=step.dp, b=step.cp)
     params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage) for stage in held}
@@ -166,6 +167,15 @@ def training_work(
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_layer=greatest("rank_params.largest_layer", [_layer_params(one, step, etp) for one in counts.blocks]),
     )
+
+
+def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term) -> Term:
+    """Token copies (for one a token) of the fullest rank of experts: the mean, times the load that the plan names."""
+    mean = expert_rank_tokens.term("step.expert_tokens", tokens=tokens, top_k=ONE, tp=step.tp, etp=etp)
+    if plan.parallel.expert_load is None:
+        return mean
+    load = Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
+    return product.term("step.fullest_expert_tokens", a=mean, b=load)
 
 
 def _layer_params(one: BlockCount, step: StepTerms, etp: Term) -> Term:
