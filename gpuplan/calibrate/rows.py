@@ -114,18 +114,23 @@ def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
 
 
 def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
-    """Memory-bound kernels from the layer tables of vidur (milliseconds): `add` (residual) or `mlp_act` (gated activation).
+    """Memory-bound kernels of one kind from the layer tables of vidur (milliseconds, in steps of 1 us).
 
-    The model's width and its parallelism decide what is held back.
+    `kernel`: `add` (residual), `mlp_act` (gated activation), `input_layernorm`, `attn_rope`. The model's width and its
+    parallelism decide what is held back.
     """
     size: list[float] = []
     seconds: list[float] = []
     shape: list[float] = []
     for row in rows:
-        tokens, width, inner, tp = (
-            float(row[key]) for key in ("num_tokens", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers")
+        tokens, width, inner, tp, heads, kv_heads = (
+            float(row[key])
+            for key in ("num_tokens", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers", "n_head", "n_kv_head")
         )
-        passes = {"add": 3 * width, "mlp_act": (3 if row["use_gated_mlp"] == "True" else 2) * inner / tp}
+        passes = {
+            "add": 3 * width, "mlp_act": (3 if row["use_gated_mlp"] == "True" else 2) * inner / tp, "input_layernorm": 2 * width,
+            "attn_rope": 2 * (heads + kv_heads) / tp * width / heads,
+        }  # fmt: skip
         text = row.get(f"time_stats.{kernel}.median", "")
         if text:
             size.append(2.0 * tokens * passes[kernel])
