@@ -70,7 +70,7 @@ def calibrate(
     fresh: Annotated[bool, Option("--fresh", help="Measure all again, whatever an interrupted call left")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="List the probes and the time that they take")] = False,
     specs: o.SpecsDirs = None,
-    json: o.Json = False,
+    json: Annotated[bool, Option("--json", help="JSON instead of the table")] = False,
 ) -> None:
     """Measure, unless a command was named."""
     if ctx.invoked_subcommand is None:

@@ -48,6 +48,15 @@ def test_from_nothing_to_an_estimate(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_an_unknown_device_is_usable_at_once(tmp_path: Path) -> None:
+    made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, name="NVIDIA X9000")
+    assert "estimates for --on x9000 use it" in made.stdout, made.stderr
+    asked = gpuplan(tmp_path, "train", "llama-3.2-1b", "--on", "x9000", "--tokens", "1B")
+    assert "MFU" in asked.stdout, asked.stderr
+    checked = gpuplan(tmp_path, "specs", "check", str(tmp_path / "config" / "gpuplan"))
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_json_and_out(tmp_path: Path) -> None:
     made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--json", "--kinds", "matmul,stream", "--out", str(tmp_path / "specs"))
     record = json.loads(made.stdout)

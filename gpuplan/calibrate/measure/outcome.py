@@ -99,6 +99,10 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
             made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
             continue
         made.sets[case.place] = one
+    if ground.link is None and of_kind(samples, "collective", "transfer"):
+        made.unfitted["collective"] = "no spec says what the link between the devices carries"
+    if ground.host is None and of_kind(samples, "host_to_device", "device_to_host"):
+        made.unfitted["host"] = "no spec says what the link to the host carries"
     made.chains = chains(samples)
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))

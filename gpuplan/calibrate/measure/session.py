@@ -96,7 +96,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     dog = Watchdog(lambda what: told.say(f"error: {what} did not come back: the driver or the device hangs"), int(Exit.UNKNOWN))
     try:
         with dog.limit("the first kernel", wish.hang_limit or 3 * PREPARE_LIMIT_S):
-            speed = trial(device, dtypes)
+            speed = trial(device, dtypes, identity.ranks)
     finally:
         dog.close()
     free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0

@@ -79,7 +79,7 @@ def moved(probe: Probe) -> float:
     return shape.get("size", 0.0)
 
 
-def trial(device: Device, dtypes: tuple[str, ...]) -> Speed:
+def trial(device: Device, dtypes: tuple[str, ...], ranks: int = 1) -> Speed:
     """The rates that a few growing kernels reach: for devices without a datasheet, and for processors.
 
     Data types that the device refuses are left out. Raises what `Device.prepare` raises.
@@ -95,14 +95,21 @@ def trial(device: Device, dtypes: tuple[str, ...]) -> Speed:
     memory = tried.growing(lambda size: Probe(kind="stream", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0) or 1e10
     fill = tried.largest / max(tried.prepared - prepare, 1e-4)
     link = tried.growing(lambda size: Probe(kind="host_to_device", dtype=dtypes[0], shape={"size": size}), moved, 2.0**20, 4.0)
+    fabric = None
+    if ranks > 1:
+        fabric = tried.growing(lambda size: _all_reduce(dtypes[0], ranks, size), lambda one: 2 * moved(one), 2.0**16, 8.0)
     return Speed(
-        flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=min(link or memory, 2e9), launch=launch, prepare=prepare,
+        flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=fabric or 1e9, launch=launch, prepare=prepare,
         fill=fill,
     )  # fmt: skip
 
 
 def _square(dtype: str, width: float) -> Probe:
     return Probe(kind="matmul", dtype=dtype, shape={"m": width, "n": width, "k": width, "batch": 1.0})
+
+
+def _all_reduce(dtype: str, ranks: int, size: float) -> Probe:
+    return Probe(kind="collective", name="all_reduce", dtype=dtype, shape={"size": size, "group": float(ranks)})
 
 
 class Trial:

@@ -207,6 +207,8 @@ def _unexplained(
         )
         hint = "is it the rate of another part or another clock? State a `tolerance` with a note where sources disagree"
         return None if _near(rate.own, 1, tolerance) else one.bad("spec.rate-recount", at, message, hint)
+    if spec.source_of(rate.given).kind == "measured":
+        return None  # The best that kernels reached is no peak, and keeps no ratio to others.
     of = architecture.name if architecture is not None else "the architecture"
     message = f"{name}: `{rate.given.text}` is {off:.3g} times what the other rates and {of} let expect"
     return one.bad("spec.rate-ratio", at, message, "is it sparse, of another part, or outside the matrix units?")
