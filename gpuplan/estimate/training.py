@@ -80,7 +80,15 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
         there = operand if profile.dispatch.narrow else activation
         dispatch = Dispatch(there=there, back=activation, deduplicated=profile.dispatch.deduplicated)
     work = training_work(
-        subject.arch, subject.counts, leaves, plan, step=step, types=types, dispatch=dispatch, habits=habits_of(subject, profile)
+        subject.arch,
+        subject.counts,
+        leaves,
+        plan,
+        step=step,
+        types=types,
+        dispatch=dispatch,
+        habits=habits_of(subject, profile),
+        stored=operand if names.matmul == "fp8" and profile.held.fp8_inputs else None,
     )
     memory = training_memory(subject, plan, work, recipe, leaves)
     pricer = StepPricer(

@@ -18,6 +18,8 @@ class TrainingHoldings(Schema):
     """Bytes that are alive for each logit at the loss; None: `logit_bytes`, which is also what is read and written there."""
     attention: Portion | None = None
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
+    fp8_inputs: bool = False
+    """With fp8 matmuls, their inputs are kept in fp8 (Transformer Engine), not cast again in the backward pass."""
     optimizer_extra: StoredBytes | None = None
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
     gradient_bf16: BytesField | None = None

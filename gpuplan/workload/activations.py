@@ -27,7 +27,7 @@ _SCORES = Source(
 _LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
 
 
-_DROPPED: dict[str, tuple[str, ...]] = {"selective": ("_scores",), "mlp": ("mlp", "shared"), "moe": ("experts", "shared")}
+_DROPPED: dict[str, tuple[str, ...]] = {"selective": ("_scores",), "mlp": ("mlp", "shared", "experts"), "moe": ("experts", "shared")}
 """Ends of the names of the parts that are made again."""
 
 
@@ -48,6 +48,8 @@ class ActivationMaker(Record, kw_only=True):
     split: Split
     work: Pass
     element: Term
+    stored: Term | None = None
+    """One element of a matmul's kept input where that is not `element`: fp8 recipes that keep what they multiplied."""
     habits: Habits = Habits()
     tuning: Tuning = Tuning()
     eager: bool = False
@@ -143,11 +145,19 @@ class ActivationMaker(Record, kw_only=True):
             adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
         kept = self.tensor(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
+        if self.stored is not None and not self.tuning.frozen:
+            once = leaf.times(f"{at}.each_norm", held, per_norm)
+            ends = {"inputs": self.tensor(f"{at}.norm_inputs", once), "outputs": self.multiplied(f"{at}.norm_outputs", once)}
+            kept = total(f"{at}.norm_ends", ends)
         if self.habits.norm is None or block.norm != "rms":
             return kept
         width = leaf.times(f"{at}.all_norms_width", held, per_norm)
         wide = tensor_bytes.term(f"{at}.norms_wide", tokens=self.work.tokens, width=width, element_bytes=self.habits.norm)
         return total(f"{at}.all_norms", {"kept": kept, "wide": wide})
+
+    def multiplied(self, name: str, width: Term, tokens: Term | None = None) -> Term:
+        """Bytes of a kept input of a matmul."""
+        return tensor_bytes.term(name, tokens=tokens or self.work.tokens, width=width, element_bytes=self.stored or self.element)
 
     def scores(self, at: str, key: str) -> Term:
         """Scores of one layer that are written out and kept."""
@@ -218,24 +228,29 @@ class ActivationMaker(Record, kw_only=True):
         leaf = self.leaves
         inner = leaf.made[f"{key}.rank_width"]
         widths = {"up": leaf.made[f"{key}.up_width"]}
-        if self.keeps_inputs or not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all"):
-            widths["inner"] = inner
         if gated and self.habits.gate is not None:
             widths["gate"] = leaf.times(f"{at}.gate_copies", self.habits.gate, inner)
-        return self.tensor(at, total(f"{at}.widths", widths))
+        trained = self.keeps_inputs or not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all")
+        if trained and self.stored is None:
+            return self.tensor(at, total(f"{at}.widths", widths | {"inner": inner}))
+        kept = self.tensor(f"{at}.made" if trained else at, total(f"{at}.widths", widths))
+        return total(at, {"made": kept, "multiplied": self.multiplied(f"{at}.multiplied", inner)}) if trained else kept
 
     def experts(self, at: str, key: str, moe: Moe) -> dict[str, Term]:
-        """Dispatched inputs, expert widths and outputs for every token copy, the router's scores, the shared experts."""
+        """Dispatched inputs and expert widths for every token copy, the router's scores, the shared experts.
+
+        Outputs are not kept: a copy's weight is multiplied in before the down projection.
+        """
         leaf = self.leaves
         copies = leaf.times(f"{at}.token_copies", self.work.expert_tokens, leaf(f"{key}.experts.top_k", moe.top_k))
-        widths = {
-            "input": self.hidden,
-            "output": self.hidden,
-            "up": leaf.made[f"{key}.experts.up_width"],
-            "inner": leaf.made[f"{key}.experts.rank_width"],
+        multiplied = {"input": self.hidden, "inner": leaf.made[f"{key}.experts.rank_width"]}
+        up = leaf.made[f"{key}.experts.up_width"]
+        kept = {
+            "up": self.tensor(f"{at}.experts.up", up, copies),
+            "multiplied": self.multiplied(f"{at}.experts.multiplied", total(f"{at}.experts.widths", multiplied), copies),
         }
         parts = {
-            "experts": self.tensor(f"{at}.experts", total(f"{at}.experts.widths", widths), copies),
+            "experts": total(f"{at}.experts", kept),
             "router": self.tensor(f"{at}.router", leaf(f"{key}.experts.count", moe.experts)),
         }
         if moe.shared_experts:

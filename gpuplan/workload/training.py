@@ -101,6 +101,7 @@ class TrainingWork(Record):
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     dispatch: Dispatch | None = None, habits: Habits | None = None,
+    stored: Term | None = None,
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
@@ -122,7 +123,7 @@ def training_work(
     tuning = plan.tuning
     keeper = ActivationMaker(
         leaves=leaves, split=split, work=work, element=types.activation, habits=habits or Habits(), tuning=tuning,
-        eager=plan.saving.attention == "eager",
+        eager=plan.saving.attention == "eager", stored=stored,
     )  # fmt: skip
     adapter = AdapterMaker(leaves=leaves, tuning=tuning, ep=step.ep)
     blocks: dict[str, BlockWork] = {}
