@@ -19,6 +19,7 @@ COMMANDS = {
     "specs": "List, show and check accelerators, systems, instances and prices",
     "prices": "List and check prices, and import those of other catalogs",
     "calibrate": "Measure the accelerator in this machine, so that estimates use it",
+    "accuracy": "How far are the estimates from measured runs, published or your own",
     "models": "List and show model cards, and import a config.json",
     "doctor": "Check the installation and say where specs are found",
 }

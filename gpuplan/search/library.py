@@ -58,6 +58,11 @@ class Library:
             self._cards[name] = find(name, own)
         return self._cards[name]
 
+    def keep(self, card: ModelCard) -> str:
+        """Make a card of no file known by its id, which is returned."""
+        self._cards[card.id] = card
+        return card.id
+
     def target(self, on: str) -> Target:
         """What `--on` names; errors as `parse_target`."""
         if on not in self._targets:

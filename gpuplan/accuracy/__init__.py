@@ -1,0 +1,1 @@
+"""Published and own measured runs against the estimates: how right is gpuplan?"""

@@ -1,0 +1,107 @@
+"""What does the estimate of a run say beside what was measured, in the units and conventions of the measurement?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
+from gpuplan.estimate.result import Estimate
+from gpuplan.record import Record
+from gpuplan.term import Term, interval, total
+
+Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
+METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
+OUTSIDE_ALLOCATOR = ("context", "communication")
+"""Parts of the memory that no allocator of a framework sees."""
+HELD = (*OUTSIDE_ALLOCATOR, "fragmentation")
+"""And what the allocator holds without a tensor in it."""
+
+
+class Point(Record, kw_only=True):
+    """One figure of one run: measured, and estimated with its range."""
+
+    row: Row
+    metric: Metric
+    measured: float
+    low: float
+    expected: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Estimated over measured, less one."""
+        return self.expected / self.measured - 1.0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measurement lies in the range."""
+        return self.low <= self.measured <= self.high
+
+
+def training_points(row: Row, made: Estimate) -> Iterator[Point]:
+    """The points of a training run.
+
+    Raises:
+        Skip: nothing that was measured can be compared.
+    """
+    found: list[tuple[Metric, float, Term]] = []
+    speed = _speed(row)
+    if speed is not None and not of_many_lengths(row):
+        key, value = speed
+        found.append(("throughput", value, made.figures[key]))
+    memory = row.measured.get("peak_memory_gib")
+    if isinstance(memory, (int, float)) and memory > 0:
+        found.append(("memory", memory * 2**30, _memory(row, made)))
+    if not found:
+        raise Skip("nothing was measured that an estimate has")
+    for metric, value, term in found:
+        low, high = interval({"one": term})["one"]
+        yield Point(row=row, metric=metric, measured=value, low=low, expected=_number(term), high=high)
+
+
+def _speed(row: Row) -> tuple[str, float] | None:
+    """The figure that was measured and its value in base units."""
+    made, run, chips = row.measured, row.run, row.hardware["count"]
+    each = "tokens_per_s_per_accelerator"
+    if _is(made, each):
+        return each, made[each]
+    if _is(made, "tokens_per_s_total"):
+        return each, made["tokens_per_s_total"] / chips
+    if _is(made, "step_time_s") and run.get("global_batch"):
+        return each, run["global_batch"] * run["seq_len"] / made["step_time_s"] / chips
+    for key, divisor in (("samples_per_s", chips), ("samples_per_s_total", chips)):
+        if _is(made, key):
+            return each, made[key] * run["seq_len"] / divisor
+    convention = str(made.get("tflops_convention") or "mfu")
+    if _is(made, "tflops_per_accelerator"):
+        if convention == "hfu" and _is(made, "hfu"):
+            return "hfu", made["hfu"]
+        if convention == "hfu":
+            return None
+        return "model_flop_per_s_per_accelerator", made["tflops_per_accelerator"] * 1e12
+    if _is(made, "mfu"):
+        return "mfu", made["mfu"]
+    if _is(made, "hfu"):
+        return "hfu", made["hfu"]
+    return None
+
+
+def _is(made: Mapping[str, Any], key: str) -> bool:
+    return isinstance(made.get(key), (int, float)) and made[key] > 0
+
+
+def _memory(row: Row, made: Estimate) -> Term:
+    """The part of the peak that the measurement sees: tensors, what the allocator holds, or all of the device."""
+    kind = str(row.measured.get("peak_memory_kind") or "unknown")
+    whole = next(one for one in made.breakdowns if one.title.startswith("memory"))
+    if kind == "device-used":
+        return whole.total
+    unseen = HELD if kind in ("allocated", "active") else OUTSIDE_ALLOCATOR
+    seen = {part.name.rpartition(".")[2]: part for part in whole.parts if part.name.rpartition(".")[2] not in unseen}
+    return total("memory.seen", seen)
+
+
+def _number(term: Term) -> float:
+    value: Any = term.value
+    return float(value)

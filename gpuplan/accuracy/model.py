@@ -1,0 +1,138 @@
+"""Which model does a row mean: a card, or the dimensions that it states, which win over the card?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuplan.accuracy.rows import Row, Skip
+from gpuplan.errors import GpuplanError
+from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe, Run, Stack
+from gpuplan.models.card import CardSource, ModelCard
+
+NEAR = 0.03
+"""A card whose size is this close to the row's is the row's model."""
+FAR = 0.10
+"""Dimensions that give a size this far from the row's are not all of the model."""
+BUILT_FROM = ("layers", "hidden", "heads", "vocab")
+
+
+def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
+    """The card of a row's model, or one made of the dimensions that the row states.
+
+    Raises:
+        Skip: the row says too little of its model.
+    """
+    stated, name = row.model, str(row.model.get("id") or "")
+    card = None
+    if name:
+        try:
+            card = find(name)
+        except GpuplanError:
+            card = None
+    size = stated.get("params_b")
+    if card is not None and (not size or abs(_billions(card) / float(size) - 1) <= NEAR) and _agrees(card.architecture, stated):
+        return card
+    made = _built(row)
+    if made is None:
+        if card is not None and (not size or abs(_billions(card) / float(size) - 1) <= FAR):
+            return card
+        raise Skip(
+            "the model is not known"
+            if not name
+            else f"`{name}` is another model than the row's, whose dimensions are not all there"
+        )
+    if size and abs(_billions(made) / float(size) - 1) > FAR:
+        if card is not None and abs(_billions(card) / float(size) - 1) <= FAR:
+            return card
+        raise Skip("the row's dimensions do not give its number of parameters")
+    return made
+
+
+def _billions(card: ModelCard) -> float:
+    value: Any = card.count().params_total.value
+    return float(value) / 1e9
+
+
+def _agrees(arch: Architecture, stated: Mapping[str, Any]) -> bool:
+    """Whether the dimensions that a row states are the card's."""
+    if stated.get("layers") and stated["layers"] != arch.depth:
+        return False
+    return not (stated.get("hidden") and stated["hidden"] != arch.hidden)
+
+
+def _built(row: Row) -> ModelCard | None:
+    stated = row.model
+    if any(not isinstance(stated.get(key), int) for key in BUILT_FROM) or stated.get("hybrid") or stated.get("mamba"):
+        return None
+    gated = bool(stated.get("gated_mlp", True))
+    hidden, layers, heads = stated["hidden"], stated["layers"], stated["heads"]
+    style: dict[str, Any] = {} if gated else {"norm": "layer"}
+    dense_width = stated.get("ffn") or (None if gated else 4 * hidden)
+    mixer: Attention | Mla
+    if isinstance(stated.get("mla"), Mapping):
+        made = _latent(stated["mla"], heads)
+        if made is None:
+            return None
+        mixer = made
+    else:
+        window = stated.get("sliding_window")
+        mixer = Attention(
+            heads=heads, kv_heads=stated.get("kv_heads") or (1 if stated.get("attention") == "mqa" else heads),
+            head_dim=stated.get("head_dim") or hidden // heads, window=window if isinstance(window, int) else None,
+            qkv_bias=not gated, out_bias=not gated,
+        )  # fmt: skip
+    parallel = bool(stated.get("parallel_block"))
+    blocks: dict[str, Block] = {}
+    runs: list[Run] = []
+    experts = stated.get("moe")
+    dense_layers = int(stated.get("dense_layers") or 0) if experts else layers
+    if dense_layers:
+        if not dense_width:
+            return None
+        mlp = Mlp(width=dense_width, gated=gated, bias=not gated)
+        blocks["dense"] = Block(mixer=mixer, mlp=mlp, parallel=parallel, **style)
+        runs.append(Run(block="dense", count=dense_layers))
+    if experts:
+        routed = _experts(experts, gated)
+        if routed is None:
+            return None
+        blocks["moe"] = Block(mixer=mixer, mlp=routed, parallel=parallel, **style)
+        runs.append(Run(block="moe", count=layers - dense_layers))
+    learned = "learned" in str(stated.get("position"))
+    architecture = Architecture(
+        hidden=hidden, vocab=stated["vocab"], tied=bool(stated.get("tied_embeddings")),
+        positions=int(row.run.get("seq_len") or 0) if learned else 0,
+        stacks=(Stack(kind="decoder", blocks=blocks, layers=tuple(runs), **style),),
+    )  # fmt: skip
+    name = str(stated.get("name") or stated.get("id") or row.id)
+    ident = "row-" + "".join(char if char.isalnum() else "-" for char in f"{name}-{_key(stated)}".lower())
+    source = CardSource(title=f"dimensions of {name} as the run's row states them", checked="2026-11-21", kind="user")
+    return ModelCard(id=ident, name=name, sources={"row": source}, architecture=architecture)
+
+
+def _latent(mla: Mapping[str, Any], heads: int) -> Mla | None:
+    keys = ("kv_lora", "qk_nope", "qk_rope", "v_head")
+    if any(not isinstance(mla.get(key), int) for key in keys):
+        return None
+    return Mla(
+        heads=heads, q_rank=mla.get("q_lora") or None, kv_rank=mla["kv_lora"], nope_dim=mla["qk_nope"], rope_dim=mla["qk_rope"],
+        v_dim=mla["v_head"],
+    )  # fmt: skip
+
+
+def _experts(moe: Mapping[str, Any], gated: bool) -> Moe | None:
+    if any(not isinstance(moe.get(key), int) for key in ("experts", "top_k", "expert_ffn")) or moe.get("every"):
+        return None
+    shared = int(moe.get("shared_experts") or 0)
+    width = moe.get("shared_expert_ffn") or (moe["expert_ffn"] if shared else 0)
+    return Moe(
+        experts=moe["experts"], top_k=moe["top_k"], width=moe["expert_ffn"], gated=gated, shared_experts=shared, shared_width=width
+    )  # fmt: skip
+
+
+def _key(stated: Mapping[str, Any]) -> str:
+    """What tells rows of one model name but other dimensions apart."""
+    return "-".join(
+        str(stated.get(key)) for key in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gated_mlp") if stated.get(key)
+    )

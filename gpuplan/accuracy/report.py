@@ -1,0 +1,117 @@
+"""How large are the errors, of all rows and by group: medians, means, bias, and how often a range held?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gpuplan.accuracy.compare import METRICS, Point
+from gpuplan.accuracy.judge import Judged, Ran
+from gpuplan.accuracy.rows import Row
+
+KEYS: Mapping[str, Callable[[Row], str]] = {
+    "source": lambda row: row.set,
+    "engine": lambda row: row.engine.split()[0] if row.engine else "not said",
+    "accelerator": lambda row: str(row.hardware.get("accelerator")),
+    "model": lambda row: str(row.model.get("id") or row.model.get("name")),
+    "precision": lambda row: str(row.run.get("precision") or row.run.get("weights") or "not said"),
+}
+"""What rows can be grouped by."""
+
+
+def report(judged: Judged, by: str = "source") -> dict[str, Any]:
+    """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped` and `rows`.
+
+    Errors are fractions. Rows of groups that a fit may have seen and rows that were held back are told apart in each metric
+    under `fitted` and `held_back`.
+    """
+    key = KEYS[by]
+    names = dict.fromkeys(key(row) for row in _rows(judged))
+    groups = [{"key": name, **metrics(_of(judged, lambda row, name=name: key(row) == name))} for name in names]  # type: ignore[misc]
+    return {
+        "metrics": metrics(judged),
+        "by": by,
+        "groups": groups,
+        "skipped": [{"id": row.id, "reason": why} for row, why in judged.skipped],
+        "rows": [_plain(point) for point in judged.points],
+    }
+
+
+def metrics(judged: Judged) -> dict[str, Any]:
+    """The errors of each metric, and how often the verdict was right."""
+    skipped = {task: sum(1 for row, _ in judged.skipped if row.task == task) for task in ("training", "inference")}
+    made: dict[str, Any] = {}
+    for metric in METRICS:
+        points = [point for point in judged.points if point.metric == metric]
+        left_out = skipped["inference"] if metric in ("ttft", "tpot") else skipped["training"] + skipped["inference"]
+        made[metric] = errors(points, left_out)
+        for name, fitted in (("fitted", True), ("held_back", False)):
+            made[metric][name] = errors([point for point in points if point.row.fitted == fitted], None)
+    return made | {"fits": verdicts(judged.fits)}
+
+
+def errors(points: Sequence[Point], skipped: int | None) -> dict[str, Any]:
+    """Errors of some points; without any, all are None.
+
+    `bias` is the median error with its sign. `width` is the median of high over low, `spread` that of the measurements around
+    the estimates: 90th over 10th percentile of measured over estimated.
+    """
+    made: dict[str, Any] = {"rows": len(points)}
+    if skipped is not None:
+        made["skipped"] = skipped
+    if not points:
+        return made | dict.fromkeys(("median_ape", "mean_ape", "p90_ape", "bias", "inside_range", "width", "spread"))
+    sizes = sorted(abs(point.error) for point in points)
+    ratios = sorted(point.measured / point.expected for point in points)
+    return made | {
+        "median_ape": statistics.median(sizes),
+        "mean_ape": statistics.fmean(sizes),
+        "p90_ape": quantile(sizes, 0.9),
+        "bias": statistics.median(point.error for point in points),
+        "inside_range": sum(point.inside for point in points) / len(points),
+        "width": statistics.median(point.high / max(point.low, 1e-12) for point in points),
+        "spread": quantile(ratios, 0.9) / quantile(ratios, 0.1),
+    }
+
+
+def verdicts(fits: Iterable[Ran]) -> dict[str, Any]:
+    """Of the runs that ran, the share said to fit; of those that ran out of memory, the share said not to."""
+    ran = [one.said_fits for one in fits if one.ran]
+    failed = [not one.said_fits for one in fits if not one.ran]
+    return {
+        "ran": len(ran), "ran_said_fits": sum(ran) / len(ran) if ran else None,
+        "oom": len(failed), "oom_said_not": sum(failed) / len(failed) if failed else None,
+    }  # fmt: skip
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """A quantile of ordered numbers, between neighbours in proportion.
+
+    >>> quantile([0.0, 1.0, 2.0, 3.0, 4.0], 0.9)
+    3.6
+    """
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def _rows(judged: Judged) -> list[Row]:
+    return [*(point.row for point in judged.points), *(row for row, _ in judged.skipped), *(ran.row for ran in judged.fits)]
+
+
+def _of(judged: Judged, wanted: Callable[[Row], bool]) -> Judged:
+    return Judged(
+        tuple(point for point in judged.points if wanted(point.row)),
+        tuple(one for one in judged.skipped if wanted(one[0])),
+        tuple(ran for ran in judged.fits if wanted(ran.row)),
+    )
+
+
+def _plain(point: Point) -> dict[str, Any]:
+    row = point.row
+    return {
+        "id": row.id, "metric": point.metric, "measured": point.measured, "low": point.low, "expected": point.expected,
+        "high": point.high, "fitted": row.fitted, **{name: key(row) for name, key in KEYS.items()},
+    }  # fmt: skip

@@ -1,0 +1,199 @@
+"""Which question is a measured training run the answer to: the plan that its row states, as a user would type it?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
+from gpuplan.models.card import ModelCard
+from gpuplan.plan.ask import LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, TrainAsk
+
+DEGREES = ("tp", "pp", "cp", "ep", "vpp")
+KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
+PRECISIONS: Mapping[str, Precision] = {
+    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8",
+}  # fmt: skip
+RESEMBLES = {
+    "hf-transformers+deepspeed": "deepspeed",
+    "deepspeed-zero3": "deepspeed",
+    "colossal-ai": "deepspeed",
+    "kempnerforge": "torchtitan",
+}
+"""Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
+USUAL = "megatron-lm"
+"""What rows of papers that name no framework mostly are."""
+OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
+FUSED_NETWORK = 200
+"""Gb/s of the ports that a stated rate of a node is taken to be made of."""
+
+
+def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str]) -> TrainAsk:
+    """The question of a row; `find` looks a card up, `keep` makes a card made of the row's dimensions known and names it.
+
+    Raises:
+        Skip: the row says too little, or something that no plan can say.
+    """
+    if row.kind not in KINDS:
+        raise Skip(f"no plan for `{row.kind}`")
+    run, chips = row.run, row.hardware.get("count")
+    if not isinstance(chips, int) or chips < 1:
+        raise Skip("the row does not say how many accelerators")
+    if not run.get("seq_len"):
+        raise Skip("the row does not say how long its sequences are")
+    if of_many_lengths(row) and not row.measured.get("peak_memory_gib"):
+        raise Skip("its sequences are of many lengths")
+    card = card_of(row, find)
+    planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
+    degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
+    batch = _batches(row, degrees, chips)
+    return TrainAsk(
+        model=keep(card), on=_machine(row, chips), engine=RESEMBLES.get(row.engine, row.engine) or USUAL,
+        seq_len=int(run["seq_len"]), **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
+        precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
+        sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
+        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), offload=_offload(run),
+        attention="eager" if run.get("attention") == "standard" else None,
+    )  # fmt: skip
+
+
+def _machine(row: Row, chips: int) -> str:
+    """`--on`: the accelerators, and the network where a row states a rate that is not the usual one."""
+    name = str(row.hardware["accelerator"])
+    on = f"{chips}x{name}"
+    per_node = row.hardware.get("per_node")
+    said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))
+    if said and isinstance(per_node, int) and chips > per_node:
+        ports = int(said[1]) // FUSED_NETWORK
+        if ports * FUSED_NETWORK == int(said[1]) and ports != per_node:
+            return f"{on}@{ports}xroce-{FUSED_NETWORK}"
+    return on
+
+
+def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]:
+    """Sequences of a step and of a micro-batch, one from the other where the row states accumulation or a device's batch."""
+    run = row.run
+    micro = run.get("micro_batch") or run.get("batch_per_dp")
+    whole = run.get("global_batch")
+    accumulated = run.get("grad_accum")
+    ranks = max(chips // max(degrees.get("tp", 1) * degrees.get("pp", 1) * degrees.get("cp", 1), 1), 1)
+    each = run.get("per_device_batch") or run.get("local_batch")
+    if whole is None and each and not accumulated:
+        whole = each * chips
+    if whole is None and micro:
+        whole = micro * ranks * (accumulated or 1)
+    if micro is None and whole and accumulated and whole % (ranks * accumulated) == 0:
+        micro = whole // (ranks * accumulated)
+    if micro is not None and micro != int(micro):
+        raise Skip("its micro-batch is no whole number of sequences")
+    if whole is not None and whole != int(whole):
+        raise Skip("its batch is no whole number of sequences")
+    return {"global_batch": None if whole is None else int(whole), "micro_batch": None if micro is None else int(micro)}
+
+
+def _sharding(row: Row) -> dict[str, Any]:
+    said, optimizer = str(row.run.get("sharding") or "").lower(), str(row.run.get("optimizer") or "")
+    if "naive" in said:
+        raise Skip("the layers are split over the devices one after the other")
+    if "megatron-fsdp" in optimizer:
+        return {"zero_stage": 3}
+    stages = {"fsdp-grad-op": 2, "zero2": 2, "zero1": 1, "zero3": 3, "ddp": 0}
+    if said in stages:
+        return {"zero_stage": stages[said]}
+    if "fsdp" in said or "hsdp" in said or "zero3" in said:
+        return {"zero_stage": 3}
+    if said == "none" and "distributed" not in optimizer:
+        return {"zero_stage": 0}
+    if "distributed" in optimizer:
+        return {"zero_stage": 1}
+    if "replicated" in optimizer:
+        return {"zero_stage": 0}
+    return {"zero_stage": None}
+
+
+def _precision(row: Row) -> Precision:
+    said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
+    if said not in PRECISIONS:
+        raise Skip(f"no plan for the precision `{said}`")
+    if said == "bf16" and ("true" in mode or "pure" in mode.lower()):
+        return "bf16-pure"
+    return PRECISIONS[said]
+
+
+def _optimizer(row: Row) -> Optimizer | None:
+    said = str(row.run.get("optimizer") or "").lower()
+    if "lora-fa" in said:
+        raise Skip("no plan for LoRA-FA")
+    for name in ("adafactor", "muon", "lion", "sgd"):
+        if name in said:
+            return name
+    if "8bit" in said or "8-bit" in said:
+        return "adamw-8bit"
+    return None
+
+
+def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
+    said, detail = row.run.get("recompute"), str(row.run.get("recompute_detail") or "")
+    if "offloaded to host" in detail:
+        raise Skip("named activations are kept on the host and others computed again")
+    if said is None:
+        return {"recompute": None}
+    if "second layer" in detail:
+        return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
+    kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
+    if "selective op" in detail:
+        kind = "selective-op"
+    elif detail == "['mlp']":
+        kind = "mlp"
+    elif "'moe'" in detail:
+        kind = "moe"
+    return {"recompute": kind}
+
+
+def _adapters(row: Row) -> dict[str, Any]:
+    if not row.kind.endswith(("lora", "qlora")):
+        return {}
+    said = row.run.get("lora")
+    stated: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    rank = stated.get("rank") or row.run.get("lora_rank")
+    if not isinstance(rank, int):
+        raise Skip("the row does not say the rank of its adapters")
+    where = f"{stated.get('targets') or ''} {row.run.get('lora_targets') or ''}".lower()
+    targets: LoraTargets | None = None
+    if "mlp" in where or "all" in where:
+        targets = "all" if "attention" in where or "all" in where else "mlp"
+    elif "query and value" in where or "q_proj, v_proj" in where:
+        targets = "qv"
+    elif "qkv" in where or "attention" in where:
+        targets = "attention"
+    return {"lora": rank, "lora_targets": targets, "qlora": True if row.kind == "finetune-qlora" else None}
+
+
+def _overlap(run: Mapping[str, Any]) -> tuple[Overlap, ...] | None:
+    said = run.get("overlap")
+    if isinstance(said, list):
+        return tuple(sorted({OVERLAPS[name] for name in said if name in OVERLAPS}))
+    if isinstance(run.get("async_tp"), bool):
+        return ("dp", "tp") if run["async_tp"] else ("dp",)
+    return None
+
+
+def _graphs(run: Mapping[str, Any]) -> bool | None:
+    said = run.get("cuda_graphs")
+    return None if said is None else str(said).startswith(("full", "on", "True"))
+
+
+def _dispatcher(run: Mapping[str, Any]) -> Any:
+    said = run.get("moe_dispatcher")
+    return None if said is None else "deepep" if said in ("deepep", "hybridep") else "alltoall"
+
+
+def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:
+    found: list[Offload] = []
+    if run.get("cpu_offload") is True:
+        found += ["optimizer", "params"]
+    if run.get("activation_offload"):
+        found.append("activations")
+    return tuple(found) or None

@@ -1,0 +1,94 @@
+"""How is an accuracy report read: a table by group, the worst rows, and why rows were left out?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HEAD = ("rows", "median", "mean", "p90", "bias", "in range", "held back")
+NAMES = {"throughput": "throughput", "memory": "peak memory", "ttft": "TTFT", "tpot": "TPOT"}
+MOST_REASONS = 12
+"""Reasons of fewer rows are added up."""
+REASON_WIDTH = 64
+
+
+def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
+    """The report as text of at most 80 columns, or as Markdown."""
+    blocks = [
+        block
+        for metric in NAMES
+        if made["metrics"][metric]["rows"]
+        for block in (_metric(made, metric, markdown=markdown), _worst(made, metric, worst, markdown=markdown))
+        if block
+    ]
+    blocks.append(_fits(made["metrics"]["fits"]))
+    blocks.append(_skipped(made["skipped"]))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
+    lines = [(group["key"], group[metric]) for group in made["groups"] if group[metric]["rows"]]
+    lines.append(("all", made["metrics"][metric]))
+    cells = [[str(made["by"]), *HEAD], *([name, *_figures(got)] for name, got in lines)]
+    title = f"{NAMES[metric]}: estimated against measured (error of the estimate; held back: median of rows no fit saw)"
+    if markdown:
+        rule = ["---", *["---:"] * len(HEAD)]
+        return f"**{title}**\n\n" + "\n".join("| " + " | ".join(row) + " |" for row in (cells[0], rule, *cells[1:]))
+    return title.replace(" (", "\n(") + "\n" + _aligned(cells)
+
+
+def _figures(got: Mapping[str, Any]) -> list[str]:
+    held = got["held_back"]
+    return [
+        str(got["rows"]), _percent(got["median_ape"]), _percent(got["mean_ape"]), _percent(got["p90_ape"]),
+        _percent(got["bias"], sign=True), _percent(got["inside_range"]),
+        f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else "none",
+    ]  # fmt: skip
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in cells
+    )
+
+
+def _worst(made: Mapping[str, Any], metric: str, count: int, *, markdown: bool) -> str:
+    rows = [row for row in made["rows"] if row["metric"] == metric]
+    if not count or markdown:
+        return ""
+    rows.sort(key=lambda row: -abs(row["expected"] / row["measured"] - 1))
+    lines = [f"  {row['expected'] / row['measured'] - 1:+8.0%}  {row['id'][:64]}" for row in rows[:count]]
+    return "worst rows\n" + "\n".join(lines)
+
+
+def _fits(fits: Mapping[str, Any]) -> str:
+    lines = []
+    if fits["ran"]:
+        lines.append(f"of {fits['ran']} runs that ran, {_percent(fits['ran_said_fits'])} are said to fit")
+    if fits["oom"]:
+        lines.append(f"of {fits['oom']} runs that ran out of memory, {_percent(fits['oom_said_not'])} are said not to fit")
+    return "\n".join(lines)
+
+
+def _skipped(skipped: Sequence[Mapping[str, str]]) -> str:
+    if not skipped:
+        return ""
+    counted = Counter(_short(one["reason"]) for one in skipped).most_common()
+    lines = [f"{count:5d}  {reason}" for reason, count in counted[:MOST_REASONS]]
+    rest = sum(count for _, count in counted[MOST_REASONS:])
+    if rest:
+        lines.append(f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)")
+    return f"{len(skipped)} rows were skipped\n" + "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1].rstrip() + "…"
+
+
+def _percent(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.1%}" if sign else f"{value:.1%}"

@@ -1,0 +1,66 @@
+"""How is an accuracy report drawn: every run's estimate over its measurement?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuplan.errors import Problem, UsageError
+
+COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#6b4e71", "#8d99ae", "#2e4057", "#f28e2b")
+MARKERS = "os^Dvp*X"
+KINDS = {"throughput": ("tokens/s per accelerator", 1.0), "memory": ("peak memory in GiB", 2.0**30)}
+WITHIN = 1.25
+
+
+def draw(made: Mapping[str, Any], file: Path) -> None:
+    """Write the plot to a PNG, SVG or PDF file.
+
+    Raises:
+        UsageError: matplotlib is not installed, the form is unknown, or the file cannot be written.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        hint = "pip install 'gpuplan[plot]' brings matplotlib"
+        raise UsageError(Problem("usage.no-plot", "drawing needs matplotlib, which is not installed", hint)) from None
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    if file.suffix not in (".png", ".svg", ".pdf"):
+        raise UsageError(Problem("usage.plot", f"--plot {file}: no such form", "end the name in .png, .svg or .pdf"))
+    kinds = [kind for kind in KINDS if any(row["metric"] == kind for row in made["rows"])]
+    figure, axes = pyplot.subplots(1, max(len(kinds), 1), figsize=(5.4 * max(len(kinds), 1), 5.0), dpi=130, squeeze=False)
+    for at, kind in enumerate(kinds):
+        _panel(axes[0][at], kind, [row for row in made["rows"] if row["metric"] == kind and _drawn(row)])
+    figure.tight_layout()
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise UsageError(Problem("usage.plot", f"cannot write {file}: {error.strerror or error}", "choose another place")) from None
+
+
+def _drawn(row: Mapping[str, Any]) -> bool:
+    """Whether a throughput is one in tokens: utilisations have their own scale."""
+    return bool(row["metric"] != "throughput" or 1 < row["measured"] < 1e7)
+
+
+def _panel(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    title, unit = KINDS[kind]
+    values = [value / unit for row in rows for value in (row["measured"], row["expected"])]
+    ends = [min(values) * 0.7, max(values) * 1.4]
+    axes.plot(ends, ends, color="#333", lw=1)
+    axes.fill_between(ends, [end / WITHIN for end in ends], [end * WITHIN for end in ends], color="#bbb", alpha=0.35, lw=0)
+    engines = sorted({row["engine"] for row in rows}, key=lambda name: -sum(row["engine"] == name for row in rows))
+    for number, engine in enumerate(engines):
+        at = min(number, len(COLOURS) - 1)
+        mine = [row for row in rows if row["engine"] == engine]
+        label = f"{engine} ({len(mine)})" if number < len(COLOURS) - 1 else "others" if number == len(COLOURS) - 1 else None
+        points = ([row["measured"] / unit for row in mine], [row["expected"] / unit for row in mine])
+        axes.scatter(*points, s=13, c=COLOURS[at], marker=MARKERS[at], alpha=0.7, lw=0, label=label)
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"{title}: {len(rows)} published runs")
+    axes.set(xlabel="measured", ylabel=f"estimated (grey: within {WITHIN:g} x)")
+    axes.grid(visible=True, color="#ddd", lw=0.6)
+    axes.legend(fontsize=7, loc="upper left", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
