@@ -14,7 +14,7 @@ Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
 METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
 OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
-HELD = (*OUTSIDE_ALLOCATOR, "fragmentation")
+HELD = (*OUTSIDE_ALLOCATOR, "fragmentation", "spread_lengths")
 """And what the allocator holds without a tensor in it."""
 
 

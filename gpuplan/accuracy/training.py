@@ -9,7 +9,7 @@ from typing import Any
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import BaseWeights, LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, TrainAsk
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
@@ -17,7 +17,7 @@ PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8",
 }  # fmt: skip
 RESEMBLES = {
-    "hf-transformers+deepspeed": "deepspeed",
+    "hf-transformers+deepspeed": "accelerate",
     "deepspeed-zero3": "deepspeed",
     "colossal-ai": "deepspeed",
     "kempnerforge": "torchtitan",
@@ -56,6 +56,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), offload=_offload(run),
         attention="eager" if run.get("attention") == "standard" else None,
+        chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
     )  # fmt: skip
 
 
@@ -117,6 +118,10 @@ def _precision(row: Row) -> Precision:
     said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
     if said not in PRECISIONS:
         raise Skip(f"no plan for the precision `{said}`")
+    stored = str(row.run.get("params_dtype") or "")
+    sharded = "zero" in str(row.run.get("sharding") or "")
+    if said == "bf16" and row.kind == "finetune-full" and stored in ("bf16", "bfloat16") and not sharded:
+        return "bf16-pure"
     if said == "bf16" and ("true" in mode or "pure" in mode.lower()):
         return "bf16-pure"
     return PRECISIONS[said]
@@ -164,11 +169,28 @@ def _adapters(row: Row) -> dict[str, Any]:
     targets: LoraTargets | None = None
     if "mlp" in where or "all" in where:
         targets = "all" if "attention" in where or "all" in where else "mlp"
-    elif "query and value" in where or "q_proj, v_proj" in where:
+    elif "query and value" in where or ("q_proj" in where and "v_proj" in where and "k_proj" not in where):
         targets = "qv"
     elif "qkv" in where or "attention" in where:
         targets = "attention"
-    return {"lora": rank, "lora_targets": targets, "qlora": True if row.kind == "finetune-qlora" else None}
+    return {
+        "lora": rank, "lora_targets": targets, "base_weights": _base_weights(row),
+        "train_edges": True if "embedding" in where else None, "dora": True if "dora" in row.id else None,
+    }  # fmt: skip
+
+
+def _base_weights(row: Row) -> BaseWeights | None:
+    """How the frozen weights are stored, as the row says it."""
+    said = str(row.run.get("params_dtype") or "").lower()
+    if "int4" in said or "4bit" in said or "4-bit" in said:
+        return "int4" if "gptq" in said or "awq" in said else "nf4"
+    if "int8" in said:
+        return "int8"
+    if "nf4" in said:
+        return "nf4-dq" if "dq" in said else "nf4"
+    if "32" in said:
+        return "fp32"
+    return "nf4-dq" if row.kind == "finetune-qlora" else None
 
 
 def _overlap(run: Mapping[str, Any]) -> tuple[Overlap, ...] | None:
