@@ -108,26 +108,26 @@ class Kernels:
 
 
 _FA3 = ("vllm_flash_attn_fa3",)
-_HOPPER = Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3, "fp8": _FA3}, dims={"decode.fp8": (128,)})
-_RTX = Kernels(
+_FLASH3 = Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3, "fp8": _FA3}, dims={"decode.fp8": (128,)})
+_FLASH2 = Kernels(
     {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
     {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
     dims={"prefill.fp8": (128,)},
 )
-_BLACKWELL = Kernels(
+_FLASHINFER = Kernels(
     {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("torch_flow",)},
     {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
     rows=128.0,
 )
 KERNELS: Mapping[str, Kernels] = {
-    "h100_sxm": replace(_HOPPER, stream="vidur-h100"),
-    "h200_sxm": _HOPPER,
+    "h100_sxm": replace(_FLASH3, stream="vidur-h100"),
+    "h200_sxm": _FLASH3,
     "a100_sxm": Kernels({"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)}, stream="vidur-a100", grouped=True),
-    "l40s": _RTX,
-    "rtx_pro_6000_server": _RTX,
-    "b200_sxm": _BLACKWELL,
-    "gb200": _BLACKWELL,
-    "gb300": _BLACKWELL,
+    "l40s": _FLASH2,
+    "rtx_pro_6000_server": _FLASH2,
+    "b200_sxm": _FLASHINFER,
+    "gb200": _FLASHINFER,
+    "gb300": _FLASHINFER,
 }
 
 

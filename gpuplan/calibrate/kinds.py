@@ -32,7 +32,7 @@ QUANTISE = {"quantise": Knob(4, 0, 50, "B")}
 PREFILL_KNOBS = {
     "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
     "unhidden": Knob(0.3, 0, 1), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),
-    "short_depth": Knob(60, 0, 1280), "per_tile": Knob(1e-6, 0, 1e-4, "s"), "cached": Knob(5e6, 0, 2e8, "B"),
+    "short_depth": Knob(60, 0, 1280), "per_tile": Knob(1e-6, 0, 1e-4, "s"), "cached": Knob(5e6, 0, 9.9e7, "B"),
     "append": Knob(2, 0, 20), "per_token": Knob(1e-10, 0, 1e-7, "s"),
 }  # fmt: skip
 PREFILL_FIXED = {"rows": Knob(64, 1, 1)}
