@@ -81,18 +81,19 @@ def hardware_of(
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
-        notes=(*_measured_here(chip, catalog), *_borrowed(chip, chain)),
+        notes=(*_measured_here(chip, chain, catalog, engine), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
 
 
-def _measured_here(chip: Accelerator, catalog: Catalog) -> Iterator[Note]:
+def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None) -> Iterator[Note]:
     """That `gpuplan calibrate` measured the chip, and whether somebody edited the file since."""
+    but = engine if engine is not None and any(engine in link.file.engines for link in chain) else ""
     for path in catalog.layers("measured", chip.id):
         machine = catalog.read(Measured, path).machine
         if machine is None:
             return
-        yield from told(machine, path, own=catalog.rank(path) > 0)
+        yield from told(machine, path, own=catalog.rank(path) > 0, but=but)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:

@@ -82,11 +82,15 @@ def checksum(text: str) -> str:
     return f"sha256:{hashlib.sha256(_CHECKSUM.sub('', text).encode()).hexdigest()}"
 
 
-def told(machine: Machine, path: Path, *, own: bool) -> list[Note]:
-    """What a reader of an estimate must know of a file that `gpuplan calibrate` wrote; `own`: it is in a folder of the user's."""
+def told(machine: Machine, path: Path, *, own: bool, but: str = "") -> list[Note]:
+    """What a reader of an estimate must know of a file that `gpuplan calibrate` wrote.
+
+    `own`: it is in a folder of the user's; `but`: the engine whose own kernels come from another file.
+    """
     driven = ", ".join(part for part in (machine.date, machine.driver, machine.backend) if part)
     where = "on this machine" if own else f"on {machine.device}"
-    notes = [Note("hw.measured-here", f"kernel parameters measured {where} by gpuplan calibrate: {driven}")]
+    apart = f"; the kernels of {but} that were measured apart are those of the shipped file" if but else ""
+    notes = [Note("hw.measured-here", f"kernel parameters measured {where} by gpuplan calibrate: {driven}{apart}")]
     if machine.checksum != checksum(read_text(path)):
         what = f"{path} was edited after gpuplan calibrate wrote it: its figures may not be what was measured"
         notes.append(Note("hw.measured-edited", what, "measure again, or keep it and take this as said"))

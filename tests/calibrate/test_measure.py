@@ -184,6 +184,7 @@ def test_a_lost_device_keeps_the_journal_and_the_next_run_goes_on(tmp_path: Path
     report = run(tmp_path, said)
     assert report.run.resumed == len(before.samples)
     assert any("going on from" in text for text in said.texts)
+    assert len(report.run.samples) == len(report.plan.planned)
 
 
 def test_fresh_and_another_driver_start_again(tmp_path: Path) -> None:
@@ -230,6 +231,12 @@ def test_an_unknown_processor_takes_the_family_of_its_kind(tmp_path: Path) -> No
     assert report.plan.subject.id == "cpu-ampersand-octocore-9000-8c"
     assert report.plan.subject.family == "x86"
     assert report.usable_as == "cpu-ampersand-octocore-9000-8c"
+
+
+def test_a_part_of_a_gpu_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    report = run(tmp_path, units=32)
+    assert report.plan.subject.id == "h200-32u"
+    assert report.plan.subject.family == "hopper"
 
 
 def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:
@@ -289,7 +296,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays(tmp_path: Path, monkeypatch
     import errno
     import os
 
-    write, left = os.write, [20_000]
+    write, left = os.write, [200_000]
 
     def full(number: int, data: bytes) -> int:
         left[0] -= len(data)

@@ -1,8 +1,8 @@
 """How is every measured probe kept at once, so that an interrupted calibration goes on where it was?
 
-An append-only file with one JSON object a line: a header that says what is measured, then `begin` and `sample` or `skipped` for
-each probe, `hung` where the watchdog gave up, and `done` behind the last. What was measured is on the disk before the next probe.
-A torn last line is what a crash leaves behind, and is no error.
+An append-only file with one JSON object a line: a header that says what is measured, the `plan` of all probes, then `begin` and
+`sample` or `skipped` for each of them, `hung` where the watchdog gave up, and `done` behind the last. What was measured is on the
+disk before the next probe. A torn last line is what a crash leaves behind, and is no error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from gpuplan.calibrate.device import Identity
+from gpuplan.calibrate.measure.grid import Planned
 from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, sample_of
 from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record, field
@@ -34,13 +35,15 @@ class Kept(Record, kw_only=True):
     skipped: Mapping[str, Skipped] = field(default_factory=dict)
     hung: tuple[str, ...] = ()
     """Keys of probes in which a kernel hung or the process died repeatedly."""
+    plan: tuple[Planned, ...] = ()
+    """All probes that were to be measured, in their order."""
     done: bool = False
     """Whether the calibration ran to its end."""
 
 
-def header(identity: Identity, version: str, grid: str) -> dict[str, Any]:
+def header(identity: Identity, version: str, grid: str, kinds: Sequence[str]) -> dict[str, Any]:
     """What a journal belongs to: the device, its software, gpuplan's version and the set of probes."""
-    return {"format": FORMAT, "gpuplan": version, "grid": grid, "device": plain(identity)}
+    return {"format": FORMAT, "gpuplan": version, "grid": grid, "kinds": list(kinds), "device": plain(identity)}
 
 
 def default_place(env: Mapping[str, str], ident: str) -> Path:
@@ -72,6 +75,7 @@ def load(path: Path) -> Kept | None:
     skipped: dict[str, Skipped] = {}
     begun: Counter[str] = Counter()
     hung: list[str] = []
+    plan: tuple[Planned, ...] = ()
     for entry in entries[1:]:
         if "sample" in entry:
             sample = sample_of(entry["sample"])
@@ -83,13 +87,15 @@ def load(path: Path) -> Kept | None:
             begun.pop(one.probe.key(), None)
         elif "hung" in entry:
             hung.append(entry["hung"])
+        elif "plan" in entry:
+            plan = tuple(Planned(probe=probe_of(one["probe"]), launch=one["launch"], cost=one["cost"]) for one in entry["plan"])
         elif "begin" in entry:
             begun[entry["begin"]] += 1
         elif "stopped" in entry:
             begun.pop(entry["stopped"], None)
     hung += [key for key, count in begun.items() if count >= DEATHS and key not in hung]
     return Kept(
-        header=entries[0]["header"], samples=samples, skipped=skipped, hung=tuple(hung), done="done" in entries[-1]
+        header=entries[0]["header"], samples=samples, skipped=skipped, hung=tuple(hung), plan=plan, done="done" in entries[-1]
     )  # fmt: skip
 
 

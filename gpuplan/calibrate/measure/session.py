@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -14,6 +14,7 @@ from gpuplan.calibrate.measure.grid import Extent, Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
 from gpuplan.calibrate.measure.outcome import Outcome, outcome
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Measured, Rules, Runner
+from gpuplan.calibrate.measure.sample import plain
 from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
@@ -132,15 +133,19 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
         KeyboardInterrupt: somebody stopped it; the journal has what was measured.
     """
     writable(made.out)
-    head = header(made.identity, wish.version, wish.extent)
+    head = header(made.identity, wish.version, wish.extent, wish.kinds)
     kept = None if wish.fresh else load(made.journal)
     resume = kept is not None and not kept.done and kept.header == head
     if resume and kept is not None:
         told.say(f"going on from {made.journal}: {len(kept.samples)} probes are measured (--fresh starts again)")
     elif kept is not None and not kept.done:
         told.say(f"{made.journal} is of another device, software or set of probes: starting again")
+    if resume and kept is not None and kept.plan:
+        made = replace(made, planned=kept.plan)
     journal = Journal(made.journal, head, resume=resume)
     try:
+        if not resume or kept is None or not kept.plan:
+            journal.add(plan=[plain(one) for one in made.planned])
         run = _measure(device, made, wish, journal, kept if resume and kept is not None else Kept(), told)
         trusted = [sample for sample in run.samples.values() if not sample.marks]
         if not trusted:

@@ -17,8 +17,10 @@ ELEMENT: Mapping[str, float] = {
 """Bytes of one element; 4-bit floats have a scale for every 16 elements."""
 ATTENTION = 0.4
 """Share of the matmul rate that attention is taken to reach."""
-TRIAL_S = 0.02
+TRIAL_S = 0.01
 """A trial kernel of this length tells a rate well enough."""
+TRIAL_BYTES = 2.0**31
+"""No trial needs more: the rates of memory and links are told by less."""
 
 
 class Speed(Record, kw_only=True):
@@ -127,7 +129,7 @@ class Trial:
         size, best = first, None
         for _ in range(14):
             probe = probe_of(size)
-            seconds = self.seconds(probe)
+            seconds = self.seconds(probe) if moved(probe) <= TRIAL_BYTES else None
             if seconds is None:
                 return best
             best = max(best or 0.0, work(probe) / seconds)

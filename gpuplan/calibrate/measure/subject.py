@@ -64,19 +64,24 @@ def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
     )  # fmt: skip
     spec = known(device, catalog)
     family = spec.family if spec is not None else _family(identity, device.vendor, heard, catalog)
-    part = processor and spec is not None and not _whole(identity, spec)
+    part = spec is not None and not _whole(identity, spec)
     if spec is not None and not part and not _ours(spec, catalog):
         return Subject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
     ident = slug(name) or "device"
     if processor:
         ident = f"cpu-{ident}-{identity.units}c" if identity.units else f"cpu-{ident}"
         name = f"{name} ({identity.units} cores)" if identity.units else name
+    elif part:
+        ident, name = f"{ident}-{identity.units}u", f"{name} ({identity.units} units)"
     return Subject(ident, name, device.vendor, family, None, processor, identity.units)
 
 
 def _whole(identity: Identity, spec: Accelerator) -> bool:
-    """Whether all cores of a processor are there."""
-    return identity.units is None or spec.units is None or identity.units >= 0.9 * spec.units.count.value
+    """Whether all units are there: virtual machines have some of the cores of a processor, partitions some of a GPU's."""
+    if identity.units is None or spec.units is None:
+        return True
+    devices = spec.devices.value if spec.devices is not None else 1.0
+    return identity.units >= 0.9 * spec.units.count.value / devices
 
 
 def _ours(spec: Accelerator, catalog: Catalog) -> bool:
