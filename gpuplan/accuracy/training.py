@@ -50,7 +50,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
     batch = _batches(row, degrees, chips)
     return TrainAsk(
-        model=keep(card), on=_machine(row, chips), engine=RESEMBLES.get(row.engine, row.engine) or USUAL,
+        model=keep(card), on=_machine(row, chips), engine=_engine(row),
         seq_len=int(run["seq_len"]), **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
@@ -58,6 +58,12 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         attention="eager" if run.get("attention") == "standard" else None,
         chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
     )  # fmt: skip
+
+
+def _engine(row: Row) -> str:
+    """The engine of a row; Megatron-LM that still wrote out the scores of attention is of another era."""
+    named = RESEMBLES.get(row.engine, row.engine) or USUAL
+    return "megatron-2021" if named == USUAL and row.run.get("attention") == "standard" else named
 
 
 def _machine(row: Row, chips: int) -> str:
@@ -100,7 +106,7 @@ def _sharding(row: Row) -> dict[str, Any]:
         raise Skip("the layers are split over the devices one after the other")
     if "megatron-fsdp" in optimizer:
         return {"zero_stage": 3}
-    stages = {"fsdp-grad-op": 2, "zero2": 2, "zero1": 1, "zero3": 3, "ddp": 0}
+    stages = {"fsdp-grad-op": 2, "zero2": 2, "zero1": 1, "zero3": 3}
     if said in stages:
         return {"zero_stage": stages[said]}
     if "fsdp" in said or "hsdp" in said or "zero3" in said:
@@ -110,6 +116,8 @@ def _sharding(row: Row) -> dict[str, Any]:
     if "distributed" in optimizer:
         return {"zero_stage": 1}
     if "replicated" in optimizer:
+        return {"zero_stage": 0}
+    if said == "ddp" and row.engine != "megatron-bridge":  # Its pages do not say whether the optimizer is sharded.
         return {"zero_stage": 0}
     return {"zero_stage": None}
 
