@@ -1,0 +1,317 @@
+"""Fit the few parameters of each training engine to measured runs, and say how far the runs that no fit saw are.
+
+    python tools/fit_engines.py RUNS [--engine NAME ...] [--write]
+
+RUNS is a folder of rows as `gpuplan accuracy` reads them. Two of three groups of model and accelerator are fitted to, the
+third is held back (`gpuplan.accuracy.rows.Row.fitted`). Each parameter starts at what is known without the runs and may leave
+it by a few of its stated widths; rows far from all others count little. `--write` puts the values into hardware_specs/engines.
+Needs numpy and scipy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from gpuplan.accuracy.compare import _speed
+from gpuplan.accuracy.rows import Row, Skip, of_many_lengths, read_rows
+from gpuplan.accuracy.training import training_ask
+from gpuplan.errors import GpuplanError
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import training_figures
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.train import TrainPlan
+from gpuplan.search.library import Library
+from gpuplan.search.shape import shape_of
+from gpuplan.search.training import chosen_plan, space_of
+from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, Pace, SelectiveRecompute, TrainingProfile
+from gpuplan.specs.quantity import Sourced
+
+ENGINES = Path(__file__).parent.parent / "hardware_specs" / "engines"
+NEAR = 0.04
+"""Logarithm of measured over estimated that counts in full."""
+SECTIONS: Mapping[str, type] = {
+    "compiled": Fusion, "eager": Fusion, "selective": SelectiveRecompute, "switched": Overlaps, "dispatch": Dispatch,
+}  # fmt: skip
+UNITS = {"us": 1e-6, "ms": 1e-3, "B": 1.0}
+UNIT_OF = {
+    "layer_host": "us", "expert_host": "us", "adapter_host": "us", "graph_host": "us", "step_host": "ms", "dequantise": "B",
+}  # fmt: skip
+KERNELS = ("matmul", "attention", "attention_backward")
+WIDTHS = {"matmul": 0.08, "matmul_fp8": 0.12, "attention": 0.15, "attention_backward": 0.15, "elementwise": 0.2, "grouped": 0.25}
+
+Start = tuple[float, float]
+"""Where a parameter starts, and the width of its prior in logarithms."""
+
+
+def paces(families: Sequence[str], kinds: Sequence[str]) -> dict[str, Start]:
+    """Pace of kinds of work by family: as fast as the measured kernels, within the width of each kind."""
+    return {f"pace.{family}.{kind}": (1.2 if kind == "grouped" else 1.0, WIDTHS[kind]) for family in families for kind in kinds}
+
+
+class Fitted(NamedTuple):
+    """What is fitted of an engine, to which sets of rows, and which profiles take the values."""
+
+    engines: tuple[str, ...]
+    sets: tuple[str, ...]
+    parameters: dict[str, Start]
+    takes: Callable[[Row], bool] = lambda row: True
+
+
+SPREAD = {"contention": (0.3, 0.5), "straggle": (0.005, 0.7)}
+PLAN: dict[str, Fitted] = {
+    "composer": Fitted(
+        ("composer",),
+        ("llm-foundry", "llm-foundry-2023"),
+        paces(("ampere", "hopper"), KERNELS)
+        | paces(("hopper",), ("matmul_fp8",))
+        | SPREAD
+        | {"hidden_passes": (18, 0.3), "step_host": (0.025, 0.5)},
+    ),
+    "torchtitan": Fitted(
+        ("torchtitan", "fsdp", "torchtune", "litgpt"),
+        ("torchtitan", "torchao", "fms-fsdp"),
+        paces(("ampere", "hopper"), KERNELS)
+        | paces(("hopper",), ("matmul_fp8",))
+        | SPREAD
+        | {"compiled.hidden_passes": (11, 0.25), "eager.hidden_passes": (24, 0.25), "hidden_passes": (16, 0.25)},
+    ),
+    "megatron-lm": Fitted(
+        ("megatron-lm", "nemo"),
+        ("dgxc-benchmarking", "megatron-bridge"),
+        paces(("hopper", "blackwell"), (*KERNELS, "matmul_fp8", "grouped"))
+        | {"contention": (0.2, 0.7), "straggle": (0.005, 0.7), "hidden_passes": (9, 0.3), "expert_host": (1.5e-4, 0.5)}
+        | {"switched.tp": (0.6, 0.3), "switched.ep": (0.8, 0.2)},
+    ),
+    "nanotron": Fitted(
+        ("nanotron",),
+        ("nanotron",),
+        paces(("hopper",), KERNELS)
+        | {"contention": (0.3, 0.4), "straggle": (0.02, 0.3), "dp_overlap": (0.3, 0.25), "hidden_passes": (14, 0.15)},
+    ),
+    "megatron-2021": Fitted(
+        ("megatron-2021", "megatron-deepspeed"),
+        ("bigscience", "megatron-papers"),
+        paces(("ampere",), ("matmul", "elementwise"))
+        | {"pace.ampere.attention": (3, 0.4), "pace.ampere.attention_backward": (3, 0.4), "straggle": (0.01, 0.7)}
+        | {"dp_overlap": (0.3, 0.5), "step_host": (0.1, 0.5), "hidden_passes": (12, 0.3)},
+        lambda row: str(row.hardware.get("accelerator")).startswith("a100"),
+    ),
+    "maxtext": Fitted(
+        ("maxtext",),
+        ("maxtext", "tpu-recipes", "jax-toolbox"),
+        paces(("tpu",), (*KERNELS, "elementwise", "grouped"))
+        | paces(("any",), KERNELS)
+        | {"pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v6e.attention": (1.3, 0.3), "pace.tpu-v6e.attention_backward": (1.3, 0.3)}
+        | {"contention": (0.2, 0.7), "straggle": (0.003, 0.7), "selective.matmul": (0.6, 0.2)},
+    ),
+    "accelerate": Fitted(
+        ("accelerate", "ms-swift"),
+        ("qwen", "ml-engineering"),
+        paces(("ampere",), KERNELS)
+        | {"hidden_passes": (28, 0.25), "layer_host": (4e-4, 0.4), "adapter_host": (8e-5, 0.5), "dequantise": (25, 0.5)}
+        | {"step_host": (0.04, 0.5)},
+        lambda row: "multinode" not in row.id,
+    ),
+}
+
+
+class Case(NamedTuple):
+    """A row with the plan that it means and the figure that was measured."""
+
+    row: Row
+    subject: Subject
+    plan: TrainPlan
+    figure: str
+    measured: float
+
+    def error(self, subject: Subject) -> float:
+        """Logarithm of estimated over measured."""
+        value: Any = training_figures(subject, self.plan).figures[self.figure].value
+        return math.log(float(value) / self.measured)
+
+
+def cases(rows: Sequence[Row]) -> list[Case]:
+    """The rows that can be compared by speed."""
+    library, kept = Library.of(TrainAsk(model="", on="")), {}
+    made: list[Case] = []
+    for row in rows:
+        try:
+            if row.flag or row.measured.get("out_of_memory") or of_many_lengths(row):
+                continue
+
+            def keep(card: Any) -> str:
+                kept[card.id] = card
+                library._cards[card.id] = card
+                return str(card.id)
+
+            ask = training_ask(row, library.card, keep)
+            speed = _speed(row)
+            if speed is None:
+                continue
+            found = library.look_up(ask, "train", with_price=False)
+            space, _ = space_of(ask, found)
+            plan = chosen_plan(ask, found.subject, space, shape_of(found.subject.arch, space.ranks)).plan
+            made.append(Case(row, found.subject, plan, *speed))
+        except (Skip, GpuplanError):
+            continue
+    return made
+
+
+def changed(profile: TrainingProfile, values: Mapping[str, float]) -> TrainingProfile:
+    """A profile with other values; keys with dots go into its sections."""
+    given: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    pace = {name: {key: getattr(one, key) for key in Pace.field_names()} for name, one in profile.pace.items()}
+    for name, value in values.items():
+        first, _, rest = name.partition(".")
+        if first == "pace":
+            who, _, kind = rest.rpartition(".")
+            pace.setdefault(who, {})[kind] = Sourced(value, "1", "")
+        elif rest:
+            sections.setdefault(first, {})[rest] = _sourced(rest, min(value, 0.95) if first == "switched" else value)
+        else:
+            given[name] = _sourced(name, value)
+    for name, keys in sections.items():
+        old = getattr(profile, name)
+        base = {key: getattr(old, key) for key in SECTIONS[name].field_names()} if old is not None else {}  # type: ignore[attr-defined]
+        given[name] = SECTIONS[name](**(base | keys))
+    given["pace"] = {name: Pace(**{key: one for key, one in keys.items() if one is not None}) for name, keys in pace.items()}
+    return profile.replaced(**given)
+
+
+def _sourced(name: str, value: float) -> Sourced:
+    return Sourced(value, {"us": "s", "ms": "s", "B": "B"}.get(UNIT_OF.get(name, ""), "1"), "")
+
+
+def errors(some: Sequence[Case], values: Mapping[str, float]) -> Any:
+    """The error of each case with these values."""
+    engines: dict[str, Any] = {}
+    for case in some:
+        engine = case.subject.engine
+        if engine.id not in engines and engine.training is not None:
+            profile = changed(engine.training, values).replaced(residual=engine.training.residual.replaced(value=1.0))
+            engines[engine.id] = engine.replaced(training=profile)
+    return np.array([case.error(case.subject.replaced(engine=engines[case.subject.engine.id])) for case in some])
+
+
+def fit(some: Sequence[Case], parameters: Mapping[str, Start]) -> dict[str, float]:
+    """The values that meet the cases best, each held near where it started."""
+    names = list(parameters)
+
+    def values(x: Any) -> dict[str, float]:
+        return {name: parameters[name][0] * math.exp(step * parameters[name][1]) for name, step in zip(names, x, strict=True)}
+
+    def misses(x: Any) -> Any:
+        far = errors(some, values(x)) / NEAR
+        # Beyond NEAR an error counts by its size instead of its square: a run that is off for its own reasons decides nothing.
+        return np.concatenate([np.sign(far) * np.sqrt(2 * (np.sqrt(1 + far * far) - 1)), x])
+
+    return values(least_squares(misses, np.zeros(len(names)), diff_step=1e-2, max_nfev=12).x)
+
+
+def told(found: Any) -> str:
+    """Errors in one line."""
+    size = np.abs(np.exp(found) - 1)
+    return f"median {np.median(size):.1%}, mean {size.mean():.1%}, 90th percentile {np.quantile(size, 0.9):.1%}"
+
+
+def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float, float]) -> None:
+    """Put values into an engine's file and leave every other line as it is."""
+    path = ENGINES / f"{engine}.yaml"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    first = lines.index("training:") + 1
+    last = next((at for at in range(first, len(lines)) if lines[at] and not lines[at].startswith(" ")), len(lines))
+    blocks: dict[str, list[str]] = {}
+    for line in lines[first:last]:
+        if re.match(r"  [\w#]", line):
+            blocks[line.strip().partition(":")[0]] = [line]
+        else:
+            blocks[list(blocks)[-1]].append(line)
+    families: dict[str, list[str]] = {}
+    for name, value in values.items():
+        section, _, rest = name.partition(".")
+        key = rest or name
+        text = f"{{value: {_printed(key, min(value, 0.95) if section == 'switched' else value)}, source: fitted{{}}}}"
+        if section == "pace":
+            who, _, kind = rest.rpartition(".")
+            families.setdefault(who, []).append(f"{kind}: {text.format('')}")
+        elif rest:
+            block = blocks.setdefault(section, [f"  {section}:"])
+            at = next((at for at, line in enumerate(block) if line.strip().startswith(f"{key}:")), None)
+            line = f"    {key}: {text.format(_kept(block[at]) if at is not None else '')}"
+            block[at : at + 1] = [line] if at is not None else []
+            block += [line] if at is None else []
+        else:
+            old = blocks.get(name, [""])[0]
+            blocks[name] = [f"  {name}: {text.format(_kept(old) if 'nobody says' in old else '')}"]
+    if families:
+        kept = [line for line in blocks.get("pace", [])[1:] if line.strip().partition(":")[0] not in families]
+        blocks["pace"] = ["  pace:", *(f"    {who}: {{{', '.join(kinds)}}}" for who, kinds in families.items()), *kept]
+    note_of_ends = "measured over counted step time: 5th and 95th percentile of the rows that were held back"
+    residual = f'  residual: {{value: 1.0, source: fitted, note: "{note_of_ends}", accept: [{ends[0]:.3g}, {ends[1]:.3g}]}}'
+    blocks.pop("residual", None)
+    lines[first:last] = [line for block in blocks.values() for line in block] + [residual]
+    text_of_file = "\n".join(lines)
+    text_of_file = re.sub(r'(?m)^(  fitted: .*note: )".*"\}$', lambda m: f'{m[1]}"{note}"}}', text_of_file)
+    path.write_text(text_of_file, encoding="utf-8")
+
+
+def _kept(line: str) -> str:
+    """The note and range of a line that is rewritten."""
+    found = [re.search(pattern, line) for pattern in (r'note: ("[^"]*"|[^,}]*)', r"accept: \[[^\]]*\]")]
+    return "".join(f", {one[0]}" for one in found if one)
+
+
+def _printed(key: str, value: float) -> str:
+    unit = UNIT_OF.get(key)
+    number = f"{value / UNITS[unit] if unit else value:.3g}"
+    number = f"{float(number):g}" if "e" not in number else f"{float(number):f}".rstrip("0")
+    return f"{number} {unit}" if unit else number
+
+
+def main() -> None:
+    """Fit the engines that were named, or all, and print how far fitted and held-back rows are."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--engine", action="append", choices=list(PLAN))
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    rows = read_rows([args.runs])
+    for name in args.engine or PLAN:
+        wanted = PLAN[name]
+        some = [
+            one
+            for one in cases([row for row in rows if row.set in wanted.sets and wanted.takes(row)])
+            if one.subject.engine.id in wanted.engines
+        ]
+        seen, unseen = [one for one in some if one.row.fitted], [one for one in some if not one.row.fitted]
+        values = fit(seen, wanted.parameters)
+        after = (
+            {"fitted": errors(seen, values), "held back": errors(unseen, values)} if unseen else {"fitted": errors(seen, values)}
+        )
+        print(f"\n{name}: {len(seen)} rows fitted, {len(unseen)} held back")
+        for key, found in after.items():
+            print(f"  {key:10s} {told(found)}")
+        print("  " + ", ".join(f"{key} {value:.4g}" for key, value in values.items()))
+        if args.write:
+            judged = after.get("held back", after["fitted"])
+            if len(judged) < 8:
+                judged = np.concatenate(list(after.values()))
+            # Estimated over measured throughput is measured over counted time.
+            ends = tuple(float(end) for end in np.exp(np.quantile(judged, (0.05, 0.95))))
+            groups = len({one.row.group for one in unseen})
+            note = f"tools/fit_engines.py: {len(seen)} rows fitted, {len(unseen)} rows of {groups} groups held back: {told(judged)}"
+            for engine in wanted.engines:
+                write(engine, values, note, (min(ends[0], 0.98), max(ends[1], 1.02)))
+
+
+if __name__ == "__main__":
+    main()
