@@ -77,6 +77,8 @@ class RecipeTerms(Record):
             byte("recipe.master_bytes", recipe.master, recipe.source),
             moment_bytes(plan.optimizer, recipe),
         )
+        if plan.precision == "fp8" and profile.held.fp8_weight is not None:
+            made = made.replaced(weight=subject.habit("fp8_weight", profile.held.fp8_weight))
         if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
             made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
         if recipe.master > 0 and profile.held.optimizer_extra is not None:

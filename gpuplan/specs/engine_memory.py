@@ -22,6 +22,8 @@ class TrainingHoldings(Schema):
     """With fp8 matmuls, their inputs are kept in fp8 (Transformer Engine), not cast again in the backward pass."""
     optimizer_extra: StoredBytes | None = None
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
+    fp8_weight: BytesField | None = None
+    """Bytes of a weight's working copies in fp8 training; None: 4, 16 bits and fp8 both ways."""
     gradient_bf16: BytesField | None = None
     """Bytes of gradient kept for each parameter in bf16 training, where fp32 sums live beside them; None: `gradient`."""
     adapter_moment: BytesField | None = None
