@@ -39,7 +39,7 @@ def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
             return card
         raise Skip(
             "the model is not known"
-            if not name
+            if card is None
             else f"`{name}` is another model than the row's, whose dimensions are not all there"
         )
     if size and abs(_billions(made) / float(size) - 1) > FAR:

@@ -1,0 +1,172 @@
+"""`gpuplan accuracy`: rows become questions, errors become a report, and what cannot be compared is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuplan.accuracy.compare import Point
+from gpuplan.accuracy.judge import Judged, Ran
+from gpuplan.accuracy.report import report
+from gpuplan.accuracy.rows import Row, read_rows
+from gpuplan.cli.judging import answers, wanted_rows
+from gpuplan.errors import UsageError
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.ask import train
+
+LLAMA = {
+    "id": "run-1", "kind": "pretrain", "framework": "megatron-lm",
+    "model": {"id": "llama-3.1-8b", "name": "Llama 3.1 8B", "params_b": 8.03},
+    "hardware": {"accelerator": "h100-sxm-80gb", "count": 8, "per_node": 8},
+    "run": {
+        "seq_len": 8192, "global_batch": 128, "micro_batch": 1, "precision": "bf16", "tp": 2, "pp": 1, "dp": 4, "recompute": "none",
+        "sequence_parallel": True, "optimizer": "adam, distributed",
+    },
+    "measured": {"tokens_per_s_per_accelerator": 10000.0, "tflops_convention": "mfu"},
+}  # fmt: skip
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    """The row above with some parts overlaid."""
+    return LLAMA | {key: (LLAMA[key] | value if isinstance(value, dict) else value) for key, value in parts.items()}
+
+
+def written(folder: Path, *rows: dict[str, Any]) -> Path:
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(list(rows)), encoding="utf-8")
+    return file
+
+
+def judged(folder: Path, *rows: dict[str, Any]) -> dict[str, Any]:
+    from gpuplan.accuracy.judge import judge
+
+    return report(judge(read_rows([written(folder, *rows)]), answers()))
+
+
+def point(measured: float, low: float, expected: float, high: float, model: str = "m", **more: Any) -> Point:
+    row = Row(
+        id=f"{model}-{measured}", set="s", task="training", model={"name": model}, hardware={"accelerator": "a"}, run={},
+        measured={}, **more,
+    )  # fmt: skip
+    return Point(row=row, metric="throughput", measured=measured, low=low, expected=expected, high=high)
+
+
+def test_errors_are_those_that_one_counts_by_hand() -> None:
+    points = (point(100, 90, 110, 130), point(100, 95, 80, 99), point(100, 50, 100, 150), point(100, 99, 150, 200, engine="x 1.0"))
+    row = points[0].row
+    made = report(
+        Judged(points, ((row, "why"),), (Ran(row, ran=True, said_fits=True), Ran(row, ran=False, said_fits=True))), "engine"
+    )
+    got = made["metrics"]["throughput"]
+    assert (got["rows"], got["skipped"]) == (4, 1)
+    assert got["median_ape"] == pytest.approx(0.15)
+    assert got["mean_ape"] == pytest.approx(0.2)
+    assert got["p90_ape"] == pytest.approx(0.41)
+    assert got["bias"] == pytest.approx(0.05)
+    assert got["inside_range"] == 0.75
+    assert made["metrics"]["fits"] == {"ran": 1, "ran_said_fits": 1.0, "oom": 1, "oom_said_not": 0.0}
+    assert made["skipped"] == [{"id": row.id, "reason": "why"}]
+    assert [group["key"] for group in made["groups"]] == ["not said", "x"]
+    assert {"id", "metric", "measured", "low", "expected", "high", "fitted"} <= made["rows"][0].keys()
+
+
+def test_a_row_is_the_question_that_a_user_would_type(tmp_path: Path) -> None:
+    made = judged(tmp_path, LLAMA)["rows"][0]
+    asked = train(
+        TrainAsk(
+            model="llama-3.1-8b", on="8xh100-sxm-80gb", engine="megatron-lm", seq_len=8192, global_batch=128, micro_batch=1, tp=2,
+            pp=1, cp=1, ep=1, vpp=1, precision="bf16", recompute="none", sequence_parallel=True, zero_stage=1,
+        )
+    )  # fmt: skip
+    assert made["expected"] == pytest.approx(asked.figures["tokens_per_s_per_accelerator"].value)
+    assert made["low"] < made["expected"] < made["high"]
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"tokens_per_s_total": 80000.0},
+        {"step_time_s": 128 * 8192 / 80000.0},
+        {"samples_per_s": 80000.0 / 8192},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_speeds_in_other_units_are_the_same_speed(tmp_path: Path, measured: dict[str, float]) -> None:
+    same = {**LLAMA, "measured": measured}
+    assert judged(tmp_path, same)["rows"][0]["measured"] == pytest.approx(10000.0)
+
+
+def test_utilisation_is_compared_in_its_own_convention(tmp_path: Path) -> None:
+    made = judged(
+        tmp_path, {**LLAMA, "measured": {"mfu": 0.5}}, {**changed(id="2"), "measured": {"tflops_per_accelerator": 500.0}}
+    )["rows"]
+    assert 0.3 < made[0]["expected"] < 0.7
+    assert made[1]["expected"] == pytest.approx(made[0]["expected"] * 989.4e12, rel=1e-3)
+    assert made[1]["measured"] == 500e12
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (changed(flag="printed twice"), "doubtful: printed twice"),
+        (changed(model={"id": "no-such-model"}), "not known"),
+        (changed(hardware={"count": None}), "how many accelerators"),
+        (changed(hardware={"accelerator": "h9000"}), "h9000"),
+        (changed(run={"seq_len": None}), "how long its sequences"),
+        (changed(run={"precision": "nvfp4"}), "nvfp4"),
+        (changed(run={"tp": 3}), "6 ranks, but there are 8"),
+        (changed(kind="finetune-adapter"), "finetune-adapter"),
+        ({**LLAMA, "measured": {"loss": 2.0}}, "nothing was measured"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_what_cannot_be_compared_says_why(tmp_path: Path, row: dict[str, Any], why: str) -> None:
+    made = judged(tmp_path, row)
+    assert not made["rows"]
+    assert why in made["skipped"][0]["reason"]
+
+
+def test_stated_dimensions_win_over_the_card(tmp_path: Path) -> None:
+    small = {
+        "layers": 16,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+        "ffn": 14336,
+        "vocab": 128256,
+        "params_b": 4.5,
+    }
+    whole, half = judged(tmp_path, LLAMA, changed(id="2", model=small))["rows"]
+    assert 1.6 < half["expected"] / whole["expected"] < 2.1
+
+
+def test_running_out_of_memory_is_a_verdict_and_not_an_error(tmp_path: Path) -> None:
+    huge = {**changed(run={"micro_batch": 16}), "measured": {"out_of_memory": True}}
+    made = judged(tmp_path, huge, changed(id="2"))
+    assert made["metrics"]["fits"] == {"ran": 1, "ran_said_fits": 1.0, "oom": 1, "oom_said_not": 1.0}
+
+
+def test_files_of_all_forms_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([LLAMA]), encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text(json.dumps(changed(id="b")) + "\n", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({"rows": [changed(id="c"), LLAMA]}), encoding="utf-8")
+    assert [row.id for row in read_rows([tmp_path])] == ["run-1", "b", "c"]
+    for name, text in (("x.yaml", "a: 1"), ("y.json", "{"), ("z.yaml", "- 1"), ("w.yaml", "- {id: q}")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError):
+            read_rows([tmp_path / name])
+
+
+def test_the_published_runs_came_along_each_once() -> None:
+    rows = wanted_rows(None, "training")
+    assert len(rows) > 900
+    assert len({row.id for row in rows}) == len(rows)
+    fitted = sum(row.fitted for row in rows)
+    assert 0.4 < fitted / len(rows) < 0.9
+    groups = {row.group: row.fitted for row in rows}
+    assert all(groups[row.group] == row.fitted for row in rows)
