@@ -67,6 +67,8 @@ NO_TRAFFIC = 2e6
 """Fewer bytes take no time beside the start of a kernel."""
 POOR = 0.2
 """A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
+POOREST = 0.08
+"""Kernels of an engine that are met worse are several kinds under one name; the base set speaks for them."""
 ASIDE = ("custom_all_reduce", "transfer")
 """Sets that do not speak for the residual of their kind."""
 
@@ -102,27 +104,42 @@ class Kernels:
     """Queries of one tile of prefill, as far as the rows tell."""
     dims: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Head dimensions where the other ones run on slower kernels, by place (`prefill.fp8`)."""
+    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Prefill kernels in 16 bits of engines that run others than those above."""
     grouped: bool = False
     """Whether only grouped heads have a decode kernel that splits the keys."""
     stream: str = ""
 
 
-_FA3 = ("vllm_flash_attn_fa3",)
-_FLASH3 = Kernels({"bf16": _FA3, "fp8": ("fa3",)}, {"bf16": _FA3, "fp8": _FA3}, dims={"decode.fp8": (128,)})
+_FA3, _TRTLLM = ("vllm_flash_attn_fa3",), ("torch_flow",)
+_FLASH3 = Kernels(
+    {"bf16": _FA3, "fp8": ("fa3",)},
+    {"bf16": _FA3, "fp8": _FA3},
+    dims={"decode.fp8": (128,)},
+    own={"tensorrt-llm": _TRTLLM, "sglang": ("fa3",)},
+)
 _FLASH2 = Kernels(
     {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
     {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
     dims={"prefill.fp8": (128,)},
+    own={"tensorrt-llm": _TRTLLM, "sglang": ("flashinfer",)},
 )
 _FLASHINFER = Kernels(
     {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("torch_flow",)},
     {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
     rows=128.0,
+    own={"tensorrt-llm": _TRTLLM, "sglang": ("trtllm_mha",)},
 )
 KERNELS: Mapping[str, Kernels] = {
     "h100_sxm": replace(_FLASH3, stream="vidur-h100"),
     "h200_sxm": _FLASH3,
-    "a100_sxm": Kernels({"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)}, stream="vidur-a100", grouped=True),
+    "a100_sxm": Kernels(
+        {"bf16": ("vllm_flash_attn",)},
+        {"bf16": ("vllm_flash_attn",)},
+        stream="vidur-a100",
+        grouped=True,
+        own={"tensorrt-llm": _TRTLLM, "sglang": ("flash_attention",)},
+    ),
     "l40s": _FLASH2,
     "rtx_pro_6000_server": _FLASH2,
     "b200_sxm": _FLASHINFER,
@@ -165,6 +182,9 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
     rows = table(folder, system, "context_attention")
     for dtype in kernels.prefill:
         _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, kernels, decode=False))
+    for engine, names in kernels.own.items():
+        theirs = replace(kernels, prefill={"bf16": names})
+        _add(made, f"engines.{engine}.prefill.bf16", _attention(chip, rows, "bf16", theirs, decode=False), POOREST)
     rows = table(folder, system, "generation_attention")
     for stored in kernels.decode:
         _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
@@ -197,8 +217,8 @@ def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
     return made
 
 
-def _add(made: Fitted, key: str, outcome: Outcome | None) -> None:
-    if outcome is not None:
+def _add(made: Fitted, key: str, outcome: Outcome | None, worst: float = 1.0) -> None:
+    if outcome is not None and outcome.median_ape < worst:
         made.sets[key] = outcome
 
 
