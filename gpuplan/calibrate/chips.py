@@ -106,6 +106,8 @@ class Kernels:
     """Head dimensions where the other ones run on slower kernels, by place (`prefill.fp8`)."""
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Prefill kernels in 16 bits of engines that run others than those above."""
+    own_decode: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Decode kernels over 8-bit keys of such engines."""
     grouped: bool = False
     """Whether only grouped heads have a decode kernel that splits the keys."""
     stream: str = ""
@@ -117,6 +119,7 @@ _FLASH3 = Kernels(
     {"bf16": _FA3, "fp8": _FA3},
     dims={"decode.fp8": (128,)},
     own={"tensorrt-llm": _TRTLLM, "sglang": ("fa3",)},
+    own_decode={"sglang": ("fa3",)},
 )
 _FLASH2 = Kernels(
     {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
@@ -129,6 +132,7 @@ _FLASHINFER = Kernels(
     {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
     rows=128.0,
     own={"tensorrt-llm": _TRTLLM, "sglang": ("trtllm_mha",)},
+    own_decode={"sglang": ("trtllm_mha",)},
 )
 KERNELS: Mapping[str, Kernels] = {
     "h100_sxm": replace(_FLASH3, stream="vidur-h100"),
@@ -188,6 +192,9 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
     rows = table(folder, system, "generation_attention")
     for stored in kernels.decode:
         _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
+    for engine, names in kernels.own_decode.items():
+        theirs = replace(kernels, decode={"fp8": names})
+        _add(made, f"engines.{engine}.decode.fp8", _attention(chip, rows, "fp8", theirs, decode=True), POOREST)
     if (folder / f"{system}-generation_mla.csv").is_file():
         rows = table(folder, system, "generation_mla")
         for stored in kernels.decode:
