@@ -25,6 +25,8 @@ RESEMBLES = {
 """Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
 USUAL = "megatron-lm"
 """What rows of papers that name no framework mostly are."""
+UNSAID: Mapping[str, Recompute] = {"nanotron": "none", "torchtune": "full"}
+"""What frameworks recompute where a configuration does not say (nanotron) or where their recipes do by default (torchtune)."""
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
@@ -130,6 +132,8 @@ def _precision(row: Row) -> Precision:
     sharded = "zero" in str(row.run.get("sharding") or "")
     if said == "bf16" and row.kind == "finetune-full" and stored in ("bf16", "bfloat16") and not sharded:
         return "bf16-pure"
+    if row.engine == "torchtune" and said == "bf16":
+        return "bf16-pure"
     if said == "bf16" and ("true" in mode or "pure" in mode.lower()):
         return "bf16-pure"
     return PRECISIONS[said]
@@ -152,7 +156,7 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     if "offloaded to host" in detail:
         raise Skip("named activations are kept on the host and others computed again")
     if said is None:
-        return {"recompute": None}
+        return {"recompute": UNSAID.get(row.engine)}
     if "second layer" in detail:
         return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
     kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
