@@ -1,0 +1,230 @@
+"""How far are gpuplan's predictions from what a real model does on this device: which cases, how are they timed, how judged?
+
+Predictions come from the caller (`Predict`), since the questions that they answer are those of the whole estimator.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from gpuplan.calibrate.verify_model import SIZES, Model, Size, decode, prefill, train_step
+from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.record import Record
+
+Task: TypeAlias = Literal["train", "prefill", "decode"]
+TASKS: tuple[Task, ...] = ("train", "prefill", "decode")
+MOST_SIZES = 3
+SHARE_OF_MEMORY = 0.85
+"""No case takes more of the free memory."""
+CASE_S = {"cpu": 0.6, "cuda": 5.0}
+"""A default model whose training step should take longer is left out."""
+LEAST_S = {"cpu": 0.01, "cuda": 0.002}
+"""A default training step shorter than this says more of the clock than of the machine."""
+SAMPLES = 5
+SAMPLE_S = 0.1
+"""Short cases run back to back for so long in each sample."""
+WARM_UP_S = 0.3
+PATIENCE_S = 3.0
+"""No further sample is taken of a case that took so long."""
+
+
+class Where(Record, kw_only=True):
+    """The device that runs the cases."""
+
+    name: str
+    """As PyTorch names it: `cpu`, `cuda:0`."""
+    half: str | None = None
+    """The 16-bit type that it multiplies, as PyTorch names it; None: it runs in 32 bits."""
+    free: float
+
+    @property
+    def kind(self) -> str:
+        """`cpu` or `cuda`."""
+        return self.name.partition(":")[0]
+
+
+class Case(Record, kw_only=True):
+    """One thing to run: a training step, the prefill of a batch of prompts, or a decode step behind a context."""
+
+    size: Size
+    task: Task
+    batch: int
+    length: int
+    """Tokens of a sequence (train), of a prompt (prefill), or in the cache (decode)."""
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return f"{self.task} {self.size.name} {self.batch} x {self.length}"
+
+
+class Foretold(Record, kw_only=True):
+    """What gpuplan says of a case: seconds and bytes, each low, expected and high."""
+
+    seconds: tuple[float, float, float]
+    memory: tuple[float, float, float] | None = None
+    """Of tensors, as the framework's allocator counts them."""
+    needed: float = 0.0
+    """Bytes of everything."""
+    fits: bool = True
+
+
+class Line(Record, kw_only=True):
+    """One row of the table."""
+
+    case: Case
+    what: Literal["time", "memory"]
+    measured: float
+    low: float
+    expected: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.expected / self.measured - 1
+
+    @property
+    def within(self) -> bool:
+        """Whether the measured figure lies in the predicted range."""
+        return self.low <= self.measured <= self.high
+
+
+Predict: TypeAlias = Callable[[Case], Foretold]
+
+
+def sizes_of(words: str | None) -> list[Size] | None:
+    """The sizes that were named, with commas; None: nothing was.
+
+    Raises:
+        UsageError: no such size.
+    """
+    if words is None:
+        return None
+    known = {size.name: size for size in SIZES}
+    names = [word.strip().lower() for word in words.split(",") if word.strip()]
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        hint = did_you_mean(wrong[0], known) if wrong else ""
+        raise UsageError(
+            Problem("usage.word", f"--sizes: no model is called `{', '.join(wrong)}`", hint or f"there are {', '.join(known)}")
+        )
+    return [known[name] for name in names]
+
+
+def case_of(size: Size, task: Task, where: Where) -> Case:
+    """The usual batch and length of a task on a kind of device."""
+    usual: Mapping[str, Mapping[str, tuple[int, int]]] = {
+        "cpu": {"train": (1, 256), "prefill": (1, 256), "decode": (1, 256)},
+        "cuda": {"train": (8, 2048), "prefill": (4, 2048), "decode": (16, 2048)},
+    }
+    batch, length = usual[where.kind][task]
+    return Case(size=size, task=task, batch=batch, length=length)
+
+
+def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tuple[list[tuple[Case, Foretold]], list[str]]:
+    """The cases to run with what is foretold of each, and what was left out and why.
+
+    Without named sizes: the largest few that fit and do not take too long, and in any case the smallest.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    made: list[list[tuple[Case, Foretold]]] = []
+    left_out: list[str] = []
+    for size in named if named is not None else SIZES:
+        cases = [(case, predict(case)) for case in (case_of(size, task, where) for task in TASKS)]
+        fitting = [(case, told) for case, told in cases if told.fits and told.needed <= SHARE_OF_MEMORY * where.free]
+        left_out += [f"{case.name}: too little free memory" for case, told in cases if (case, told) not in fitting]
+        if named is None and fitting and cases[0][1].seconds[1] < LEAST_S[where.kind]:
+            continue
+        if named is None and made and cases[0][1].seconds[1] > CASE_S[where.kind]:
+            left_out.append(f"{size.name}: a training step would take {cases[0][1].seconds[1]:.0f} s")
+            continue
+        if fitting == cases or named is not None:
+            made.append(fitting)
+    picked = [one for cases in (made if named is not None else made[-MOST_SIZES:]) for one in cases]
+    if not picked:
+        raise UsageError(
+            Problem("verify.nothing", f"no case fits this device: {'; '.join(left_out)}", "name smaller models with --sizes")
+        )
+    return picked, left_out
+
+
+def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Line]:
+    """Run the cases one by one: the lines of each as soon as it is done.
+
+    Raises:
+        UsageError: the device has too little memory after all.
+    """
+    for case, told in picked:
+        seconds, memory = measure(case, where)
+        low, expected, high = told.seconds
+        yield Line(case=case, what="time", measured=seconds, low=low, expected=expected, high=high)
+        if memory is not None and told.memory is not None:
+            low, expected, high = told.memory
+            yield Line(case=case, what="memory", measured=memory, low=low, expected=expected, high=high)
+
+
+def measure(case: Case, where: Where) -> tuple[float, float | None]:
+    """Seconds of one repetition, the median of a few samples, and the most bytes that tensors took, where the device counts them.
+
+    Raises:
+        UsageError: the device has too little memory.
+    """
+    import torch
+
+    on_gpu = where.kind == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(where.name)
+    before = torch.cuda.memory_allocated(where.name) if on_gpu else 0
+    try:
+        run = _prepared(case, where)
+        seconds = _timed(run, _waiting(torch, where))
+    except torch.OutOfMemoryError:
+        what = f"{case.name} does not fit the free memory of {where.name}"
+        raise UsageError(Problem("verify.memory", what, "name smaller models with --sizes, or free memory")) from None
+    peak = float(torch.cuda.max_memory_allocated(where.name) - before) if on_gpu and case.task == "train" else None
+    return seconds, peak
+
+
+def _prepared(case: Case, where: Where) -> Callable[[], None]:
+    if case.task == "train":
+        model = Model(case.size, where.name, "float32", training=True)
+        return train_step(model, case.batch, case.length, where.half)
+    model = Model(case.size, where.name, where.half or "float32", training=False)
+    return prefill(model, case.batch, case.length) if case.task == "prefill" else decode(model, case.batch, case.length)
+
+
+def _waiting(torch: Any, where: Where) -> Callable[[], None]:
+    return (lambda: torch.cuda.synchronize(where.name)) if where.kind == "cuda" else lambda: None
+
+
+def _timed(run: Callable[[], None], wait: Callable[[], None]) -> float:
+    def repeated(times: int) -> float:
+        wait()
+        begin = time.perf_counter()
+        for _ in range(times):
+            run()
+        wait()
+        return (time.perf_counter() - begin) / times
+
+    warm = repeated(1)
+    once = repeated(1)
+    while warm + once < WARM_UP_S:
+        warm, once = warm + once, repeated(1)
+    times = max(1, int(SAMPLE_S / once))
+    taken: list[float] = []
+    while len(taken) < SAMPLES and sum(taken) * times < PATIENCE_S:
+        taken.append(repeated(times))
+    return statistics.median(taken)
+
+
+def median_error(lines: Sequence[Line], what: Literal["time", "memory"] = "time") -> float | None:
+    """The median of |predicted / measured - 1|, or None where nothing of that kind was measured."""
+    errors = [abs(line.error) for line in lines if line.what == what]
+    return statistics.median(errors) if errors else None
