@@ -206,7 +206,7 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
         made.sets |= fit_links(folder, system, chip).sets
         custom = custom_rows(table(folder, system, "custom_allreduce"), kernels.custom_all_reduce)
         custom = custom.where(custom.columns["size"] <= LARGEST_CUSTOM)
-        _add(made, "collective.custom_all_reduce", _collective(chip, custom, "all_reduce"))
+        _add(made, "collective.custom_all_reduce", _custom(chip, custom))
     return made
 
 
@@ -316,3 +316,14 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:
         return chip.collective(given, knobs, kind, most)
 
     return fit(rows, kinds.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": kinds.SWITCHES})
+
+
+def _custom(chip: Chip, rows: Rows) -> Outcome | None:
+    if len(rows) < FEWEST:
+        return None
+    most = float(rows.columns["group"].max())
+    knobs = {key: knob for key, knob in kinds.COLLECTIVE_KNOBS.items() if key != "switch"}
+    made = fit(rows, knobs, {}, partial(chip.custom, ranks=most))
+    still = {"switch": (1.0, "B"), "ranks": (most, "1")}
+    values = {**made.values, **{key: value for key, (value, _) in still.items()}}
+    return replace(made, values=values, units={**made.units, **{key: unit for key, (_, unit) in still.items()}})

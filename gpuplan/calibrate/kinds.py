@@ -173,6 +173,27 @@ class Chip:
         )  # fmt: skip
         return _array(collective_seconds(item, hw))
 
+    def custom(self, rows: Rows, values: Mapping[str, float], ranks: float) -> NDArray[np.float64]:
+        """Seconds of an engine's own all-reduce kernel, beside a library that is never faster.
+
+        Raises:
+            ValueError: the chip was made without a link.
+        """
+        if self.link is None:
+            raise ValueError("the chip was made without a link")
+        units = {key: knob.unit for key, knob in COLLECTIVE_KNOBS.items()} | {"ranks": "1"}
+        slow = {key: knob.start for key, knob in COLLECTIVE_KNOBS.items()} | {"start": 1.0, "ranks": ranks}
+        own = {"switch": 1.0, "ranks": ranks, **values}
+        parameters = {f"fabric.link.all_reduce.{key}": (value, units[key]) for key, value in slow.items()}
+        parameters |= {f"fabric.link.custom_all_reduce.{key}": (value, units[key]) for key, value in own.items()}
+        level = Level("link", ranks, "switched", self.link)
+        hw = machine(peaks=self.peaks, bandwidth=self.bandwidth, units=self.units, parameters=parameters, levels=(level,))
+        item = Collective(
+            name="row", kind="all_reduce", size=_given("size", rows.columns["size"], "B"),
+            group=_given("group", rows.columns["group"]), stride=_given("stride", 1.0),
+        )  # fmt: skip
+        return _array(collective_seconds(item, hw, custom_all_reduce=True))
+
 
 def from_memory(rows: Rows, size: NDArray[np.float64], bandwidth: float) -> Rows:
     """The rows that memory can have served: replays of a small matrix come from the cache, faster than memory is."""

@@ -34,6 +34,13 @@ NCCL_PROTOCOLS = Source(
     section="Simple, LL and LL128: latency against bandwidth, chosen by message size",
     checked="2026-11-21",
 )
+ONE_SHOT = Source(
+    "docs",
+    "vLLM pull request 2192: Custom all reduce kernels",
+    url="https://github.com/vllm-project/vllm/pull/2192",
+    section="one-shot and two-shot kernels, and the note `Latency-optimal allreduce and cuda graph optimization`",
+    checked="2026-11-21",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -192,7 +199,7 @@ def level_start_seconds(
     Small messages travel with a flag beside each word; beyond some `switch` bytes for each rank the library takes protocols
     and algorithms that reach the full rate but synchronise, which costs `bulk`. A single rank takes nothing.
 
-    >>> level_start_seconds(ranks=8.0, size=1e3, start=1e-5, per_doubling=4e-6, bulk=0.0, switch=0.0)
+    >>> level_start_seconds(ranks=8.0, size=1e3, start=1e-5, per_doubling=4e-6, bulk=0.0, switch=1.0)
     1.8e-05
     >>> level_start_seconds(ranks=2.0, size=2e6, start=1e-5, per_doubling=0.0, bulk=1e-5, switch=1e6)
     1.5e-05
@@ -201,7 +208,7 @@ def level_start_seconds(
     """
     return where(
         ranks > 1.0,
-        start + per_doubling * log2(maximum(ranks / 2.0, 1.0)) + bulk / (1.0 + (switch * ranks / maximum(size, 1.0)) ** 2.0),
+        start + per_doubling * log2(maximum(ranks / 2.0, 1.0)) + bulk * size**2.0 / (size**2.0 + (switch * ranks) ** 2.0),
         0.0 * ranks,
     )
 
@@ -234,6 +241,26 @@ def oversubscribed(*, bandwidth: BytesPerS, oversubscription: Ratio) -> BytesPer
     25000000000.0
     """
     return bandwidth / oversubscription
+
+
+@formula(ONE_SHOT)
+def one_shot_wire(*, size: Bytes, ranks: Count) -> Bytes:
+    """Bytes that each rank reads when it sums the whole buffers of all others by itself.
+
+    >>> one_shot_wire(size=1e6, ranks=8.0)
+    7000000.0
+    """
+    return size * (ranks - 1.0)
+
+
+@formula(ONE_SHOT)
+def shots_seconds(*, one: Seconds, two: Seconds, bulk: Seconds, ramp: Seconds) -> Seconds:
+    """Transfer time of an engine's all-reduce kernel: in one shot, or in two with a synchronisation between them.
+
+    >>> shots_seconds(one=3e-6, two=1e-6, bulk=4e-6, ramp=0.0), shots_seconds(one=3e-5, two=1e-5, bulk=4e-6, ramp=0.0)
+    (3e-06, 1.4e-05)
+    """
+    return minimum(one, bulk + two) + sqrt(ramp * two)
 
 
 @formula(HIERARCHY)

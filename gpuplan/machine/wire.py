@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuplan.specs.fabric import Level
 
 ONE = Term("one", 1.0, "1", DEFINITION)
+ZERO = Term("zero", 0.0, "s", DEFINITION)
 PLACED = Source("definition", "the placement of the group on the fabric")
 _WIRE: dict[str, Formula[...]] = {
     "all_reduce": fabric.all_reduce_wire, "all_gather": fabric.gather_wire, "reduce_scatter": fabric.gather_wire,
@@ -67,13 +68,12 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     if not (custom_all_reduce and item.kind == "all_reduce" and f"{custom}.start" in hw.parameters):
         return fabric.collective_seconds.term(f"{name}.seconds", transfer=transfer, latency=latency, residual=residual)
     here, level = f"{name}.custom", hw.levels[0]
-    wire = fabric.all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=item.group, covered=ONE)
     inside = latencies[0].args[0][1]
     return fabric.best_all_reduce_seconds.term(
         f"{name}.seconds",
         transfer=transfer, latency=latency, group=item.group, inside=inside,
-        custom_transfer=_transfer(here, hw, custom, level, wire=wire, ranks=item.group, item=item),
-        custom_latency=_latency(here, hw, custom, item.group, item.size), residual=residual,
+        custom_transfer=_shots(here, hw, custom, level, item),
+        custom_latency=_latency(here, hw, custom, item.group, item.size, bulk=ZERO), residual=residual,
     )  # fmt: skip
 
 
@@ -156,6 +156,21 @@ def _torus_share(here: str, level: Level, item: Collective, full: Term) -> Term:
     )
 
 
-def _latency(here: str, hw: Hardware, prefix: str, ranks: Term, size: Term) -> Term:
-    parts = {key: hw.parameter(f"{prefix}.{key}") for key in ("start", "per_doubling", "bulk", "switch")}
+def _shots(here: str, hw: Hardware, prefix: str, level: Level, item: Collective) -> Term:
+    """The transfer of an engine's own all-reduce, in one shot or in two."""
+    share = _share(here, hw, prefix, level, ranks=item.group, item=item)
+    link = {"bandwidth": level.bandwidth_per_direction, "share": share}
+    one = fabric.one_shot_wire.term(f"{here}.one_shot_bytes", size=item.size, ranks=item.group)
+    two = fabric.all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=item.group, covered=ONE)
+    return fabric.shots_seconds.term(
+        f"{here}.transfer_s",
+        one=fabric.wire_seconds.term(f"{here}.one_shot_s", wire=one, **link),
+        two=fabric.wire_seconds.term(f"{here}.wire_s", wire=two, **link),
+        bulk=hw.parameter(f"{prefix}.bulk"), ramp=hw.parameter(f"{prefix}.ramp"),
+    )  # fmt: skip
+
+
+def _latency(here: str, hw: Hardware, prefix: str, ranks: Term, size: Term, bulk: Term | None = None) -> Term:
+    parts = {key: hw.parameter(f"{prefix}.{key}") for key in ("start", "per_doubling", "switch")}
+    parts["bulk"] = bulk or hw.parameter(f"{prefix}.bulk")
     return fabric.level_start_seconds.term(f"{here}.latency_s", ranks=ranks, size=size, **parts)

@@ -201,7 +201,7 @@ class CollectiveFit(Schema):
     bulk: SecondsField
     """What messages beyond `switch` take more: a protocol with the full rate that synchronises; see `level_start_seconds`."""
     switch: Extra
-    """Size of the message, divided by the ranks, at which the library changes over."""
+    """Size of the message, divided by the ranks, at which the library changes over; 1 B where it has no other protocol."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -218,7 +218,7 @@ class Fabric(Schema):
     all_to_all: CollectiveFit
     """Each rank to each."""
     custom_all_reduce: CollectiveFit | None = None
-    """One-shot all-reduce kernels of serving engines inside a CUDA graph."""
+    """One- and two-shot all-reduce kernels of serving engines inside a CUDA graph; `bulk` is what the second shot costs."""
     transfer: CollectiveFit | None = None
     """Point to point; `pair` and `start` count."""
 
