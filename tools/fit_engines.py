@@ -79,6 +79,7 @@ PLAN: dict[str, Fitted] = {
         ("torchtitan", "fsdp", "torchtune", "litgpt"),
         ("torchtitan", "torchao", "fms-fsdp"),
         paces(("ampere", "hopper"), KERNELS)
+        | {f"pace.cdna3.{kind}": (1.2, 0.2) for kind in (*KERNELS, "matmul_fp8")}
         | paces(("hopper",), ("matmul_fp8",))
         | SPREAD
         | {"compiled.hidden_passes": (11, 0.25), "eager.hidden_passes": (24, 0.25), "hidden_passes": (16, 0.25)},
@@ -239,19 +240,19 @@ def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float
     for name, value in values.items():
         section, _, rest = name.partition(".")
         key = rest or name
-        text = f"{{value: {_printed(key, min(value, 0.95) if section == 'switched' else value)}, source: fitted{{}}}}"
+        text = f"{{value: {_printed(key, min(value, 0.95) if section == 'switched' else value)}, source: fitted"
         if section == "pace":
             who, _, kind = rest.rpartition(".")
-            families.setdefault(who, []).append(f"{kind}: {text.format('')}")
+            families.setdefault(who, []).append(f"{kind}: {text}}}")
         elif rest:
             block = blocks.setdefault(section, [f"  {section}:"])
             at = next((at for at, line in enumerate(block) if line.strip().startswith(f"{key}:")), None)
-            line = f"    {key}: {text.format(_kept(block[at]) if at is not None else '')}"
+            line = f"    {key}: {text}{_kept(block[at]) if at is not None else ''}}}"
             block[at : at + 1] = [line] if at is not None else []
             block += [line] if at is None else []
         else:
             old = blocks.get(name, [""])[0]
-            blocks[name] = [f"  {name}: {text.format(_kept(old) if 'nobody says' in old else '')}"]
+            blocks[name] = [f"  {name}: {text}{_kept(old) if 'nobody says' in old else ''}}}"]
     if families:
         kept = [line for line in blocks.get("pace", [])[1:] if line.strip().partition(":")[0] not in families]
         blocks["pace"] = ["  pace:", *(f"    {who}: {{{', '.join(kinds)}}}" for who, kinds in families.items()), *kept]

@@ -23,6 +23,8 @@ RESEMBLES = {
     "kempnerforge": "torchtitan",
 }
 """Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
+ONE_BATCH = ("maxtext", "paxml")
+"""Frameworks that take a device's whole batch at once unless a run says otherwise."""
 USUAL = "megatron-lm"
 """What rows of papers that name no framework mostly are."""
 UNSAID: Mapping[str, Recompute] = {"nanotron": "none", "torchtune": "full"}
@@ -86,7 +88,7 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
     run = row.run
     micro = run.get("micro_batch") or run.get("batch_per_dp")
     whole = run.get("global_batch")
-    accumulated = run.get("grad_accum")
+    accumulated = run.get("grad_accum") or (1 if row.engine in ONE_BATCH else None)
     ranks = max(chips // max(degrees.get("tp", 1) * degrees.get("pp", 1) * degrees.get("cp", 1), 1), 1)
     each = run.get("per_device_batch") or run.get("local_batch")
     if whole is None and each and not accumulated:
@@ -111,7 +113,10 @@ def _sharding(row: Row) -> dict[str, Any]:
     stages = {"fsdp-grad-op": 2, "zero2": 2, "zero1": 1, "zero3": 3}
     if said in stages:
         return {"zero_stage": stages[said]}
-    if "fsdp" in said or "hsdp" in said or "zero3" in said:
+    if "hsdp" in said:
+        # Weights are gathered inside a node and gradients reduced across nodes once: nearest to stage 2 in what travels.
+        return {"zero_stage": 2}
+    if "fsdp" in said or "zero3" in said:
         return {"zero_stage": 3}
     if said == "none" and "distributed" not in optimizer:
         return {"zero_stage": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.offload import offload_seconds
 from gpuplan.estimate.pricing import alone, exposed, no_time, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
@@ -206,14 +207,19 @@ class StepPricer(Record, kw_only=True):
     def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
         """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
         sparse = any(item.batch is not ONE for item in block.forward.matmuls)
-        if self.plan.recompute == "moe" and not sparse:
+        wanted = ".mlp."
+        if sparse != (self.plan.recompute == "moe"):
+            # `mlp` means dense layers and shared experts, `moe` whole layers of experts.
+            wanted = ".shared." if sparse else ""
+        items = [item for item in block.forward.matmuls if wanted and wanted in item.name]
+        if not items:
             return {}
-        again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", [m for m in block.forward.matmuls if ".mlp." in m.name])}
-        streams = [item for item in block.forward.streams if ".mlp." in item.name]
+        again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", items)}
+        streams = [item for item in block.forward.streams if wanted in item.name]
         if streams:
             priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
             again["elementwise"] = self.paced("elementwise", priced_again)
-        if sparse and exchange.formula is not None:
+        if self.plan.recompute == "moe" and exchange.formula is not None:
             again["exchange"] = exchange
         return again
 
@@ -264,7 +270,8 @@ class StepPricer(Record, kw_only=True):
                 micro["pipeline_send"] = unhidden_seconds.term(
                     f"{at}.micro.pipeline_send", comm=handed, overlap=self.subject.habit("pp_overlap", profile.pp_overlap)
                 )
-        if self.plan.parallel.zero_stage == 3 and self.replicated:
+        stays = profile.held.gathered_in_pipeline and not alone(work.pipeline.group)
+        if self.plan.parallel.zero_stage == 3 and self.replicated and not stays:
             micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
         whole = total(f"{at}.micro", dict(micro))
         parts = {
@@ -272,9 +279,11 @@ class StepPricer(Record, kw_only=True):
         }
         if not alone(work.pipeline.group):
             parts["bubble"] = self.bubble(at, whole)
-        if self.plan.parallel.zero_stage < 3 and self.replicated:
+        if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
+        if self.plan.saving.offload:
+            parts |= offload_seconds(self.subject, self.plan, work, step, self.recipe, stage, micro=whole)
         parts["step_host"] = self.subject.habit("step_host", profile.step_host)
         if profile.straggle is not None:
             chips = Term("plan.accelerators", float(hw.count), "1", self.subject.origins.get("accelerators", DEFINITION))
