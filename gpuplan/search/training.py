@@ -212,7 +212,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
     said = [
         (name, getattr(ask, name))
-        for name in (*Tuning.field_names(), *Saving.field_names(), "schedule", "cp_kind", "etp", "expert_load")
+        for name in (*Tuning.field_names(), "qlora", *Saving.field_names(), "schedule", "cp_kind", "etp", "expert_load")
     ]
     for name, value in (*manner, *said):
         if value is not None:

@@ -19,6 +19,7 @@ MODELS = (
     "llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gemma-3-27b", "gpt2", "mamba2-2.7b", "qwen3-next-80b-a3b",
 )  # fmt: skip
 """Grouped heads, experts, latent attention, windows, a small tied model, a state-space model and a hybrid."""
+LAYOUT = ("zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load")
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 
@@ -38,7 +39,7 @@ def subject(model: str, on: str = "64xh100-sxm-80gb", engine: str = "megatron-lm
 
 def train_plan(**given: Any) -> TrainPlan:
     """A plan of bf16 and AdamW on one rank, but for what is given; degrees go to its parallelism."""
-    parallel = {name: given.pop(name) for name in (*DEGREES, "zero_stage", "sequence_parallel") if name in given}
+    parallel = {name: given.pop(name) for name in (*DEGREES, *LAYOUT) if name in given}
     base: dict[str, Any] = {"seq_len": 4096.0, "global_batch": 64.0, "micro_batch": 1.0}
     return TrainPlan(parallel=Parallelism(**parallel), **base | given)
 

@@ -14,7 +14,7 @@ from gpuplan.errors import GpuplanError
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.train import Saving, TrainPlan, Tuning
 from gpuplan.search.ask import train
 from gpuplan.search.grid import candidates, single
 from gpuplan.search.shape import shape_of
@@ -208,3 +208,61 @@ def test_sharded_weights_are_gathered_no_further_than_the_stage_goes() -> None:
     one = figures("llama-3.1-8b", train_plan(pp=32.0, dp=2.0, zero_stage=3, global_batch=64.0), on="64xh100-sxm-80gb")
     parts = {part.name.rpartition(".")[2]: float(part.value) for part in one.memory.stages["middle"][1]}
     assert parts["gathered"] == pytest.approx(2 * parts["weights"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("engine", ["megatron-lm", "torchtitan"])
+def test_no_kind_of_recomputation_costs_memory_nor_saves_time(model: str, engine: str) -> None:
+    base: dict[str, Any] = {"dp": 16.0, "micro_batch": 4.0}
+    none = figures(model, train_plan(**base), engine=engine)
+    everything = figures(model, train_plan(**base, recompute="full"), engine=engine)
+    for how in ("selective", "selective-op", "mlp", "moe"):
+        made = figures(model, train_plan(**base, recompute=how), engine=engine)
+        # A layer is made again while the rest is held: what was saved pays for that, or all but nothing was.
+        transient = max(float(one.value) for one in made.memory.peak.walk() if one.name.startswith("activations."))
+        assert made.memory.allocated.value <= none.memory.allocated.value + transient, how
+        assert made.memory.allocated.value >= everything.memory.allocated.value * 0.999, how
+        assert made.time.step.value >= none.time.step.value * 0.999, how
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gpt2"])
+def test_memory_falls_with_every_layer_that_is_recomputed(model: str) -> None:
+    sizes = [
+        peak(model, dp=16.0, micro_batch=4.0, recompute="full", saving=Saving(recompute_layers=layers)) for layers in (1, 2, 4, 8)
+    ]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+    assert sizes[-1] >= peak(model, dp=16.0, micro_batch=4.0, recompute="full")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_narrower_frozen_weights_and_fewer_adapters_take_less(model: str) -> None:
+    def tuned(base: str, **given: Any) -> float:
+        return peak(model, dp=16.0, zero_stage=0, recompute="full", tuning=Tuning(base_weights=base, **given))
+
+    sizes = [tuned(base, lora=16) for base in ("fp32", "bf16", "int8", "nf4", "nf4-dq")]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+    assert tuned("bf16", lora=64) > tuned("bf16", lora=16)
+    assert tuned("bf16", lora=16, train_edges=True) > tuned("bf16", lora=16)
+    assert tuned("bf16", lora=16) < peak(model, dp=16.0, zero_stage=0, recompute="full")
+
+
+@pytest.mark.parametrize("kind", ["ring", "all-gather", "ulysses"])
+def test_context_parallelism_of_each_kind_shares_activations(kind: str) -> None:
+    sizes = [
+        peak("llama-3.1-8b", cp=cp, dp=16.0 / cp, cp_kind=kind, recompute="none", seq_len=32768.0) for cp in (1.0, 2.0, 4.0, 8.0)
+    ]
+    assert all(more > less for more, less in pairwise(sizes)), sizes
+
+
+def test_a_fuller_rank_of_experts_takes_more_memory_and_time() -> None:
+    base: dict[str, Any] = {"dp": 16.0, "ep": 8.0}
+    even, full = (figures("mixtral-8x7b", train_plan(**base, **given)) for given in ({}, {"expert_load": 1.5}))
+    assert full.memory.peak.value > even.memory.peak.value
+    assert full.time.step.value > even.time.step.value
+
+
+def test_experts_cut_by_tensor_parallelism_hold_as_much_as_whole_ones() -> None:
+    whole = figures("mixtral-8x7b", train_plan(tp=2.0, dp=8.0, ep=8.0))
+    cut = figures("mixtral-8x7b", train_plan(tp=2.0, dp=8.0, ep=4.0, etp=2.0))
+    weights = [one.memory.peak.find("memory.weights.experts") for one in (whole, cut)]
+    assert [one.value for one in weights if one is not None] == [weights[0].value] * 2  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from gpuplan.num import all_true
 from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.parallelism import Shape, divisors, mask, nearest, require
 from gpuplan.plan.serve import serve_rules
-from gpuplan.plan.train import train_rules
+from gpuplan.plan.train import Saving, train_rules
 from gpuplan.search.ask import fit, serve, train
 from gpuplan.search.shape import shape_of
 
@@ -51,9 +51,32 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
         ({"cp": 8.0, "seq_len": 1000.0}, "plan.cp-sequence", "use cp 5 or 10"),
         ({"tp": 8.0, "seq_len": 1001.0}, "plan.sp-sequence", "use --no-sequence-parallel or another tp"),
         ({"pp": 64.0}, "plan.pp-layers", "use pp up to 32"),
+        ({"dp": 8.0, "schedule": "zb-h1"}, "plan.schedule-pp", "use pp 2 or more, or leave --schedule out"),
+        ({"pp": 4.0, "dp": 2.0, "vpp": 2.0, "schedule": "gpipe"}, "plan.schedule-vpp", "leave --vpp out, or use --schedule 1f1b"),
+        ({"pp": 5.0, "schedule": "dualpipe"}, "plan.schedule-even", "use pp 4 or 6"),
+        (
+            {"pp": 4.0, "dp": 2.0, "global_batch": 10.0, "schedule": "dualpipe"},
+            "plan.schedule-batches",
+            "use a global batch of 8 or 12",
+        ),
+        ({"pp": 32.0, "schedule": "zb-v"}, "plan.schedule-layers", "use pp up to 16"),
+        ({"tp": 8.0, "cp": 8.0, "cp_kind": "ulysses"}, "plan.ulysses-heads", "use tp x cp 16 or 32"),
+        ({"dp": 8.0, "etp": 2.0}, "plan.etp-dense", "leave etp out"),
+        ({"dp": 8.0, "recompute": "moe"}, "plan.recompute-dense", "use --recompute mlp"),
+        (
+            {"dp": 8.0, "saving": Saving(recompute_layers=4)},
+            "plan.recompute-none",
+            "name what is recomputed with --recompute, such as `full`",
+        ),
+        (
+            {"dp": 8.0, "recompute": "full", "saving": Saving(recompute_layers=40)},
+            "plan.recompute-layers",
+            "use --recompute-layers up to 32",
+        ),
+        ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
     ],
 )
-def test_a_broken_rule_says_what_would_do(given: dict[str, float], code: str, hint: str) -> None:
+def test_a_broken_rule_says_what_would_do(given: dict[str, Any], code: str, hint: str) -> None:
     assert broken(**given).get(code) == hint
 
 

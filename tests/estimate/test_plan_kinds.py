@@ -1,0 +1,134 @@
+"""Kinds of plans against what was published of them: adapters, quantised weights, recomputation, schedules, offload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from estimate.subjects import subject, train_plan
+from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.plan.train import Saving, Tuning
+
+GIB = 2.0**30
+
+
+def made(model: str, on: str, engine: str, **given: Any) -> TrainingFigures:
+    return training_figures(subject(model, on, engine), train_plan(**given))
+
+
+def gib(figures: TrainingFigures, key: str = "reserved_memory_bytes") -> float:
+    return float(figures.figures[key].value) / GIB
+
+
+def part(figures: TrainingFigures, name: str) -> float:
+    """Bytes of a part of the most loaded stage; zero where there is none."""
+    _, parts = figures.memory.binding()
+    return sum(float(one.value) for one in parts if one.name.rpartition(".")[2] == name)
+
+
+@pytest.mark.parametrize(
+    ("model", "rank", "targets", "trained"),
+    [
+        # huggingface/peft 5d602fdb, method comparison on MetaMathQA: trainable parameters.
+        ("llama-3.2-3b", 32, "qv", 9175040),
+        ("llama-3.2-3b", 64, "qv", 18350080),
+        ("llama-3.2-3b", 10, "mlp", 9461760),
+        # arXiv 2106.09685, table 4: queries and values of GPT-3 at rank 8.
+        ("gpt-3-175b", 8, "qv", 37748736),
+    ],
+)
+def test_adapters_have_the_published_number_of_parameters(model: str, rank: int, targets: Any, trained: int) -> None:
+    figures = made(model, "1xh100-sxm-80gb", "accelerate", tuning=Tuning(lora=rank, lora_targets=targets), zero_stage=0)
+    adapter_bytes = figures.memory.peak.find("recipe.adapter_bytes") or figures.memory.peak.find("engine.adapter")
+    assert adapter_bytes is not None
+    assert part(figures, "adapters") / float(adapter_bytes.value) == trained
+
+
+def test_dora_adds_one_magnitude_for_each_output() -> None:
+    # The same comparison: rank 32 on queries and values with DoRA trains 9,289,728.
+    tuning = Tuning(lora=32, lora_targets="qv", dora=True)
+    figures = made("llama-3.2-3b", "1xh100-sxm-80gb", "accelerate", tuning=tuning, zero_stage=0)
+    assert part(figures, "adapters") / 2 == 9289728
+
+
+def test_double_quantised_nf4_takes_0_516_bytes_a_weight() -> None:
+    # arXiv 2305.14314, 3: 0.127 bits of constants a parameter; embedding and head stay as they are.
+    kinds = {base: made(
+        "llama-3.1-8b", "1xh100-sxm-80gb", "torchtune", tuning=Tuning(lora=16, base_weights=base), zero_stage=0
+    ) for base in ("bf16", "nf4", "nf4-dq")}  # fmt: skip
+    counts = subject("llama-3.1-8b").counts
+    assert counts.head is not None
+    layers = float(counts.params_total.value - counts.embedding.value - counts.head.value)
+    sizes = {base: part(one, "frozen") for base, one in kinds.items()}
+    assert (sizes["bf16"] - sizes["nf4-dq"]) / layers == pytest.approx(2 - 4.127 / 8, abs=2e-4)
+    assert (sizes["nf4"] - sizes["nf4-dq"]) * 8 / layers == pytest.approx(0.373, abs=2e-3)
+
+
+def test_a_65b_model_is_tuned_on_one_48_gb_accelerator() -> None:
+    # arXiv 2305.14314, abstract: from over 780 GB to under 48 GB.
+    figures = made(
+        "llama-1-65b", "1xa6000", "accelerate", tuning=Tuning(lora=64, base_weights="nf4-dq"), recompute="full",
+        seq_len=512.0, global_batch=16.0, zero_stage=0,
+    )  # fmt: skip
+    assert gib(figures, "peak_memory_bytes") < 48
+    full = made("llama-1-65b", "16xh100-sxm-80gb", "deepspeed", recompute="full", seq_len=512.0, zero_stage=0)
+    assert gib(full, "peak_memory_bytes") > 780e9 / GIB
+
+
+@pytest.mark.parametrize(
+    ("compiled", "measured"),
+    # torchtitan b5bcd76c, Llama 3 8B on 8 H100, sequences of 8192, micro-batch 2, selective by operator: reserved GiB.
+    [(False, 82.4), (True, 77.0)],
+)
+def test_every_other_matmul_is_kept_as_in_torchtitan(compiled: bool, measured: float) -> None:
+    figures = made(
+        "llama-3-8b", "8xh100-sxm-80gb", "torchtitan", dp=8.0, zero_stage=3, seq_len=8192.0, micro_batch=2.0,
+        global_batch=16.0, recompute="selective",
+    )  # fmt: skip
+    assert gib(figures) == pytest.approx(measured, rel=0.06), compiled
+
+
+def test_zero_states_of_deepspeed_and_scores_of_unfused_attention() -> None:
+    # bigscience 9e64edec, chronicles: 72 layers of BLOOM's width (its own are 70) take 37 GB of device memory.
+    figures = made(
+        "bloom-176b", "384xa100-sxm-80gb", "megatron-deepspeed", tp=8.0, pp=12.0, dp=4.0, zero_stage=1, sequence_parallel=False,
+        seq_len=2048.0, micro_batch=2.0, global_batch=2048.0, recompute="full", precision="fp16", saving=Saving(attention="eager"),
+    )  # fmt: skip
+    assert gib(figures, "peak_memory_bytes") == pytest.approx(37.0, rel=0.12)
+
+
+def test_schedules_hold_as_many_micro_batches_as_published() -> None:
+    # DeepSeek-V3 (arXiv 2412.19437), table 2: 1F1B and zero bubble hold PP, DualPipe PP + 1 and twice the parameters.
+    # Zero bubble (arXiv 2401.10241): ZB-H2 holds 2 p - 1.
+    held = {}
+    for schedule in ("1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"):
+        plan = train_plan(pp=8.0, dp=2.0, global_batch=64.0, schedule=schedule)
+        figures = training_figures(subject("llama-3.1-8b", "16xh100-sxm-80gb"), plan)
+        flying = figures.memory.peak.find("first_stage.in_flight")
+        assert flying is not None
+        held[schedule] = float(flying.value)
+        twice = part(figures, "weights") > 1.5 * float(made(
+            "llama-3.1-8b", "16xh100-sxm-80gb", "megatron-lm", pp=8.0, dp=2.0
+        ).memory.stages["first"][1][0].value)  # fmt: skip
+        assert twice == (schedule == "dualpipe")
+    assert held == {"1f1b": 8, "gpipe": 32, "zb-h1": 8, "zb-h2": 15, "zb-v": 8, "dualpipe": 9}
+
+
+def test_offloaded_states_leave_the_accelerator_and_cost_time() -> None:
+    base: dict[str, Any] = {"dp": 8.0, "zero_stage": 3, "recompute": "full"}
+    here = made("llama-3.1-8b", "8xh100-sxm-80gb", "fsdp", **base)
+    for what in (("optimizer",), ("optimizer", "params"), ("optimizer", "params", "activations")):
+        there = made("llama-3.1-8b", "8xh100-sxm-80gb", "fsdp", **base, saving=Saving(offload=what))
+        assert there.memory.peak.value < here.memory.peak.value
+        assert there.time.step.value >= here.time.step.value
+        assert part(there, "optimizer") == 0
+        here = there if what == ("optimizer",) else here
+
+
+def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
+    # arXiv 2106.09685, 4.2: a speed-up of about a quarter, as most gradients are not computed.
+    full = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0)
+    tuned = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0, tuning=Tuning(lora=8, lora_targets="qv"))
+    assert 1.15 < float(full.time.step.value / tuned.time.step.value) < 1.6
+    assert tuned.memory.peak.value < full.memory.peak.value
