@@ -62,7 +62,7 @@ class Machine(Schema):
     warnings: tuple[str, ...] = ()
     """What was noticed while measuring."""
     chains: dict[str, str] = field(default_factory=dict)
-    """How much longer norms and activations take than a plain stream of so many bytes."""
+    """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced."""
     context: BytesField | None = None
     """Memory that the framework's context takes before the first tensor."""
     free: BytesField | None = None

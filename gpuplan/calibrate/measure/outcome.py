@@ -26,8 +26,11 @@ FEWEST = 8
 PER_KNOB = 3
 """Rows that each fitted parameter needs; less important ones stay at the family's value where there are fewer."""
 FOLDS = 5
+GOOD = 0.06
+"""A median error that needs no second try with fewer parameters."""
 MATTERS = 0.01
 """A parameter that changes no prediction by this much is not determined by the rows."""
+FEW = "too few rows to fit it"
 UNTOLD = "the rows do not tell it from this value"
 FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "unhidden", "throttle", "short_depth", "tail")
 """Parameters in the order in which they are worth a few rows; others follow as they come."""
@@ -69,7 +72,7 @@ class Outcome:
     """Sets that could not be fitted, and why."""
     backward: tuple[float, int] | None = None
     chains: Mapping[str, float] = field(default_factory=dict)
-    """How much longer norms and activations take than a plain stream of so many bytes: medians."""
+    """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced: medians."""
     launch: float | None = None
     """Seconds of one empty kernel among many, launched one by one."""
     graph: float | None = None
@@ -93,7 +96,7 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
         if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
             made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"
             continue
-        one = found(case)
+        one = best(case)
         before = family_error(case)
         if before is not None and one.median_ape > before:
             made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
@@ -103,15 +106,25 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
         made.unfitted["collective"] = "no spec says what the link between the devices carries"
     if ground.host is None and of_kind(samples, "host_to_device", "device_to_host"):
         made.unfitted["host"] = "no spec says what the link to the host carries"
-    made.chains = chains(samples)
+    made.chains = chains(samples) | _grouped(samples, ground, made)
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))
     return made
 
 
-def found(case: Case) -> Found:
-    """The parameters that meet the rows of a case best, and how sure they are."""
-    knobs, fixed, few = _affordable(case)
+def best(case: Case) -> Found:
+    """The parameters that meet shapes held back best: all that the rows pay for or, where these do badly, fewer."""
+    one = found(case)
+    for most in (4, 2):
+        if one.median_ape <= GOOD:
+            break
+        one = min(one, found(case, most), key=lambda made: made.median_ape)
+    return one
+
+
+def found(case: Case, most: int | None = None) -> Found:
+    """The parameters that meet the rows of a case best, and how sure they are; no more than `most` are fitted."""
+    knobs, fixed, few = _affordable(case, most)
     values = _all(case, knobs, fixed)
     undetermined = _undetermined(case, knobs, fixed, values)
     if undetermined:
@@ -135,7 +148,7 @@ def found(case: Case) -> Found:
             ends = [values[key], *(one[key] for one in tried)]
             made[key] = Value(values[key], knob.unit, min(ends), max(ends))
         else:
-            why = UNTOLD if key in undetermined else "too few rows to fit it" if key in few else "given"
+            why = UNTOLD if key in undetermined else FEW if key in few else "given"
             made[key] = Value(values[key], knob.unit, why=why)
     return Found(
         place=case.place, residual=case.residual, values=made, rows=len(case.rows), median_ape=float(np.median(error)),
@@ -162,15 +175,27 @@ def chains(samples: Sequence[Sample]) -> dict[str, float]:
     return made
 
 
+def _grouped(samples: Sequence[Sample], ground: Ground, made: Outcome) -> dict[str, float]:
+    """Measured over predicted of grouped matmuls, which are priced with the parameters of single ones and not fitted."""
+    ratios: list[float] = []
+    groups = [one.replaced(probe=one.probe.replaced(kind="matmul")) for one in of_kind(samples, "grouped_matmul")]
+    for case in cases(groups, ground, ""):
+        fitted = made.sets.get(case.place)
+        if fitted is not None and len(case.rows):
+            values = {key: one.value for key, one in fitted.values.items()}
+            ratios += (case.rows.seconds / case.predict(case.rows, values)).tolist()
+    return {"grouped_matmul": float(np.median(ratios))} if ratios else {}
+
+
 def case_start(case: Case, key: str) -> float:
     """Where a parameter stays that is not fitted."""
     return case.stay.get(key, case.knobs[key].start)
 
 
-def _affordable(case: Case) -> tuple[dict[str, Knob], dict[str, Knob], set[str]]:
+def _affordable(case: Case, limit: int | None) -> tuple[dict[str, Knob], dict[str, Knob], set[str]]:
     """The knobs that there are rows enough for; the others stay where the family has them."""
     order = [*(key for key in FIRST if key in case.knobs), *(key for key in case.knobs if key not in FIRST)]
-    most = max(1, len(case.rows) // PER_KNOB)
+    most = min(max(1, len(case.rows) // PER_KNOB), limit or len(order))
     few = set(order[most:])
     fixed = {**case.fixed, **{key: Knob(case_start(case, key), 0, 1, case.knobs[key].unit) for key in few}}
     return {key: knob for key, knob in case.knobs.items() if key not in few}, fixed, few

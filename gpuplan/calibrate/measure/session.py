@@ -152,8 +152,10 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
             raise UsageError(Problem("calibrate.nothing", "nothing trustworthy was measured", "see the warnings above"))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
         fits = outcome(trusted, ground_of(made.subject, trusted, catalog), software)
-        if not fits.sets:
-            raise UsageError(Problem("calibrate.nothing", "too few kernels were measured to fit anything", "measure more kinds"))
+        if not fits.sets and not (made.subject.drafted and can_draft(made.identity, trusted) is None):
+            why = "; ".join(f"{place}: {reason}" for place, reason in fits.unfitted.items())
+            hint = "measure more kinds, or longer, on a machine with nothing else to do"
+            raise UsageError(Problem("calibrate.nothing", f"nothing could be fitted: {why}", hint))
         written, usable_as = _written(device, made, run, fits, wish)
         journal.add(done=str(made.out))
     finally:
