@@ -236,7 +236,7 @@ def test_memory_falls_with_every_layer_that_is_recomputed(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_narrower_frozen_weights_and_fewer_adapters_take_less(model: str) -> None:
-    def tuned(base: str, **given: Any) -> float:
+    def tuned(base: Any, **given: Any) -> float:
         return peak(model, dp=16.0, zero_stage=0, recompute="full", tuning=Tuning(base_weights=base, **given))
 
     sizes = [tuned(base, lora=16) for base in ("fp32", "bf16", "int8", "nf4", "nf4-dq")]
