@@ -10,6 +10,12 @@ from gpuplan.calibrate.fit import Outcome
 
 SCHEMA = "# yaml-language-server: $schema=../schema/measured.schema.json"
 SMALL = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
+RESIDUALS = {
+    "matmul": "matmul", "prefill": "attention.prefill", "decode": "attention.decode", "stream": "stream", "collective": "collective",
+    "all_reduce": "collective.all_reduce", "all_gather": "collective.all_gather", "reduce_scatter": "collective.reduce_scatter",
+    "all_to_all": "collective.all_to_all",
+}  # fmt: skip
+"""Kinds of work whose spread is written, and the sets that tell it; the ranges of `collective` stand for what is not told apart."""
 LEAST = 5e-5
 """Shares and counts below this are written as 0: the fit ran into its bound."""
 
@@ -49,9 +55,7 @@ def measured_yaml(head: Head, made: Fitted) -> str:
             place = place.setdefault(part, {})  # type: ignore[assignment]
         place[last] = outcome
     lines += _block(tree, 0, head)
-    residual = {
-        kind: spread for kind in ("matmul", "attention", "stream", "collective") if (spread := made.spread(kind)) is not None
-    }
+    residual = {kind: spread for kind, prefix in RESIDUALS.items() if (spread := made.spread(prefix)) is not None}
     if residual:
         lines += ["residual:"]
         lines += [f"  {kind}: {{low: {low:.3f}, high: {high:.3f}}}" for kind, (low, high) in residual.items()]

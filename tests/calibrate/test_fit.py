@@ -83,6 +83,7 @@ def test_the_samples_alone_give_a_file_that_loads(tmp_path: Path) -> None:
     loaded = load_spec(Measured, tmp_path / "h100-sxm-80gb.yaml")
     assert loaded.matmul["bf16"].efficiency.value == pytest.approx(made.sets["matmul.bf16"].values["efficiency"], rel=1e-3)
     assert loaded.collective is not None
+    assert {"prefill", "decode", "all_reduce", "all_to_all"} <= set(loaded.residual)
     hw = hardware_of(parse_target("dgx-h100", CATALOG), loaded, catalog=CATALOG)
     assert hw.parameter("matmul.bf16.efficiency").value == loaded.matmul["bf16"].efficiency.value
 
