@@ -11,9 +11,9 @@ from gpuplan.calibrate.fit import Outcome
 SCHEMA = "# yaml-language-server: $schema=../schema/measured.schema.json"
 SMALL = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
 RESIDUALS = {
-    "matmul": "matmul", "prefill": "attention.prefill", "decode": "attention.decode", "stream": "stream", "collective": "collective",
-    "all_reduce": "collective.all_reduce", "all_gather": "collective.all_gather", "reduce_scatter": "collective.reduce_scatter",
-    "all_to_all": "collective.all_to_all",
+    "matmul": "matmul", "prefill": "attention.prefill", "decode": "attention.decode", "stream": "stream",
+    "collective": "collective", "all_reduce": "collective.all_reduce", "all_gather": "collective.all_gather",
+    "reduce_scatter": "collective.reduce_scatter", "all_to_all": "collective.all_to_all",
 }  # fmt: skip
 """Kinds of work whose spread is written, and the sets that tell it; the ranges of `collective` stand for what is not told apart."""
 LEAST = 5e-5
