@@ -1,0 +1,119 @@
+"""How an engine is set up moves the step the way it must: overlaps, graphs, compilation, dispatch, recomputation, schedules."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from gpuplan.estimate.training import training_figures
+from gpuplan.estimate.training_memory import training_profile
+from gpuplan.formulas.collectives import all_to_all_wire, dispatch_wire
+from gpuplan.formulas.training import contended_seconds
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.parallelism import Parallelism
+from gpuplan.plan.train import Manner, TrainPlan, Tuning
+from gpuplan.search.library import Library
+
+LIBRARY = Library.of(TrainAsk(model="", on=""))
+
+
+def step(model: str, on: str, engine: str = "megatron-lm", **changes: Any) -> float:
+    found = LIBRARY.look_up(TrainAsk(model=model, on=on, engine=engine), "train", with_price=False)
+    degrees = {key: float(changes.pop(key, 1)) for key in ("tp", "pp", "cp", "ep", "vpp")}
+    shape = {key: changes.pop(key) for key in ("schedule", "zero_stage") if key in changes}
+    dp = found.subject.hw.count / (degrees["tp"] * degrees["pp"] * degrees["cp"])
+    plan = TrainPlan(
+        parallel=Parallelism(**degrees, dp=dp, **shape),
+        seq_len=4096.0,
+        micro_batch=1.0,
+        global_batch=changes.pop("batch", dp * 16),
+        **changes,
+    )
+    return float(training_figures(found.subject, plan).figures["step_time_s"].value)  # type: ignore[arg-type]
+
+
+def test_each_overlap_saves_time() -> None:
+    plan = {"model": "qwen3-235b-a22b", "on": "256xh100", "tp": 2, "pp": 8, "ep": 32, "precision": "fp8"}
+    switched = [("tp",), ("dp",), ("pp",), ("ep",)]
+    none = step(**plan, how=Manner(overlap=()))
+    assert all(step(**plan, how=Manner(overlap=one)) < none for one in switched)
+    assert step(**plan, how=Manner(overlap=("tp", "dp", "pp", "ep"))) == min(
+        step(**plan, how=Manner(overlap=some))
+        for size in range(5)
+        for some in itertools.combinations(("tp", "dp", "pp", "ep"), size)
+    )
+
+
+def test_compiled_is_faster_than_eager_and_the_middle_lies_between() -> None:
+    made = {
+        said: step("llama-3-8b", "8xh100", "torchtitan", how=Manner(compiled=said), zero_stage=3) for said in (True, None, False)
+    }
+    assert made[True] < made[None] < made[False]
+
+
+def test_graphs_hide_the_host_of_small_experts() -> None:
+    plan = {"model": "qwen3-30b-a3b", "on": "8xb200", "ep": 8, "precision": "fp8"}
+    assert step(**plan, how=Manner(graphs=True)) < step(**plan, how=Manner(graphs=False))
+
+
+def test_copies_for_one_node_cross_the_network_once() -> None:
+    plan = {"model": "deepseek-v3", "on": "2048xh800", "pp": 16, "ep": 64, "precision": "fp8"}
+    assert step(**plan, how=Manner(dispatcher="deepep", overlap=())) < step(**plan, how=Manner(dispatcher="alltoall", overlap=()))
+
+
+@pytest.mark.parametrize(
+    ("copies", "group", "reach"), list(itertools.product((1.0, 2.0, 8.0), (16.0, 64.0, 256.0), (0.25, 0.5, 1.0)))
+)
+def test_deduplicated_dispatch_never_sends_more_than_the_copies(copies: float, group: float, reach: float) -> None:
+    nodes = group / 8.0
+    sent = dispatch_wire(size=1e9, copies=copies, reach=reach, group=group, ranks=nodes, covered=8.0)
+    assert 0 <= sent <= all_to_all_wire(size=1e9, group=group, ranks=nodes, covered=8.0) * (1 + 1e-12)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("comm", [0.0, 1.0, 3.0, 10.0])
+def test_exposed_communication_is_never_negative_nor_more_than_all_of_it(comm: float) -> None:
+    exposed = contended_seconds(comm=comm, window=4.0, overlap=0.5, contention=0.1)
+    assert 0 <= exposed <= comm + 1e-12
+
+
+def test_more_nodes_are_no_faster_for_each_accelerator() -> None:
+    steps = [step("llama-3.1-70b", f"{count}xh100", tp=8, pp=2) for count in (16, 64, 256, 1024)]
+    assert steps == sorted(steps)
+
+
+def test_recomputation_costs_more_the_more_it_covers() -> None:
+    made = {
+        kind: step("deepseek-v3", "256xh100", pp=8, ep=32, recompute=kind) for kind in ("none", "selective", "mlp", "moe", "full")
+    }
+    assert made["none"] < made["selective"] < made["full"]
+    assert made["none"] < made["mlp"] < made["moe"] < made["full"]
+
+
+def test_schedules_that_fill_the_bubble_are_faster() -> None:
+    made = {
+        kind: step("llama-3.1-70b", "64xh100", tp=4, pp=8, schedule=kind, batch=32.0)
+        for kind in ("1f1b", "zb-h1", "dualpipe", "zb-v")
+    }
+    assert made["zb-v"] < made["dualpipe"] < made["zb-h1"] < made["1f1b"]
+
+
+def test_adapters_skip_weight_gradients_and_quantised_weights_must_be_widened() -> None:
+    plan = {"model": "qwen-7b", "on": "a100-80gb", "engine": "accelerate", "zero_stage": 0}
+    full, lora = step(**plan), step(**plan, tuning=Tuning(lora=16))
+    assert lora < full
+    assert step(**plan, tuning=Tuning(lora=16, base_weights="nf4")) > lora
+
+
+def test_the_pace_of_an_accelerator_goes_before_that_of_its_family() -> None:
+    profile = training_profile(
+        LIBRARY.look_up(TrainAsk(model="llama-3-8b", on="h100", engine="maxtext"), "train", with_price=False).subject.engine
+    )
+    own, family, any_one = (
+        profile.pace_of(*names, "matmul") for names in (("tpu-v6e", "tpu"), ("tpu-v4", "tpu"), ("h100", "hopper"))
+    )
+    assert own is not None
+    assert family is not None
+    assert any_one is not None
+    assert len({id(own), id(family), id(any_one)}) == 3
