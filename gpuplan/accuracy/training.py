@@ -158,7 +158,7 @@ def _optimizer(row: Row) -> Optimizer | None:
 
 def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     said, detail = row.run.get("recompute"), str(row.run.get("recompute_detail") or "")
-    if "offloaded to host" in detail:
+    if "offload" in detail:
         raise Skip("named activations are kept on the host and others computed again")
     if said is None:
         return {"recompute": UNSAID.get(row.engine)}

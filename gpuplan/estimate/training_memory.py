@@ -15,6 +15,7 @@ from gpuplan.formulas.memory import (
     stage_or_few_params,
     state_bytes,
     tensor_bytes,
+    uncounted_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
@@ -173,6 +174,12 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     parts |= _moments(at, subject, plan, profile, work, recipe, stage, passing=passing)
+    if profile.held.residual is not None:
+        parts["uncounted"] = uncounted_bytes.term(
+            f"{at}.uncounted",
+            counted=total(f"{at}.counted", dict(parts)),
+            residual=subject.habit("memory_residual", profile.held.residual),
+        )
     allocated = total(f"{at}.tensors", dict(parts))
     parts["fragmentation"] = allocator_bytes.term(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)

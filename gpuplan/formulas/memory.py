@@ -229,6 +229,16 @@ def spread_lengths_bytes(*, transient: Bytes, share: Ratio, needed: Bytes, capac
 
 
 @formula(DEFINITION)
+def uncounted_bytes(*, counted: Bytes, residual: Ratio) -> Bytes:
+    """Memory that measured runs take beyond what the parts count: `residual` is measured over counted.
+
+    >>> uncounted_bytes(counted=10.0, residual=1.1)
+    1.0
+    """
+    return counted * (residual - 1)
+
+
+@formula(DEFINITION)
 def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
     """Memory of one moment beyond what another moment needs in the same place.
 

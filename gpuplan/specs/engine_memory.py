@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 from gpuplan.schema import Schema
-from gpuplan.specs.quantity import BytesField, Measure, Sourced
+from gpuplan.specs.quantity import BytesField, Measure, RatioField, Sourced
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
@@ -34,5 +34,7 @@ class TrainingHoldings(Schema):
     """Each rank holds the whole model before it is cut into shards."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    residual: RatioField | None = None
+    """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     spread_lengths: Portion | None = None
     """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
