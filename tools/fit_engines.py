@@ -110,6 +110,7 @@ PLAN: dict[str, Fitted] = {
         ("maxtext", "tpu-recipes", "jax-toolbox"),
         paces(("tpu",), (*KERNELS, "elementwise", "grouped"))
         | paces(("any",), KERNELS)
+        | {"pace.tpu-v5e.matmul": (1.0, 0.15), "pace.tpu-v5e.elementwise": (1.0, 0.2)}
         | {"pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v6e.attention": (1.3, 0.3), "pace.tpu-v6e.attention_backward": (1.3, 0.3)}
         | {"contention": (0.2, 0.7), "straggle": (0.003, 0.7), "selective.matmul": (0.6, 0.2)},
     ),
