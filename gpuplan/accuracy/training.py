@@ -47,7 +47,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         raise Skip("the row does not say how many accelerators")
     if not run.get("seq_len"):
         raise Skip("the row does not say how long its sequences are")
-    if of_many_lengths(row) and not row.measured.get("peak_memory_gib"):
+    if of_many_lengths(row) and not (row.measured.get("peak_memory_gib") or row.measured.get("out_of_memory")):
         raise Skip("its sequences are of many lengths")
     card = card_of(row, find)
     planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
