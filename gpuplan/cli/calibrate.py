@@ -12,7 +12,7 @@ from typer.main import get_command
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Group, group_help, short
 
-PARTS: tuple[str, ...] = ("verify",)
+PARTS: tuple[str, ...] = ("fit", "verify",)
 """The commands below `calibrate`, each the `app` of `gpuplan.cli.calibrate_<name>`, imported only when it is called."""
 
 
@@ -49,7 +49,8 @@ they are. Ctrl-C keeps what was measured; the same command goes on from there.
 Examples:
   gpuplan calibrate --quick
   gpuplan calibrate --out my-specs/measured/h200-sxm-141gb.yaml
-  gpuplan calibrate --dry-run""",
+  gpuplan calibrate --dry-run
+  torchrun --nproc-per-node 8 -m gpuplan calibrate""",
 )  # fmt: skip
 
 

@@ -62,6 +62,8 @@ class Troubles:
     errors_after: int = 0
     fp8: bool = True
     ranks: int = 1
+    broken: str = ""
+    """Kernels of this kind fail."""
 
 
 @dataclass
@@ -96,6 +98,8 @@ class Fake:
         self.prepared += 1
         if moved(probe) > self.troubles.memory:
             raise DeviceMemoryError
+        if probe.kind == self.troubles.broken:
+            raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED\nwhen calling")
         true = seconds(probe, self.hw)
         return lambda launches: self._run(probe, true, launches)
 

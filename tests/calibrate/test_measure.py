@@ -173,6 +173,18 @@ def test_too_little_memory_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
     assert report.made.sets
 
 
+def test_a_kernel_that_fails_is_left_out_and_told(tmp_path: Path) -> None:
+    report = run(tmp_path, broken="decode")
+    failed = [one for one in report.run.skipped.values() if one.why == "its kernel failed: CUBLAS_STATUS_NOT_SUPPORTED"]
+    assert {one.probe.kind for one in failed} == {"decode"}
+    assert "attention.decode.bf16" not in report.made.sets
+
+
+def test_a_device_on_which_every_kernel_fails_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(UnknownError, match="12 kernels in a row failed, the last with: CUBLAS_STATUS_NOT_SUPPORTED"):
+        run(tmp_path, broken="stream", kinds=("stream",))
+
+
 def test_a_lost_device_keeps_the_journal_and_the_next_run_goes_on(tmp_path: Path) -> None:
     with pytest.raises(UnknownError, match="does not answer any more: Xid 79"):
         run(tmp_path, lost_after=2000)

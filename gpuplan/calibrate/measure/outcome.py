@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuplan.calibrate.measure.sample import Sample
 
-FEWEST = 8
+FEWEST = 5
 """Rows of which nothing is fitted."""
 PER_KNOB = 3
 """Rows that each fitted parameter needs; less important ones stay at the family's value where there are fewer."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe, Reading, Run
+from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Probe, Reading, Run
 from gpuplan.calibrate.measure.grid import Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept
 from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped
@@ -38,6 +38,8 @@ PREPARE_LIMIT_S = 180.0
 """Compilers may run."""
 RUN_LIMIT_S = 20.0
 MOST_LAUNCHES = 2000
+FAILURES = 12
+"""So many kernels that fail in a row mean that the device is broken, not the kernels."""
 
 
 class Rules(Record, kw_only=True):
@@ -98,6 +100,7 @@ class Runner:
         self._since: list[Planned] = []
         self._errors: int | None = None
         self._noted: set[str] = set()
+        self._failed = 0
 
     def run(self, planned: Sequence[Planned], anchor: Probe | None, kept: Kept) -> Measured:
         """Measure what the journal does not hold yet.
@@ -173,20 +176,26 @@ class Runner:
         return ", ".join(f"{mark} {marks.count(mark)}" for mark in dict.fromkeys(marks)) or "drift"
 
     def _measure(self, one: Planned) -> Sample | None:
+        """One probe, or None where it does not fit or its kernel fails; a device on which nothing works any more is lost."""
         key = one.probe.key()
         self.journal.add(begin=key)
         try:
             with self.dog.limit(key, self.rules.prepare_limit + 20 * one.cost):
                 run = self.device.prepare(one.probe)
+            with self.dog.limit(key, self.rules.run_limit + 50 * one.cost):
+                sample = self._timed(one, run)
         except DeviceMemoryError:
             self._skip(one.probe, "too little memory")
-            return None
-        with self.dog.limit(key, self.rules.run_limit + 50 * one.cost):
-            try:
-                return self._timed(one, run)
-            except DeviceMemoryError:
-                self._skip(one.probe, "too little memory")
-                return None
+        except RuntimeError as error:  # what frameworks raise for a kernel that does not exist or does not work
+            said = str(error).strip().partition("\n")[0][:100] or type(error).__name__
+            self._failed += 1
+            if self._failed >= FAILURES:
+                raise DeviceLostError(f"{self._failed} kernels in a row failed, the last with: {said}") from error
+            self._skip(one.probe, f"its kernel failed: {said}")
+        else:
+            self._failed = 0
+            return sample
+        return None
 
     def _timed(self, one: Planned, run: Run) -> Sample:
         first = run(1)
@@ -264,8 +273,8 @@ class Runner:
         with self.dog.limit(probe.key(), self.rules.prepare_limit):
             try:
                 self._anchor = self.device.prepare(probe)
-            except DeviceMemoryError:
-                return
+            except (DeviceMemoryError, RuntimeError):
+                return  # Its own turn among the probes will tell why.
             until = self.clock() + WARM_UP_S
             spent = 0.0
             while spent < WARM_UP_S and self.clock() < until:

@@ -100,6 +100,8 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
             speed = trial(device, dtypes, identity.ranks)
     finally:
         dog.close()
+    if not speed.flop_per_s and not wish.kinds:
+        raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}", "is its driver well?"))
     free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
     if not free:
         raise UsageError(Problem("calibrate.no-memory", f"{identity.name} does not say how much memory is free"))

@@ -145,10 +145,10 @@ class Trial:
         begin = time.monotonic()
         try:
             run = self._device.prepare(probe)
-        except DeviceMemoryError:
+            run(1)
+            self.prepared, self.largest = time.monotonic() - begin, moved(probe)
+            best = min(run(1), run(1))
+            # A pause of the process in both of them would end the trial too early.
+            return best if best < TRIAL_S else min(best, run(1), run(1))
+        except (DeviceMemoryError, RuntimeError):
             return None
-        run(1)
-        self.prepared, self.largest = time.monotonic() - begin, moved(probe)
-        best = min(run(1), run(1))
-        # A pause of the process in both of them would end the trial too early.
-        return best if best < TRIAL_S else min(best, run(1), run(1))
