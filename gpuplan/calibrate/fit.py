@@ -59,23 +59,25 @@ def fit(
     predict: Predict,
     flat: Predict | None = None,
     starts: Mapping[str, Sequence[float]] | None = None,
+    soft: float = SOFT,
 ) -> Outcome:
     """The knobs that fit the rows best, and their errors on the rows held back.
 
     `fixed` are parameters that are given; `flat` is a model with knobs `efficiency`, `memory_efficiency` and no other. `starts`
-    names other values to start a knob from, where a fit may end in a valley of its own; the best of all is taken.
+    names other values to start a knob from, where a fit may end in a valley of its own; the best of all is
+    taken. Errors above `soft` count less and less.
     """
     known, held = rows.where(~rows.held_back), rows.where(rows.held_back)
     still = {key: knob.start for key, knob in fixed.items()}
     tries = [{}, *({key: value} for key, values in (starts or {}).items() for value in values)]
-    found = [_least(known, knobs, lambda r, v: predict(r, {**still, **v}), start) for start in tries]
+    found = [_least(known, knobs, lambda r, v: predict(r, {**still, **v}), start, soft) for start in tries]
     values = {**min(found, key=lambda one: one[0])[1], **still}
     ratio = held.seconds / predict(held, values)
     ape = np.abs(1 / ratio - 1)
     flat_error = None
     if flat is not None:
         two = {"efficiency": Knob(0.6, 0.01, 1.5), "memory_efficiency": Knob(0.7, 0.01, 2.0)}
-        flat_error = float(np.median(np.abs(flat(held, _least(known, two, flat, {})[1]) / held.seconds - 1)))
+        flat_error = float(np.median(np.abs(flat(held, _least(known, two, flat, {}, SOFT)[1]) / held.seconds - 1)))
     return Outcome(
         values=values,
         units={key: knob.unit for key, knob in {**knobs, **fixed}.items()},
@@ -91,7 +93,7 @@ def fit(
 
 
 def _least(
-    rows: Rows, knobs: Mapping[str, Knob], predict: Predict, start: Mapping[str, float]
+    rows: Rows, knobs: Mapping[str, Knob], predict: Predict, start: Mapping[str, float], soft: float
 ) -> tuple[float, dict[str, float]]:  # fmt: skip
     """The loss that is left, and the knobs that leave it."""
     from scipy.optimize import least_squares
@@ -111,7 +113,7 @@ def _least(
             np.array([knob.high for knob in knobs.values()]) / scale,
         ),
         loss="soft_l1",
-        f_scale=SOFT,
+        f_scale=soft,
     )
     return float(found.cost), dict(zip(names, (found.x * scale).tolist(), strict=True))
 

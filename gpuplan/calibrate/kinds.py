@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MATMUL_KNOBS = {
     "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(4e-6, 0, 5e-4, "s"),
     "unhidden": Knob(0.2, 0, 1), "tail": Knob(0.1, 0, 20), "throttle": Knob(0.1, 0, 3), "settle": Knob(1e-3, 1e-5, 2e-2, "s"),
-    "short_depth": Knob(80, 0, 1280),
+    "short_depth": Knob(80, 0, 1280), "walk": Knob(2e-10, 0, 5e-8, "s"), "fine": Knob(0.1, 0, 2), "whole": Knob(0.4, 0, 1),
 }  # fmt: skip
 MATMUL_FIXED = {"tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B")}

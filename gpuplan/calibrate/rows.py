@@ -43,12 +43,18 @@ class Rows:
         return Rows({key: col[mask] for key, col in self.columns.items()}, self.seconds[mask], self.held_back[mask], self.backend)
 
 
+MOST_ROWS = 60_000
+"""Of a whole table so many rows are taken at most, evenly spread: more change no parameter."""
+
+
 def table(folder: Path, system: str, name: str) -> list[dict[str, str]]:
-    """The rows of one CSV file, as text.
+    """The rows of one table, as text: of a CSV file, or of the tables of an installed `aiconfigurator-core` by their folder.
 
     Raises:
-        UsageError: the file does not exist or is empty.
+        UsageError: the table does not exist or is empty, or the reader of its format is not installed.
     """
+    if (folder / system).is_dir():
+        return _of_package(folder / system, name)
     path = folder / f"{system}-{name}.csv"
     if not path.is_file():
         hint = "give the folder with the measured tables, named <system>-<table>.csv"
@@ -57,6 +63,32 @@ def table(folder: Path, system: str, name: str) -> list[dict[str, str]]:
         rows = list(csv.DictReader(file))
     if not rows:
         raise UsageError(Problem("calibrate.empty-table", f"`{path.name}` has no rows", where=str(path)))
+    return rows
+
+
+def _of_package(place: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a table in `<family>/<framework>/<version>/<name>_perf.parquet`, of the newest version of each framework."""
+    newest: dict[str, Path] = {}
+    for path in place.glob(f"*/*/*/{name}_perf.parquet"):
+        framework = path.parts[-3]
+        if framework not in newest or _version(path.parts[-2]) > _version(newest[framework].parts[-2]):
+            newest[framework] = path
+    if not newest:
+        hint = "name the folder `systems/data` of the package"
+        raise UsageError(Problem("calibrate.no-table", f"there is no `{name}` table in {place}", hint, str(place)))
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        hint = "pip install 'gpuplan[tables]' brings it"
+        raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
+    rows: list[dict[str, str]] = []
+    for path in newest.values():
+        columns = parquet.read_table(path).to_pydict()
+        count = len(next(iter(columns.values()), ()))
+        step = max(count * len(newest) / MOST_ROWS, 1.0)
+        picked = [int(at * step) for at in range(int(count / step))]
+        texts = {key: ["" if values[at] is None else str(values[at]) for at in picked] for key, values in columns.items()}
+        rows += [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
     return rows
 
 

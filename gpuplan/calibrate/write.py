@@ -68,13 +68,14 @@ def _block(tree: Mapping[str, object], depth: int, head: Head) -> list[str]:
     for key, value in tree.items():
         if isinstance(value, Outcome):
             source = head.stream_source if key == "stream" else ""
-            lines += [f"{pad}{key}:", *(f"{pad}  {line}" for line in _set(value, source))]
+            lines += [f"{pad}{key}:", *(f"{pad}  {line}" for line in block(value, source))]
         elif isinstance(value, Mapping):
             lines += [f"{pad}{key}:", *_block(value, depth + 1, head)]
     return lines
 
 
-def _set(outcome: Outcome, source: str) -> list[str]:
+def block(outcome: Outcome, source: str = "") -> list[str]:
+    """The lines of one set of parameters and its fit, without an indent."""
     lines = []
     for key, value in outcome.values.items():
         factor, unit = SMALL[outcome.units[key]]

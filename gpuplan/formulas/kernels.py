@@ -91,6 +91,39 @@ def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, til
     return 2.0 * k * (tile_m * ceil_div(m, tile_m) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
 
 
+@formula(GEMM_GUIDE)
+def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine: Ratio, whole: Ratio, units: Count) -> Flop:
+    """FLOP that the matrix units are busy for, with the better of two tile sizes.
+
+    Small tiles (`tiled`) fit any result but take the share `fine` longer; large ones, of 128 by 256, take the share `whole` of
+    their waves over all units in whole waves.
+
+    >>> waved_flop(tiled=1e9, m=128.0, n=256.0, k=1000.0, batch=1.0, fine=0.0, whole=1.0, units=100.0)
+    1000000000.0
+    >>> waved_flop(tiled=6.6e9, m=1280.0, n=2560.0, k=1000.0, batch=1.0, fine=9.0, whole=1.0, units=99.0)
+    12976128000.0
+    """
+    return minimum(
+        tiled * (1.0 + fine),
+        65536.0
+        * k
+        * (
+            whole * units * ceil_div(ceil_div(m, 128.0) * ceil_div(n, 256.0) * batch, units)
+            + (1.0 - whole) * ceil_div(m, 128.0) * ceil_div(n, 256.0) * batch
+        ),
+    )
+
+
+@formula(GEMM_GUIDE)
+def deep_start(*, start: Seconds, walk: Seconds, depth: Count) -> Seconds:
+    """Time of a kernel that no parallelism takes away: its start, and the walk along a contraction of `depth` elements.
+
+    >>> deep_start(start=3e-6, walk=2e-10, depth=10000.0)
+    5e-06
+    """
+    return start + walk * depth
+
+
 @formula(MARLIN)
 def thin_tile(*, m: Count, tile_m: Count) -> Count:
     """Rows of a tile in kernels that widen stored weights: products of few rows take thinner ones, down to 8 (one instruction).

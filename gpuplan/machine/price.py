@@ -51,6 +51,11 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         f"{name}.flop", **shape, tile_m=tile, tile_n=hw.parameter(f"{prefix}.tile_n"),
         tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count,
     )  # fmt: skip
+    fine = hw.parameters.get(f"{prefix}.fine")
+    if fine is not None:
+        flop = kernels.waved_flop.term(
+            f"{name}.waved_flop", tiled=flop, **shape, fine=fine, whole=hw.parameter(f"{prefix}.whole"), units=hw.sm_count
+        )
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
@@ -58,8 +63,12 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     memory = kernels.memory_seconds.term(
         f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
     )
+    start = hw.parameter(f"{prefix}.start")
+    walk = hw.parameters.get(f"{prefix}.walk")
+    if walk is not None:
+        start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=item.k)
     parts = {
-        "compute": compute, "memory": memory, "start": hw.parameter(f"{prefix}.start"),
+        "compute": compute, "memory": memory, "start": start,
         "unhidden": hw.parameter(f"{prefix}.unhidden"), "residual": hw.parameter("matmul_residual"),
     }  # fmt: skip
     element = hw.parameters.get(f"{prefix}.quantise")

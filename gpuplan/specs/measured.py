@@ -69,6 +69,12 @@ class MatmulFit(Schema):
     """Rows of results that are computed together."""
     tile_n: CountField
     """Columns of results that are computed together."""
+    walk: Annotated[Sourced, Measure("s", zero=True)] | None = None
+    """Time that each element of the contraction takes however few results there are: the products of one result wait for each other."""
+    fine: Number | None = None
+    """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
+    whole: Number | None = None
+    """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
     quantise: Extra | None = None
     """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
     fit: Fit | None = None

@@ -38,7 +38,7 @@ def test_a_fake_device_is_recovered() -> None:
     cols = {key: np.exp2(dice.integers(low, 15, 400)).astype(float) for key, low in (("m", 0), ("n", 9), ("k", 9))}
     truth = {
         "efficiency": 0.7, "memory_efficiency": 0.8, "start": 5e-6, "unhidden": 0.3, "tail": 0.2, "throttle": 0.0, "settle": 1e-3,
-        "short_depth": 100.0, "tile_m": 64.0, "tile_n": 128.0,
+        "short_depth": 100.0, "walk": 2e-10, "fine": 0.1, "whole": 0.5, "tile_m": 64.0, "tile_n": 128.0,
     }  # fmt: skip
     rows = Rows(cols, np.ones(400), dice.random(400) < 0.4, "fake")
     rows = Rows(cols, chip.matmul(rows, truth, "bf16", 2.0, 2.0), rows.held_back, "fake")
