@@ -65,8 +65,10 @@ class Machine(Schema):
     """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced."""
     context: BytesField | None = None
     """Memory that the framework's context takes before the first tensor."""
+    reserved_overhead: BytesField | None = None
+    """The most that the framework's allocator held beyond the tensors in it."""
     free: BytesField | None = None
-    """Memory that was free before the first probe."""
+    """Memory that was free behind the last probe."""
     residual_median: dict[str, str] = field(default_factory=dict)
     """Median of measured / predicted of each kind of work, on shapes held back."""
     checksum: str = ""

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from fake import CHAINS, COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
 
-from gpuplan.calibrate.device import DeviceLostError, Probe
+from gpuplan.calibrate.device import DeviceLostError, Identity, Probe
 from gpuplan.calibrate.measure import grid, journal, session
 from gpuplan.calibrate.measure.session import Listener, Report, Wish, calibrate, plan
+from gpuplan.calibrate.measure.subject import subject_of
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
+from gpuplan.specs.probe.host import Host
 from gpuplan.specs.target import parse_target
 
 TODAY = "2026-11-21"
@@ -250,6 +252,24 @@ def test_a_part_of_a_gpu_is_not_taken_for_the_whole(tmp_path: Path) -> None:
     report = run(tmp_path, units=32)
     assert report.plan.subject.id == "h200-32u"
     assert report.plan.subject.family == "hopper"
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "memory", "units", "ident"),
+    [
+        ("NVIDIA H100 80GB HBM3", "9.0", 85e9, 132, "h100-sxm-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "8.0", 42e9, 108, "a100-sxm-40gb"),
+        ("NVIDIA GeForce RTX 3080", "8.6", 10.5e9, 68, "rtx-3080-10gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "9.0", 10.4e9, 16, "h100-80gb-hbm3-mig-1g.10gb"),
+        ("AMD Instinct MI250X", "gfx90a", 68e9, 110, "mi250x-gcd"),
+        ("AMD Instinct MI300X", "gfx942", 206e9, 304, "mi300x"),
+        ("AMD EPYC 9654 96-Core Processor", "x86_64", 700e9, 96, "cpu-epyc-9654"),
+        ("AMD EPYC 9654 96-Core Processor", "x86_64", 60e9, 8, "cpu-epyc-9654-8c"),
+    ],
+)
+def test_devices_are_known_by_their_drivers_words(name: str, architecture: str, memory: float, units: int, ident: str) -> None:
+    identity = Identity(name=name, backend="torch", architecture=architecture, memory_bytes=memory, units=units)
+    assert subject_of(identity, PLAIN, Host()).id == ident
 
 
 def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:

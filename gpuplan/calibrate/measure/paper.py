@@ -78,7 +78,7 @@ def _machine(told: Told, run: Measured, made: Outcome, good: int) -> dict[str, A
     throttled = Counter(reason for reading in run.readings for reason in reading.throttle)
     left_out = Counter(mark for sample in run.samples.values() for mark in sample.marks)
     skipped = Counter(one.why for one in run.skipped.values())
-    sizes = {name: told.memory[name] for name in ("context", "free") if told.memory.get(name)}
+    sizes = {name: told.memory[name] for name in ("context", "reserved_overhead", "free") if told.memory.get(name)}
     said: dict[str, Any] = {
         "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
         "gpuplan": told.version, "extent": told.extent, "date": told.today, "duration": f"{max(run.seconds, 0.1):.1f} s",

@@ -62,7 +62,7 @@ def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
         name=name, vendor=_vendor(name, heard), unit="socket" if processor else "gpu", said_by=identity.backend,
         memory="" if identity.memory_bytes is None else f"{identity.memory_bytes / 2**30:.2f} GiB", units=identity.units,
     )  # fmt: skip
-    spec = known(device, catalog)
+    spec = _die(known(device, catalog), identity, catalog)
     family = spec.family if spec is not None else _family(identity, device.vendor, heard, catalog)
     part = spec is not None and not _whole(identity, spec)
     if spec is not None and not part and not _ours(spec, catalog):
@@ -74,6 +74,18 @@ def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
     elif part:
         ident, name = f"{ident}-{identity.units}u", f"{name} ({identity.units} units)"
     return Subject(ident, name, device.vendor, family, None, processor, identity.units)
+
+
+def _die(spec: Accelerator | None, identity: Identity, catalog: Catalog) -> Accelerator | None:
+    """The spec of one die where a board of several reports the board's name, as MI250X do."""
+    if spec is None or spec.devices is None or spec.devices.value < 2:
+        return spec
+    for ident in catalog.paths("accelerators"):
+        if ident.startswith(f"{spec.id}-"):
+            die = catalog.load(Accelerator, ident)
+            if die.devices is None and die.units is not None and die.units.count.value == identity.units:
+                return die
+    return spec
 
 
 def _whole(identity: Identity, spec: Accelerator) -> bool:
