@@ -66,15 +66,53 @@ def kernels() -> str:
     rows = ["| chip | kernel | rows held back | median error | p90 | flat roofline, median |", "|---|---|---:|---:|---:|---:|"]
     for ident in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb"):
         spec = catalog.load(Measured, ident)
-        kinds = {f"matmul {dtype}": one.fit for dtype, one in (spec.matmul or {}).items()}
+        kinds = {f"matmul {dtype}": one.fit for dtype, one in spec.matmul.items()}
+        if spec.attention is not None:
+            kinds |= {f"prefill {dtype}": one.fit for dtype, one in spec.attention.prefill.items()}
+            kinds |= {f"decode {dtype}": one.fit for dtype, one in spec.attention.decode.items()}
+        if spec.collective is not None:
+            kinds |= {"all-reduce (NCCL)": spec.collective.all_reduce.fit, "all-gather (NCCL)": spec.collective.all_gather.fit}
         for kind, fit in kinds.items():
-            if fit is not None and fit.flat_median_ape is not None:
-                errors = (f"{one.value:.1%}" for one in (fit.median_ape, fit.p90_ape, fit.flat_median_ape))
-                rows.append(f"| {ident} | {kind} | {fit.rows_held_back.value:,.0f} | {' | '.join(errors)} |")
+            if fit is not None:
+                flat = "" if fit.flat_median_ape is None else f"{fit.flat_median_ape.value:.1%}"
+                errors = f"{fit.median_ape.value:.1%} | {fit.p90_ape.value:.1%} | {flat}"
+                rows.append(f"| {ident} | {kind} | {fit.rows_held_back.value:,.0f} | {errors} |")
     return "\n".join(rows) + "\n"
 
 
-TABLES = {"kernels": kernels}
+def runs() -> str:
+    """Errors of training estimates on the published runs, by source: those whose group a fit may have seen, and those held back."""
+    sys.path.insert(0, str(ROOT))
+    from gpuplan.accuracy.judge import judge
+    from gpuplan.accuracy.report import report
+    from gpuplan.cli.judging import answers, wanted_rows
+
+    made = report(judge(wanted_rows(None, "training"), answers()))
+    rows = [
+        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median of rows |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for metric in ("throughput", "memory"):
+        for group in (*made["groups"], {"key": "**all**", **made["metrics"]}):
+            got = group[metric]
+            if not got["rows"]:
+                continue
+            held = got["held_back"]
+            shares = " | ".join(f"{got[name]:.1%}" for name in ("median_ape", "mean_ape", "p90_ape"))
+            kept = f"{held['median_ape']:.1%} of {held['rows']}" if held["rows"] else ""
+            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept}"
+            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {shares} | {end} |")
+    fits = made["metrics"]["fits"]
+    said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
+    if fits["oom"]:
+        said += f"; of {fits['oom']} that ran out of memory, {fits['oom_said_not']:.0%} are said not to"
+    return (
+        "\n".join(rows)
+        + f"\n\n{said}. {len(made['skipped'])} of {len(made['skipped']) + fits['ran'] + fits['oom']} rows were skipped.\n"
+    )
+
+
+TABLES = {"kernels": kernels, "runs": runs}
 
 if __name__ == "__main__":
     raise SystemExit(main())
