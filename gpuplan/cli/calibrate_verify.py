@@ -21,7 +21,7 @@ def verify(
     backend: Annotated[str, Option("--backend", metavar="NAME", help="torch; others have no model to run")] = "torch",
     device: Annotated[str | None, Option("--device", metavar="N", help="Which of several devices; the first without it")] = None,
     specs: o.SpecsDirs = None,
-    json: o.Json = False,
+    json: Annotated[bool, Option("--json", help="JSON instead of the table")] = False,
 ) -> None:
     """Does a real model on this device take what gpuplan says?
 

@@ -1,0 +1,79 @@
+"""What does a file of another tool hold: timed kernels, plain rates, or runs of an engine? And how is a fault in it told?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gpuplan.calibrate.device import Probe
+from gpuplan.errors import Problem, UsageError
+from gpuplan.record import Record, field
+
+
+class Point(Record, kw_only=True):
+    """One timed kernel."""
+
+    probe: Probe
+    seconds: float
+    line: int = 0
+    """Where it stands in the file; 0: it has no line of its own."""
+
+
+class Found(Record, kw_only=True):
+    """What a parser found."""
+
+    points: tuple[Point, ...] = ()
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Rates in B/s by what they are of: `host_to_device`, `device_to_host`."""
+    runs: tuple[Mapping[str, Any], ...] = ()
+    """Rows of measured runs of an engine, for `gpuplan accuracy`."""
+    devices: tuple[str, ...] = ()
+    """Devices in the driver's words, where the file names them."""
+    software: str = ""
+    """What was timed, with its version."""
+    left_out: tuple[str, ...] = ()
+    """What was not taken, and why."""
+
+
+class Given(Record, kw_only=True):
+    """What the user said about a file that does not say it itself."""
+
+    dtype: str | None = None
+    ranks: int | None = None
+    accelerator: str | None = None
+    count: int = 1
+    tp: int | None = None
+    weights: str | None = None
+    date: str = ""
+
+
+def fault(name: str, line: int, message: str, hint: str) -> UsageError:
+    """What is wrong with a file, where, and what to do."""
+    return UsageError(Problem("import.bad-file", message, hint, f"{name}:{line}" if line else name))
+
+
+def json_of(text: str, name: str, what: str) -> Any:
+    """The JSON of a file, which may hold one value or one on each line.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        try:
+            made = [json.loads(line) for _, line in lines[:1]]
+        except ValueError:
+            made = []
+        if not made or not isinstance(made[0], dict):
+            at = getattr(error, "lineno", 0)
+            raise fault(name, at, f"it is no JSON: {error}", f"give {what}") from None
+    made = []
+    for number, line in lines:
+        try:
+            made.append(json.loads(line))
+        except ValueError as error:
+            raise fault(name, number, f"the line is no JSON: {error}", f"give {what}, whole to its end") from None
+    return made

@@ -1,0 +1,260 @@
+"""How do imported measurements become kernel parameters in a measured file, so that nothing that was measured before is lost?
+
+Imported points are fitted together with all that were imported before and with what `gpuplan calibrate` measured of the same
+kernels. Whatever they do not determine stays at its present value; every other set of the file stays untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gpuplan.calibrate.imports.points import Kept
+from gpuplan.calibrate.kinds import COLLECTIVE_KNOBS
+from gpuplan.calibrate.measure import paper
+from gpuplan.calibrate.measure.cases import FABRIC, Ground
+from gpuplan.calibrate.measure.outcome import Found, Outcome, Value, outcome
+from gpuplan.calibrate.measure.sample import Sample
+from gpuplan.calibrate.measure.subject import Subject, ground_of
+from gpuplan.errors import Problem, UsageError
+from gpuplan.machine import overlay
+from gpuplan.schema import read
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.measuring import checksum
+from gpuplan.strict_yaml import load_yaml, parse_yaml
+from gpuplan.term import Term
+
+PRESENT = "present"
+"""The source of values that were there before and that an import had to repeat."""
+
+
+NEARER = "are nearer"
+"""What is said of a set whose present parameters meet the rows better than a fit does on rows that it has not seen."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """What is imported, from where and when."""
+
+    kind: str
+    file: str
+    today: str
+    version: str
+    software: str
+    rows: int
+    rates: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The new text of a measured file, and what changed in it."""
+
+    text: str
+    """Nothing: the present parameters meet the rows as well as any, and stay."""
+    sets: Mapping[str, Found]
+    rates: Mapping[str, float]
+    """Shares of the link's rate, by their place in the file."""
+    unfitted: Mapping[str, str]
+
+
+def merge(
+    subject: Subject, out: Path, made: Import, points: Sequence[Kept], measured: Sequence[Sample], catalog: Catalog
+) -> Merged:
+    """Fit the points and put what comes of it into the measured file of an accelerator.
+
+    `points` are all that belong to the kernels that were imported, old and new; `measured` what was measured of them here.
+
+    Raises:
+        UsageError: nothing comes of it; why is told for every set.
+        SpecError: the measured file that is there is wrong.
+        UnknownError: nothing is on record of the accelerator's family.
+    """
+    samples = [*measured, *(point.sample() for point in points)]
+    before = catalog.read(Measured, out) if out.is_file() else None
+    chain = overlay.chain_of(catalog, subject.id, subject.family, before)
+    ground = _ground(subject, samples, catalog, chain)
+    fits = outcome(samples, ground, made.software) if samples else Outcome()
+    unfitted = dict(fits.unfitted)
+    tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
+    key = _source(tree, made)
+    sets = _fabric(tree, fits, chain, unfitted)
+    for place, one in sets.items():
+        _put(tree, place, _set(one, key))
+    rates = _rates(tree, made, ground, key, unfitted)
+    if not sets and not rates and unfitted and all(NEARER in why for why in unfitted.values()):
+        return Merged("", {}, {}, {place: why.replace("the family's", "the present") for place, why in unfitted.items()})
+    if not sets and not rates:
+        why = "; ".join(f"{place}: {reason}" for place, reason in unfitted.items()) or "no kind of it has parameters"
+        hint = "import more shapes: a set of parameters needs 8 rows of 2 shapes or more"
+        raise UsageError(Problem("import.nothing", f"no parameters come of it: {why}", hint, made.file))
+    _residuals(tree, fits, sets)
+    _say(tree, made, [*sets, *rates])
+    return Merged(_text(tree, out), sets, rates, unfitted)
+
+
+def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain: Sequence[overlay.Link]) -> Ground:
+    """What the fits take as given; where they determine nothing, the present values count."""
+    ground = ground_of(subject, samples, catalog)
+    dtypes = tuple(one for one in ground.peaks if one in overlay.MATMUL_LIKE)
+    present: dict[str, Term] = {
+        **overlay.matmul_terms(chain, dtypes, None)[0],
+        **overlay.attention_terms(chain, dtypes, None),
+        **overlay.single_terms(chain),
+    }
+    return replace(ground, family=present)
+
+
+def _new(subject: Subject, out: Path, made: Import) -> dict[str, Any]:
+    """A measured file without parameters. Its machine says that it adds to what is shipped."""
+    return {
+        "format": 1, "id": out.stem, "name": subject.name, "describes": "accelerator", "measured": made.today,
+        **({"units": subject.units} if subject.units else {}), "sources": {}, "software": [],
+        "machine": {
+            "device": subject.name, "backend": "import", "gpuplan": made.version, "extent": "import", "date": made.today,
+            "duration": "0 s", "probes": made.rows or len(made.rates),
+        },
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Data of the strict reader as the writer takes it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (tuple, list)) else value
+
+
+def _source(tree: dict[str, Any], made: Import) -> str:
+    """The key of the import's source, which is put behind those that are there: the first one is that of unmarked values."""
+    sources = tree.setdefault("sources", {})
+    title = f"{made.kind}: {made.file}"
+    key = next((name for name, source in sources.items() if source.get("title") == title), "")
+    key = key or next(name for number in range(1, 10_000) if (name := f"import-{number}") not in sources)
+    note = f"{made.rows} kernels" if made.rows else f"{len(made.rates)} rates"
+    sources[key] = {"title": title, "checked": made.today, "kind": "measured", "note": f"{note}, {made.software}"}
+    return str(key)
+
+
+def _set(one: Found, key: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in one.values.items():
+        if name == "ranks":
+            values[name] = {"value": f"{value.value:.0f}", "source": key}
+        elif value.low is None:
+            values[name] = _kept(value)
+        else:
+            values[name] = {**paper._value(value), "source": key}
+    values["fit"] = {
+        "backend": one.software, "rows_fitted": one.rows, "rows_held_back": one.rows,
+        "median_ape": f"{max(one.median_ape, 1e-4):.4f}",
+        "p90_ape": f"{max(one.p90_ape, 1e-4):.4f}", "bias": f"{100 * one.bias:+.1f} %",
+    }  # fmt: skip
+    return values
+
+
+def _kept(value: Value) -> dict[str, Any]:
+    """A value that stays as it was before the import."""
+    return {**paper._value(replace(value, low=None, high=None)), "source": PRESENT}
+
+
+def _fabric(tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], unfitted: dict[str, str]) -> dict[str, Found]:
+    """The sets to write. A measured file tells all collectives or none, so those that are missing are repeated from the present."""
+    sets = dict(fits.sets)
+    wires = {place: one for place, one in sets.items() if place.startswith("collective.")}
+    have = {place.partition(".")[2] for place in wires} | set(tree.get("collective", {}))
+    missing = [kind for kind in FABRIC if kind not in have]
+    if not wires or not missing:
+        return sets
+    present = next((link.file.collective for link in chain if link.file.collective is not None), None)
+    for kind in missing if present is not None else ():
+        fit = getattr(present, kind)
+        units = {**{name: knob.unit for name, knob in COLLECTIVE_KNOBS.items()}, "ranks": "1"}
+        values = {name: Value(float(getattr(fit, name).value), unit, why="not imported") for name, unit in units.items()}
+        tree.setdefault("collective", {})[kind] = {name: _kept(value) for name, value in values.items()}
+    if present is None:
+        for place in wires:
+            unfitted[place] = f"nothing is known of {', '.join(missing)} here: import these as well"
+            del sets[place]
+    return sets
+
+
+def _rates(tree: dict[str, Any], made: Import, ground: Ground, key: str, unfitted: dict[str, str]) -> dict[str, float]:
+    """Shares of the host link's rate that copies reach; the time to start one stays as it is."""
+    if not made.rates:
+        return {}
+    if ground.host is None:
+        unfitted["host"] = "no spec says what the link to the host carries"
+        return {}
+    shares = {
+        name: made.rates[way] / ground.host
+        for way, name in (("host_to_device", "efficiency"), ("device_to_host", "back"))
+        if way in made.rates
+    }
+    present = ground.parameters("host")
+    host = tree.setdefault("host", {})
+    for name in ("efficiency", "launch"):
+        if name not in host and name not in shares:
+            if name not in present:
+                unfitted["host"] = f"nothing is known of `{name}` yet: run `gpuplan calibrate` for it"
+                del tree["host"]
+                return {}
+            host[name] = _kept(Value(*present[name], why="not imported"))
+    for name, share in shares.items():
+        host[name] = {"value": f"{share:.4g}", "source": key}
+    return {f"host.{name}": share for name, share in shares.items()}
+
+
+def _put(tree: dict[str, Any], place: str, values: Mapping[str, Any]) -> None:
+    at = tree
+    *path, last = place.split(".")
+    for part in path:
+        at = at.setdefault(part, {})
+    at[last] = dict(values)
+
+
+def _residuals(tree: dict[str, Any], fits: Outcome, sets: Mapping[str, Found]) -> None:
+    """Ranges of the kinds that were fitted; where the file has other sets of the kind, no narrower than before."""
+    told = tree.get("residual", {})
+    for kind, (least, _, most) in fits.ranges().items():
+        if kind not in paper.RESIDUALS or not any(one.residual == kind for one in sets.values()):
+            continue
+        old = told.get(kind)
+        low = least if old is None else min(least, _number(old["low"]))
+        high = most if old is None else max(most, _number(old["high"]))
+        told[kind] = {"low": f"{low:.3f}", "high": f"{high:.3f}"}
+    if told:
+        tree.pop("residual", None)
+        tree["residual"] = told
+
+
+def _number(value: Any) -> float:
+    return float(value["value"] if isinstance(value, Mapping) else value)
+
+
+def _say(tree: dict[str, Any], made: Import, places: Sequence[str]) -> None:
+    """Which import changed what; values that were kept get a source."""
+    software = [*tree.get("software", []), made.software]
+    tree["software"] = list(dict.fromkeys(one for one in software if one))
+    text = f"{made.today}: {made.kind} {made.file} imported: {', '.join(places)}"
+    machine = tree.get("machine")
+    if machine is not None:
+        machine["warnings"] = [*(one for one in machine.get("warnings", []) if one != text), text]
+    else:
+        tree["notes"] = [*(one for one in tree.get("notes", []) if one != text), text]
+    if PRESENT in str(tree):
+        tree["sources"].setdefault(
+            PRESENT, {"title": "the value before an import that did not determine it", "checked": made.today, "kind": "assumed"}
+        )
+
+
+def _text(tree: dict[str, Any], out: Path) -> str:
+    """The file, which is read once before anybody relies on it."""
+    if isinstance(tree.get("machine"), dict):
+        tree["machine"].pop("checksum", None)
+    text = f"{paper.HEAD}\n" + "\n".join(paper._block(tree, 0)) + "\n"
+    if "machine" in tree:
+        text = text.replace("\nmachine:\n", f"\nmachine:\n  checksum: {checksum(text)}\n", 1)
+    read(Measured, *parse_yaml(text, str(out)))
+    return text

@@ -1,0 +1,197 @@
+"""What does `gpuplan calibrate import` read, where does it write, and what does it say?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuplan.errors import Problem, UnknownError, UsageError
+
+if TYPE_CHECKING:
+    from gpuplan.calibrate.imports.found import Found, Given
+    from gpuplan.calibrate.imports.points import Kept
+    from gpuplan.calibrate.measure.sample import Sample
+    from gpuplan.calibrate.measure.subject import Subject
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options as typed."""
+
+    kind: str
+    files: tuple[str, ...]
+    accelerator: str | None
+    dtype: str | None
+    ranks: str | None
+    tp: str | None
+    weights: str | None
+    out: str | None
+    specs: tuple[str, ...]
+    json: bool
+
+
+def imported(asked: Asked) -> None:
+    """Read the files, write what they say, and tell it.
+
+    Raises:
+        UsageError: wrong words or a file that cannot be read or written.
+        UnknownError: nobody knows the accelerator.
+    """
+    from gpuplan.calibrate.imports.kinds import TABLES, parser_of, text_of
+    from gpuplan.cli.specs import open_catalog
+
+    if asked.kind == TABLES:
+        hint = f"run `gpuplan calibrate fit --from {asked.files[0]}`"
+        raise UsageError(Problem("import.tables", "whole tables are fitted by a command of their own", hint))
+    catalog = open_catalog(list(asked.specs))
+    parse, given = parser_of(asked.kind), _given(asked, catalog)
+    found = [(Path(name), parse(text_of(Path(name)), Path(name).name, given)) for name in asked.files]
+    for _, one in found:
+        for text in one.left_out:
+            print(f"note: left out: {text}", file=sys.stderr)
+    runs = [run for _, one in found for run in one.runs]
+    _tell(asked, _runs(asked, runs) if runs else _kernels(asked, found, given, catalog))
+
+
+def _tell(asked: Asked, said: dict[str, Any]) -> None:
+    if asked.json:
+        print(jsonlib.dumps(said, indent=2, ensure_ascii=False))
+        return
+    for place, one in said.get("sets", {}).items():
+        error = f"{one['rows']} rows, median error {one['median_ape']:.1%}" if "rows" in one else f"{one['share']:.1%} of the link"
+        print(f"{place:<28} {error}")
+    for place, why in said.get("unfitted", {}).items():
+        print(f"{place:<28} not fitted: {why}")
+    print(f"wrote {said['written'][0]}: {said['rows']} rows")
+    print(said["next"])
+
+
+def _given(asked: Asked, catalog: Catalog) -> Given:
+    from datetime import date
+
+    from gpuplan.calibrate.imports.found import Given
+    from gpuplan.specs.target import parse_target
+
+    target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
+    return Given(
+        dtype=asked.dtype, ranks=_count("--ranks", asked.ranks), tp=_count("--tp", asked.tp), weights=asked.weights,
+        accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
+        date=date.today().isoformat(),
+    )  # fmt: skip
+
+
+def _count(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(Problem("usage.number", f"{option}: `{text}` is no whole number above 0", "write it as `8`"))
+    return int(text)
+
+
+def _runs(asked: Asked, runs: Sequence[Any]) -> dict[str, Any]:
+    """Put runs into a file that `gpuplan accuracy --runs` reads."""
+    from gpuplan.calibrate.imports.serving import runs_text
+    from gpuplan.specs.catalog import config_folder
+    from gpuplan.specs.probe.write import write_new
+
+    out = Path(asked.out) if asked.out is not None else config_folder(os.environ) / "runs" / f"{asked.kind}.yaml"
+    before = _old(out)
+    write_new({out: runs_text(runs, before)}, force=True)
+    return {"rows": len(runs), "written": [str(out)], "next": f"gpuplan accuracy --runs {out} compares them"}
+
+
+def _old(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(Problem("import.unreadable", f"cannot read {path}: {error}", "name another file with --out")) from None
+
+
+def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, catalog: Catalog) -> dict[str, Any]:
+    """Fit kernels into the measured file of the accelerator."""
+    from gpuplan import __version__
+    from gpuplan.calibrate.imports import points
+    from gpuplan.calibrate.imports.merge import Import, merge
+    from gpuplan.calibrate.measure.session import target
+    from gpuplan.specs.probe.write import write_new
+
+    subject = _subject(given.accelerator, found, catalog)
+    out = target(None if asked.out is None else Path(asked.out), subject.id, os.environ)
+    aside = points.place(out)
+    new = [
+        points.Kept(probe=point.probe, seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
+        for path, one in found
+        for point in one.points
+    ]
+    text = points.text([*points.load(aside), *new])
+    names = ", ".join(path.name for path, _ in found)
+    rates = {way: rate for _, one in found for way, rate in one.rates.items()}
+    made = Import(asked.kind, names, given.date, __version__, found[0][1].software, len(new), rates)
+    wanted = {_group(point) for point in new}
+    kept = {point.key(): point for point in [*points.load(aside), *new] if _group(point) in wanted}
+    merged = merge(subject, out, made, list(kept.values()), list(_measured(out, subject.id, wanted)), catalog)
+    texts = {**({aside: text} if new else {}), **({out: merged.text} if merged.text else {})}
+    write_new(texts, force=True)
+    sets: dict[str, Any] = {
+        place: {"rows": one.rows, "median_ape": one.median_ape, "p90_ape": one.p90_ape} for place, one in merged.sets.items()
+    }
+    sets |= {place: {"share": share} for place, share in merged.rates.items()}
+    used = catalog.layers("measured", subject.id)
+    ours = target(None, subject.id, os.environ)
+    told = f"estimates for --on {subject.id} use it" if out in (ours, *used) else f"estimates use it from {ours}"
+    return {
+        "id": subject.id, "sets": sets, "unfitted": dict(merged.unfitted), "rows": len(new) or len(rates),
+        "written": [str(path) for path in reversed(texts)],
+        "next": told if merged.text else "the present parameters stay; the points are kept for `gpuplan calibrate show`",
+    }  # fmt: skip
+
+
+def _group(point: Kept | Sample) -> tuple[str, str, str]:
+    """Kernels that are fitted together."""
+    kind = point.probe.kind
+    return kind, "" if kind in ("collective", "transfer", "decode") else point.probe.dtype, point.probe.name
+
+
+def _measured(out: Path, ident: str, wanted: set[tuple[str, str, str]]) -> Iterator[Sample]:
+    """What `gpuplan calibrate` measured of the same kernels here, if its journal is still there."""
+    from gpuplan.calibrate.measure.journal import default_place, load
+
+    for place in dict.fromkeys((out.with_suffix(".jsonl"), default_place(os.environ, ident))):
+        kept = load(place)
+        if kept is not None:
+            yield from (sample for sample in kept.samples.values() if not sample.marks and _group(sample) in wanted)
+            return
+
+
+def _subject(ident: str | None, found: Sequence[tuple[Path, Found]], catalog: Catalog) -> Subject:
+    """The accelerator that was named, or that the files name.
+
+    Raises:
+        UsageError: nobody named it, or the files name several.
+        UnknownError: no spec has the device's name.
+    """
+    from gpuplan.calibrate.measure.subject import Subject
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.probe.host import Device as HostDevice
+    from gpuplan.specs.probe.known import known
+
+    names = dict.fromkeys(name for _, one in found for name in one.devices)
+    spec: Accelerator | None = catalog.load(Accelerator, ident) if ident is not None else None
+    if spec is None:
+        if not names:
+            message = "the file does not say which accelerator was measured"
+            raise UsageError(Problem("import.no-device", message, "say it with --accelerator, such as h100-sxm-80gb"))
+        specs = [known(HostDevice(name=name, vendor="", unit="gpu", said_by="file"), catalog) for name in names]
+        spec = specs[0]
+        if spec is None or any(one is None or one.id != spec.id for one in specs):
+            message = f"no single spec is known for {', '.join(names)}"
+            raise UnknownError(Problem("import.device", message, "say it with --accelerator, such as h100-sxm-80gb"))
+    count = spec.units.count.value if spec.units is not None else None
+    return Subject(spec.id, spec.name, spec.vendor, spec.family, spec, spec.unit == "socket", None if count is None else int(count))

@@ -1,0 +1,168 @@
+"""Does `gpuplan calibrate import` put into the measured file what was imported, and lose nothing of what was there?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from gpuplan.calibrate.device import Probe
+from gpuplan.cli import importing
+from gpuplan.cli.importing import Asked, imported
+from gpuplan.errors import GpuplanError, UsageError
+from gpuplan.machine.build import hardware_of
+from gpuplan.machine.hardware import Hardware
+from gpuplan.specs.catalog import Catalog, shipped_folder
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.target import parse_target
+from tests.calibrate.fake import seconds, truth
+
+pytest.importorskip("scipy", reason="fits need SciPy")
+
+ASKED = Asked("", (), "h200-sxm-141gb", None, None, None, None, None, (), False)
+SHAPES = [
+    (m, n, k)
+    for m in (16, 128, 512, 2048, 8192)
+    for n, k in ((1024, 4096), (4096, 4096), (8192, 2048), (4096, 14336), (28672, 8192))
+]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.delenv("GPUPLAN_SPECS", raising=False)
+    return tmp_path
+
+
+def hardware(path: Path) -> Hardware:
+    catalog = Catalog([shipped_folder(), path.parent.parent])
+    return hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
+
+
+def mamf(folder: Path, name: str = "mamf.txt", factor: float = 1.0) -> str:
+    """What mamf-finder would print on the machine of `fake.truth`."""
+    lines = ["python mamf-finder.py --dtype bfloat16"]
+    for at, (m, n, k) in enumerate(SHAPES):
+        taken = factor * seconds(Probe(kind="matmul", shape={"m": float(m), "n": float(n), "k": float(k), "batch": 1.0}), truth())
+        lines.append(f"{at + 1:>6} | {2 * m * n * k / taken / 1e12:.3f} TFLOPS @ {m}x{n}x{k} | best: 1.0 TFLOPS @ 1x1x1 (MxNxK)")
+    (folder / name).write_text("\n".join(lines))
+    return str(folder / name)
+
+
+def nccl(folder: Path) -> str:
+    """What all_reduce_perf would print on the same machine."""
+    lines = ["# Collective test starting: all_reduce_perf"]
+    lines += [f"#  Rank  {rank} Group  0 Pid 1 on node device  {rank} [0000:18:00] NVIDIA H200" for rank in range(8)]
+    lines += ["#       size         count      type   redop    root     time   algbw   busbw  #wrong"]
+    for power in range(10, 33):
+        taken = seconds(Probe(kind="collective", name="all_reduce", shape={"size": 2.0**power, "group": 8.0}), truth())
+        lines.append(f"{2**power} {2**power // 4} float sum -1 {1.05e6 * taken:.2f} 1.0 1.0 0")
+    (folder / "all_reduce.txt").write_text("\n".join(lines))
+    return str(folder / "all_reduce.txt")
+
+
+def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),)))
+    said = capsys.readouterr().out
+    path = home / "xdg_config_home" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml"
+    assert f"wrote {path}: {len(SHAPES)} rows" in said
+    assert "estimates for --on h200-sxm-141gb use it" in said
+    made, true = hardware(path), truth()
+    for m, n, k in SHAPES:
+        probe = Probe(kind="matmul", shape={"m": float(m), "n": float(n), "k": float(k), "batch": 1.0})
+        assert seconds(probe, made) == pytest.approx(seconds(probe, true), rel=0.05)
+    shipped = hardware_of(parse_target("8xh200-sxm-141gb", Catalog([shipped_folder()])), catalog=Catalog([shipped_folder()]))
+    fp8 = "matmul.fp8.efficiency"
+    assert made.parameters[fp8].value == shipped.parameters[fp8].value
+    assert "mamf-finder: mamf.txt" in made.parameters["matmul.bf16.efficiency"].source.title
+    assert len((path.parent / "h200-sxm-141gb.points.jsonl").read_text().splitlines()) == len(SHAPES)
+
+
+def test_a_second_import_keeps_the_first(home: Path) -> None:
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, out=str(out))
+    imported(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),)))
+    matmuls = Catalog([shipped_folder()]).read(Measured, out).matmul
+    imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),), accelerator=None))
+    both = Catalog([shipped_folder()]).read(Measured, out)
+    assert both.matmul == matmuls
+    assert both.collective is not None
+    made = hardware(out)
+    for size in (2.0**20, 2.0**28):
+        probe = Probe(kind="collective", name="all_reduce", shape={"size": size, "group": 8.0})
+        assert seconds(probe, made) == pytest.approx(1.05 * seconds(probe, truth()), rel=0.08)
+    assert both.machine is not None
+    assert [one.split(" imported")[0].split(": ")[1] for one in both.machine.warnings] == [
+        "mamf-finder mamf.txt",
+        "nccl-tests all_reduce.txt",
+    ]
+    gathered = "fabric.scale-up.all_gather.full"
+    before = hardware_of(parse_target("8xh200-sxm-141gb", Catalog([shipped_folder()])), catalog=Catalog([shipped_folder()]))
+    name = next((key for key in made.parameters if key.endswith("all_gather.full")), gathered)
+    assert made.parameters[name].value == pytest.approx(before.parameters[name].value, rel=1e-3)
+    assert not [note for note in made.notes if note.code == "hw.measured-edited"]
+
+
+def test_the_same_file_again_changes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, kind="mamf-finder", out=str(out))
+    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    points, before = out.with_suffix(".points.jsonl").read_text(), out.read_text()
+    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    assert out.with_suffix(".points.jsonl").read_text() == points
+    assert out.read_text() == before
+    assert "the present parameters stay" in capsys.readouterr().out
+
+
+def test_rates_of_copies_leave_the_start_of_a_copy(home: Path) -> None:
+    (home / "nv.txt").write_text(
+        "Device 0: NVIDIA H200 (00000000:18:00)\n\nRunning host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth "
+        "(GB/s)\n           0\n 0     55.40\n\nSUM host_to_device_memcpy_ce 55.40\n"
+    )
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    before = hardware_of(parse_target("h200-sxm-141gb", Catalog([shipped_folder()])), catalog=Catalog([shipped_folder()]))
+    imported(dataclasses.replace(ASKED, kind="nvbandwidth", files=(str(home / "nv.txt"),), out=str(out), accelerator=None))
+    made = hardware(out)
+    assert made.host_link is not None
+    assert made.parameters["host.efficiency"].value == pytest.approx(55.4e9 / float(made.host_link.value), rel=1e-3)  # type: ignore[arg-type]
+    assert made.parameters["host.launch"].value == pytest.approx(before.parameters["host.launch"].value, rel=1e-3)
+
+
+def test_too_few_rows_say_so_and_write_nothing(home: Path) -> None:
+    (home / "few.txt").write_text("1 | 600.0 TFLOPS @ 4096x4096x4096\n")
+    with pytest.raises(UsageError, match=r"matmul\.bf16: only 1 trustworthy rows"):
+        imported(dataclasses.replace(ASKED, kind="mamf-finder", files=(str(home / "few.txt"),), dtype="bf16"))
+    assert not (home / "xdg_config_home").exists()
+
+
+def test_a_full_disk_leaves_what_was_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, kind="mamf-finder", out=str(out))
+    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    before = out.read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UsageError, match="No space left"):
+        imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
+    assert out.read_text() == before
+
+
+def test_who_the_device_is_must_be_known(home: Path) -> None:
+    asked = dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),), accelerator=None)
+    with pytest.raises(UsageError, match="--accelerator"):
+        imported(asked)
+    with pytest.raises(GpuplanError, match="acme-1"):
+        imported(dataclasses.replace(asked, accelerator="acme-1"))
+    with pytest.raises(UsageError, match="cannot read"):
+        imported(dataclasses.replace(asked, files=(str(home / "none.txt"),)))
+
+
+def test_tables_go_to_the_command_that_fits_them() -> None:
+    with pytest.raises(UsageError, match="calibrate fit --from data"):
+        imported(dataclasses.replace(ASKED, kind="aiconfigurator", files=("data",)))
+    assert importing.__doc__

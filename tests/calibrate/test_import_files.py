@@ -1,0 +1,283 @@
+"""Do the parsers find what the files of other tools say, and say what is wrong with a file, where and what to do?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuplan.calibrate.imports.found import Given
+from gpuplan.calibrate.imports.kinds import parser_of, text_of
+from gpuplan.calibrate.imports.serving import runs_text
+from gpuplan.errors import UsageError
+
+NCCL = """\
+# nccl-tests version 2.17.6 nccl-headers=22808 nccl-library=22808
+# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 4 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid 52 on node-a device  0 [0000:18:00] NVIDIA H200
+#  Rank  1 Group  0 Pid 52 on node-a device  1 [0000:67:00] NVIDIA H200
+#  Rank  2 Group  0 Pid 52 on node-a device  2 [0000:68:00] NVIDIA H200
+#  Rank  3 Group  0 Pid 52 on node-a device  3 [0000:69:00] NVIDIA H200
+NCCL version 2.28.8+cuda13.0
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+        1024           256     float     sum      -1    20.50    0.05    0.07       0    21.50    0.05    0.07       0
+        2048           512     float     sum      -1    21.50    0.10    0.14       3    21.60    0.10    0.14       0
+        4096          1024     float     sum      -1    22.50    0.18    0.27     N/A    22.70    0.18    0.27     N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0.16
+"""
+NVBANDWIDTH = """\
+nvbandwidth Version: v0.8
+Built from Git version: v0.8
+
+CUDA Runtime Version: 12080
+Driver Version: 570.86.15
+
+Device 0: NVIDIA H200 (00000000:18:00)
+Device 1: NVIDIA H200 (00000000:67:00)
+
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0     55.40     20.00
+ 1     20.00     55.20
+
+SUM host_to_device_memcpy_ce 150.60
+
+Running device_to_host_memcpy_ce.
+memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)
+           0         1
+ 0     52.00     N/A
+
+SUM device_to_host_memcpy_ce 52.00
+
+Running device_to_device_memcpy_read_ce.
+memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0       N/A    276.07
+ 1    276.19       N/A
+"""
+MAMF = """\
+** Command line:
+python mamf-finder.py --m_range 1024 4096 1024 --n 4096 --k 4096 --dtype bfloat16
+     1 |  253.2 TFLOPS @ 1024x4096x4096       | best:  253.2 TFLOPS @ 1024x4096x4096 (MxNxK)\r\
+     2 |  601.3 TFLOPS @ 2048x4096x4096       | best:  601.3 TFLOPS @ 2048x4096x4096 (MxNxK)
+     3 |  610.1(mean)  612.5(median)  640.0(max) @ 3072x4096x4096 | best: 610.1 TFLOPS
+The best outcome was 612.5TFLOPS @ 3072x4096x4096 (MxNxK) (tried 3 shapes)
+"""
+
+
+def test_nccl_tests_out_of_place() -> None:
+    found = parser_of("nccl-tests")(NCCL, "a.txt", Given())
+    assert [(point.probe.name, point.probe.shape, point.seconds, point.line) for point in found.points] == [
+        ("all_reduce", {"size": 1024.0, "group": 4.0}, pytest.approx(20.5e-6), 15),
+        ("all_reduce", {"size": 4096.0, "group": 4.0}, pytest.approx(22.5e-6), 17),
+    ]
+    assert found.devices == ("NVIDIA H200",)
+    assert found.software == "NCCL 2.28.8+cuda13.0"
+    assert found.left_out == ("a.txt:16: 3 wrong results",)
+
+
+def test_nccl_tests_of_several_programs_and_hosts() -> None:
+    two = NCCL + NCCL.replace("all_reduce_perf", "alltoall_perf").replace(
+        "Pid 52 on node-a device  3", "Pid 52 on node-b device  3"
+    )
+    found = parser_of("nccl-tests")(two, "a.txt", Given())
+    assert {point.probe.name for point in found.points} == {"all_reduce"}
+    assert any("2 hosts" in text for text in found.left_out)
+
+
+def test_nccl_tests_faults() -> None:
+    parse = parser_of("nccl-tests")
+    with pytest.raises(UsageError, match=r"a\.txt: it holds no table"):
+        parse("nothing", "a.txt", Given())
+    with pytest.raises(UsageError, match=r"a\.txt:15: the row has 12 columns, its header 13"):
+        parse(NCCL.replace("21.50    0.05    0.07       0\n", "21.50    0.05    0.07\n", 1), "a.txt", Given())
+    bare = "\n".join(line for line in NCCL.splitlines() if "Rank" not in line and "nThread" not in line)
+    with pytest.raises(UsageError, match="--ranks N"):
+        parse(bare, "a.txt", Given())
+    assert parse(bare, "a.txt", Given(ranks=8)).points[0].probe.shape["group"] == 8
+
+
+def test_nvbandwidth_takes_the_near_memory_of_each_device() -> None:
+    found = parser_of("nvbandwidth")(NVBANDWIDTH, "b.txt", Given())
+    assert found.rates == {"host_to_device": pytest.approx(55.3e9), "device_to_host": pytest.approx(52e9)}
+    assert found.devices == ("NVIDIA H200",)
+    assert "device_to_device_memcpy_read_ce" in found.left_out[0]
+    data = {"nvbandwidth": {"Version": "v0.8", "GPU Device List": ["0: NVIDIA H200 (00000000:18:00)"], "testcases": [
+        {"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": [["55.4", "N/A"]], "sum": 55.4},
+        {"name": "device_to_host_memcpy_sm", "status": "Waived"}]}}  # fmt: skip
+    found = parser_of("nvbandwidth")(json.dumps(data), "b.json", Given())
+    assert found.rates == {"host_to_device": pytest.approx(55.4e9)}
+    assert found.devices == ("NVIDIA H200",)
+
+
+def test_nvbandwidth_faults() -> None:
+    parse = parser_of("nvbandwidth")
+    with pytest.raises(UsageError, match=r"b\.txt:13: the row does not hold 2 rates"):
+        parse(NVBANDWIDTH.replace(" 0     55.40     20.00", " 0     55.40     ???"), "b.txt", Given())
+    with pytest.raises(UsageError, match="holds no result of host_to_device"):
+        parse("Running something_else.\n", "b.txt", Given())
+    with pytest.raises(UsageError, match="no `nvbandwidth` with `testcases`"):
+        parse("{}", "b.json", Given())
+
+
+def test_mamf_finder_of_both_versions() -> None:
+    found = parser_of("mamf-finder")(MAMF, "m.txt", Given())
+    rates = {point.probe.shape["m"]: 2 * 4096 * 4096 * point.probe.shape["m"] / point.seconds / 1e12 for point in found.points}
+    assert rates == {1024.0: pytest.approx(253.2), 2048.0: pytest.approx(601.3), 3072.0: pytest.approx(612.5)}
+    assert {point.probe.dtype for point in found.points} == {"bf16"}
+    told = parser_of("mamf-finder")("2048x2048x13312 | 707.1 TFLOPS\n", "m.txt", Given(dtype="fp8"))
+    assert told.points[0].probe.key() == "matmul:fp8:batch=1,k=13312,m=2048,n=2048"
+
+
+def test_mamf_finder_faults() -> None:
+    parse = parser_of("mamf-finder")
+    with pytest.raises(UsageError, match="--dtype"):
+        parse("  1 | 253.2 TFLOPS @ 1024x4096x4096", "m.txt", Given())
+    with pytest.raises(UsageError, match="holds no line"):
+        parse("nothing", "m.txt", Given(dtype="bf16"))
+    with pytest.raises(UsageError, match=r"m\.txt:1: a shape or a rate of zero"):
+        parse("  1 | 0.0 TFLOPS @ 1024x4096x4096", "m.txt", Given(dtype="bf16"))
+
+
+def event(cat: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    names = {"external": "External id", "dims": "Input Dims", "types": "Input type", "concrete": "Concrete Inputs"}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+        "tid": 1,
+        "args": {names.get(k, k): v for k, v in args.items()},
+    }
+
+
+def trace() -> dict[str, Any]:
+    bf16 = "c10::BFloat16"
+    return {
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],
+        "traceEvents": [
+            event("cpu_op", "aten::addmm", 0, 10, external=1, dims=[[64], [32, 128], [128, 64]], types=[bf16] * 3),
+            event("kernel", "gemm", 20, 8, external=1, correlation=11),
+            event("kernel", "splitk_reduce", 28, 2, external=1, correlation=12),
+            event("cpu_op", "aten::addmm", 30, 10, external=2, dims=[[64], [32, 128], [128, 64]], types=[bf16] * 3),
+            event("kernel", "gemm", 50, 12, external=2, correlation=13),
+            event("cpu_op", "aten::bmm", 60, 10, dims=[[4, 32, 16], [4, 16, 8]], types=["c10::Half"] * 2),
+            event("cuda_runtime", "cudaLaunchKernel", 62, 3, correlation=14),
+            event("kernel", "bmm", 80, 5, correlation=14),
+            event("cpu_op", "aten::mm", 90, 10, external=4, dims=[[8, 8], [8, 8]], types=["float", "float"]),
+            event("kernel", "sgemm", 95, 5, external=4, correlation=15),
+            event("cpu_op", "aten::_scaled_dot_product_flash_attention", 100, 10, external=5,
+                  dims=[[2, 8, 256, 64], [2, 2, 256, 64], [2, 2, 256, 64]], types=[bf16] * 3, concrete=["", "", "", "0.", "True"]),
+            event("kernel", "flash_fwd", 105, 7, external=5, correlation=16),
+            event("user_annotation", "step", 0, 200),
+        ],
+    }  # fmt: skip
+
+
+def test_torch_traces_tie_kernels_to_operators(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(trace()).encode()))
+    found = parser_of("torch-trace")(text_of(path), path.name, Given())
+    assert {point.probe.key(): point.seconds for point in found.points} == {
+        "matmul:bf16:batch=1,k=128,m=32,n=64": pytest.approx(11e-6),
+        "matmul:fp16:batch=4,k=16,m=32,n=8": pytest.approx(5e-6),
+        "prefill:bf16:heads=8,k_dim=64,kv_heads=2,kv_len=256,q_len=256,sequences=2,v_dim=64,window=0": pytest.approx(7e-6),
+    }
+    assert found.devices == ("NVIDIA H200",)
+    assert found.left_out == ("trace.json.gz: 1 x aten::mm of float, which may have run in another one",)
+
+
+def test_torch_trace_faults(tmp_path: Path) -> None:
+    parse = parser_of("torch-trace")
+    with pytest.raises(UsageError, match="no `traceEvents`"):
+        parse("{}", "t.json", Given())
+    without = {"traceEvents": [one for one in trace()["traceEvents"] if one["cat"] != "kernel"]}
+    with pytest.raises(UsageError, match=r"ProfilerActivity\.CUDA"):
+        parse(json.dumps(without), "t.json", Given())
+    shapeless = json.loads(json.dumps(trace()).replace("Input Dims", "Nothing"))
+    with pytest.raises(UsageError, match="record_shapes=True"):
+        parse(json.dumps(shapeless), "t.json", Given())
+    with pytest.raises(UsageError, match=r"t\.json:1: it is no JSON"):
+        parse('{"traceEvents": [', "t.json", Given())
+    broken = tmp_path / "half.json.gz"
+    broken.write_bytes(gzip.compress(b"{}" * 1000)[:-12])
+    with pytest.raises(UsageError, match="cannot read"):
+        text_of(broken)
+
+
+SERVED = {
+    "backend": "vllm", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "num_prompts": 100,
+    "request_rate": "inf", "max_concurrency": 16,
+    "duration": 50.0, "completed": 100, "total_input_tokens": 102400, "total_output_tokens": 12800, "request_throughput": 2.0,
+    "output_throughput": 256.0, "total_token_throughput": 2304.0, "mean_ttft_ms": 80.5, "mean_tpot_ms": 12.5, "mean_itl_ms": 12.4,
+}  # fmt: skip
+
+
+def test_serving_benchmarks_become_rows() -> None:
+    given = Given(accelerator="h100-sxm-80gb", count=2, tp=2, weights="fp8")
+    row = parser_of("vllm")(json.dumps(SERVED), "v.json", given).runs[0]
+    assert row["run"] == {"mode": "server", "concurrency": 16, "input_len": 1024, "output_len": 128, "tp": 2, "weights": "fp8"}
+    assert row["measured"]["output_tokens_per_s_per_accelerator"] == 128.0
+    assert row["measured"]["ttft_ms"] == 80.5
+    assert row["hardware"] == {"accelerator": "h100-sxm-80gb", "count": 2}
+    batches = "\n".join(
+        json.dumps({"run_name": "a", "batch_size": size, "input_len": 256, "output_len": 32, "prefill_latency": 0.02,
+                    "prefill_throughput": 12800.0, "median_decode_latency": 0.01, "median_decode_throughput": 100.0 * size,
+                    "total_latency": 0.34, "model_path": "llama-3.1-8b"})
+        for size in (1, 8)
+    )  # fmt: skip
+    rows = parser_of("sglang")(batches, "s.jsonl", Given(accelerator="h100-sxm-80gb")).runs
+    assert [row["run"]["batch"] for row in rows] == [1, 8]
+    assert rows[1]["measured"]["tpot_ms"] == 10.0
+    latency = parser_of("vllm")('{"avg_latency": 1.5, "latencies": [1.5]}', "l.json", Given(accelerator="t4")).runs[0]
+    assert latency["measured"] == {"latency_ms": 1500.0}
+    assert "nobody said it" in latency["note"]
+    offline = {
+        "elapsed_time": 10.0,
+        "num_requests": 100,
+        "total_num_tokens": 50000,
+        "requests_per_second": 10.0,
+        "tokens_per_second": 5000,
+    }
+    assert (
+        parser_of("vllm")(json.dumps(offline), "o.json", Given(accelerator="t4")).runs[0]["measured"]["total_tokens_per_s"] == 5000
+    )
+
+
+def test_serving_faults() -> None:
+    with pytest.raises(UsageError, match="--accelerator"):
+        parser_of("vllm")(json.dumps(SERVED), "v.json", Given())
+    with pytest.raises(UsageError, match="no throughput or latency"):
+        parser_of("sglang")('{"a": 1}', "v.json", Given(accelerator="t4"))
+    with pytest.raises(UsageError, match=r"v\.json:2: the line is no JSON"):
+        parser_of("vllm")(json.dumps(SERVED) + '\n{"backend":\n', "v.json", Given(accelerator="t4"))
+
+
+def test_rows_of_runs_replace_those_of_the_same_id_and_can_be_read(tmp_path: Path) -> None:
+    from gpuplan.accuracy.rows import read_rows
+
+    given = Given(accelerator="h100-sxm-80gb", tp=1)
+    first = parser_of("vllm")(json.dumps(SERVED), "v.json", given).runs
+    other = parser_of("vllm")(json.dumps(SERVED), "w.json", given).runs
+    path = tmp_path / "runs.yaml"
+    path.write_text(runs_text(first, runs_text(other, runs_text(first, ""))))
+    rows = read_rows([path])
+    assert sorted(row.id for row in rows) == sorted(str(one[0]["id"]) for one in (first, other))
+    assert rows[0].task == "inference"
+
+
+def test_an_unknown_kind_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="did you mean `nccl-tests`"):
+        parser_of("nccl-test")
