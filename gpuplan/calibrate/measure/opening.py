@@ -11,6 +11,8 @@ from typing import Any
 
 from gpuplan.calibrate.device import Device
 from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.specs.probe import tpu
+from gpuplan.specs.probe.host import Host
 
 BACKENDS = ("torch", "jax")
 """Modules of `gpuplan.calibrate.backends`, in the order in which `auto` looks for their frameworks."""
@@ -20,7 +22,7 @@ INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch; on a TPU, pip instal
 def open_device(backend: str, index: int | None) -> Device:
     """The device of that number, or the first one, through a backend: `auto`, `torch`, `jax` or `module:Class`.
 
-    `auto` takes the first framework that is installed.
+    `auto` takes the first framework that is installed; on the host of a TPU JAX goes first.
 
     Raises:
         UsageError: no such backend or class, its framework is not installed, or there is no such device.
@@ -28,7 +30,9 @@ def open_device(backend: str, index: int | None) -> Device:
     if ":" in backend:
         return _own(backend, index)
     if backend == "auto":
-        backend = next((name for name in BACKENDS if find_spec(name) is not None), "")
+        # PyTorch would measure the processor of a TPU's host.
+        order = reversed(BACKENDS) if tpu.hear(Host()).devices else BACKENDS
+        backend = next((name for name in order if find_spec(name) is not None), "")
         if not backend:
             raise UsageError(Problem("calibrate.no-backend", "neither PyTorch nor JAX is installed", INSTALL))
     if backend not in BACKENDS:
