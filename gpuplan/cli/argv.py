@@ -25,6 +25,7 @@ _FLAGS = {
     "--dora",
     "--qlora",
     "--train-edges",
+    "--reference",
     "--chunked-loss",
     "--no-chunked-loss",
     "--help",

@@ -201,6 +201,13 @@ ExpertLoad: TypeAlias = Annotated[
         help="Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1",
     ),
 ]  # fmt: skip
+SyncEvery: TypeAlias = Annotated[
+    Text, _degree("--sync-every", "Steps that replicas take on their own before they average (local SGD, DiLoCo; --zero-stage 0)")
+]
+Reference: TypeAlias = Annotated[
+    Switch,
+    Option("--reference", rich_help_panel=TUNING, help="A frozen model of the same shape scores each sequence too (DPO)"),
+]
 AttentionKernel: TypeAlias = Annotated[
     Text, Option("--attention", metavar="KIND", rich_help_panel=PARALLEL, help="flash, or eager, which writes the scores out")
 ]

@@ -14,7 +14,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age", "lora", "recompute_layers", "etp",
+    "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every",
 }  # fmt: skip
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),

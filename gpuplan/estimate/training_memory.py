@@ -31,6 +31,10 @@ _BOTH_ENDS = Term(
     "work.dualpipe_stages", 2.0, "1",
     Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
 )  # fmt: skip
+_OUTER = Term(
+    "recipe.outer_bytes", 8.0, "B",
+    Source("paper", "DiLoCo", "https://arxiv.org/abs/2311.08105", "2: last exchanged parameters and Nesterov momentum, fp32"),
+)  # fmt: skip
 _EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
 _IN_FLIGHT = Source("assumed", "one bucket is being filled while another is being sent")
 
@@ -168,6 +172,7 @@ def _stage(
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
         parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_shards)
+    parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
     transient = _transient(at, subject, plan, work, stage)
     if transient:
@@ -198,6 +203,30 @@ def _stage(
     held = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
     reserved = total(f"{at}.reserved", {"tensors": allocated, **held})
     return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values()), allocated, reserved
+
+
+def _copies(at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage) -> dict[str, Term]:
+    """Further models: a frozen reference (adapters are switched off instead), and what local steps start from and remember."""
+    params, found = work.params[stage.place], dict[str, Term]()
+    if plan.tuning.reference and not plan.tuning.frozen:
+        kinds = {"dense": (params.dense, work.dense_shards)}
+        if params.experts is not None:
+            kinds["experts"] = (params.experts, work.expert_shards)
+        sizes = {
+            kind: state_bytes.term(
+                f"{at}.reference.{kind}", params=held, bytes_per_param=recipe.gathered,
+                shards=shards if plan.parallel.zero_stage == 3 else ONE,
+            )
+            for kind, (held, shards) in kinds.items()
+        }  # fmt: skip
+        found["reference"] = total(f"{at}.reference", sizes)
+    if plan.parallel.sync_every is not None:
+        trained = work.trained[stage.place]
+        outer = {"dense": trained.dense} | ({"experts": trained.experts} if trained.experts is not None else {})
+        found["outer_optimizer"] = repeated_bytes.term(
+            f"{at}.outer_optimizer", count=total(f"{at}.outer_params", outer), size=_OUTER
+        )  # fmt: skip
+    return found
 
 
 def _gathered(

@@ -15,6 +15,7 @@ from gpuplan.formulas.training import (
     optimizer_traffic_bytes,
     paced_seconds,
     scheduled_bubble_seconds,
+    seldom_seconds,
     straggler_seconds,
     unhidden_seconds,
     unmodelled_seconds,
@@ -30,7 +31,17 @@ from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import BlockWork, StageParams, StepTerms, TrainingWork
 
-LAYER_PARTS = ("matmuls", "attention", "elementwise", "tensor_parallel", "context_parallel", "expert_parallel", "recompute", "host")
+LAYER_PARTS = (
+    "matmuls",
+    "attention",
+    "elementwise",
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "recompute",
+    "reference",
+    "host",
+)
 
 
 QUANTISED = ("int8", "int4", "nf4", "nf4-dq")
@@ -103,6 +114,9 @@ class StepPricer(Record, kw_only=True):
         elif self.plan.recompute != "none":
             again = self.selected(key, block, forward)
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
+        if self.plan.tuning.reference:
+            scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            parts["reference"] = total(f"layer.{key}.reference", scored)
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
         host = habit("layer_host", profile.layer_host)
         experts = next((item.batch for item in block.forward.matmuls if item.batch is not ONE), None)
@@ -243,7 +257,7 @@ class StepPricer(Record, kw_only=True):
             of_kinds = {
                 key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=held[key], seconds=parts[part])
                 for key, parts in layers.items()
-                if parts[part].formula is not None
+                if part in parts and parts[part].formula is not None
             }
             if of_kinds:
                 micro[part] = total(f"{at}.micro.{part}", of_kinds)
@@ -359,6 +373,9 @@ class StepPricer(Record, kw_only=True):
         at = f"{stage.prefix}step"
         gradients, weights = self.gradient_sync(stage)
         comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], self.subject.hw)
+        if self.plan.parallel.sync_every is not None:
+            steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
+            return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return self.beside(f"{at}.data_parallel", comm, window, overlap)
 

@@ -199,6 +199,20 @@ def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> C
     )
 
 
+@formula(
+    Source("paper", "DiLoCo: Distributed Low-Communication Training of Language Models", "https://arxiv.org/abs/2311.08105", "2")
+)
+def seldom_seconds(*, comm: Seconds, steps: Count) -> Seconds:
+    """Time a step of an exchange that takes place once in so many steps, beside nothing.
+
+    Workers that average every 500 steps communicate 500 times less (abstract of the source):
+
+    >>> seldom_seconds(comm=500.0, steps=500.0)
+    1.0
+    """
+    return comm / steps
+
+
 @formula(_DDP)
 def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Seconds:
     """Communication that computation does not hide: what exceeds the part of the window in which they overlap.

@@ -30,6 +30,8 @@ class Parallelism(Record, kw_only=True):
     """The order of a pipeline's passes; with `vpp` above 1, `1f1b` is its interleaved form."""
     etp: float | None = None
     """How tensor parallelism cuts experts; None: as dense layers without expert parallelism, otherwise not at all."""
+    sync_every: float | None = None
+    """Steps that replicas take on their own before they average (local SGD, DiLoCo); None: they reduce gradients in every step."""
     expert_load: float | None = None
     """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
     cp_kind: ContextKind = "ring"

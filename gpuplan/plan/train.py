@@ -46,6 +46,8 @@ class Tuning(Record, kw_only=True):
     """Each adapted matrix also has a trained magnitude for each of its outputs (arXiv 2402.09353)."""
     train_edges: bool = False
     """Embedding and head are trained beside the adapters."""
+    reference: bool = False
+    """A frozen model of the same shape scores every sequence too (DPO, and the penalty of PPO and GRPO)."""
     base_weights: BaseWeights | None = None
     """How frozen weights are stored; None: in 16 bits, or in 32 where all arithmetic is."""
 
@@ -121,6 +123,13 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     )
     yield from schedule_rules(plan, shape, micro_batches)
     yield from saving_rules(plan, shape)
+    if p.sync_every is not None:
+        hint = "use --zero-stage 0"
+        yield Rule(
+            p.zero_stage == 0,
+            lambda: Problem("plan.sync-zero", f"replicas that take {p.sync_every:g} steps on their own cannot share states", hint),
+        )
+        yield Rule(p.dp > 1, lambda: Problem("plan.sync-dp", "--sync-every with a single replica", "use dp 2 or more"))
     if p.cp_kind == "ulysses" and shape.heads:
         yield divides("plan.ulysses-heads", "tp x cp", p.tp * p.cp, shape.heads, f"the {shape.heads} attention heads (Ulysses)")
     yield Rule(

@@ -43,6 +43,7 @@ class Space(Record, kw_only=True):
     cp_kind: ContextKind = "ring"
     etp: float | None = None
     expert_load: float | None = None
+    sync_every: float | None = None
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
@@ -50,6 +51,7 @@ class Space(Record, kw_only=True):
             parallel=Parallelism(
                 **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
                 cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
+                sync_every=self.sync_every,
             ),
             seq_len=float(self.seq_len),
             global_batch=float(self.global_batch),
@@ -123,7 +125,10 @@ def scored(subject: Subject, space: Space, found: Candidates) -> Iterator[Scored
         )
         # A plan that may need more than there is once the doubtful parts are at their high ends is no good choice.
         memory = figures["peak_memory_bytes"]
-        doubtful = {term.name: term.spread[1] for term in memory.walk() if term.spread is not None}
+        # The spread of published peaks around all that is counted is not among them: it would leave a tenth of the memory empty.
+        doubtful = {
+            term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != "engine.memory_residual"
+        }
         most = np.broadcast_to(np.asarray(memory.given(doubtful).value, dtype=np.float64), (length,))
         yield Scored(chunk, step, peak, peak <= capacity, most <= capacity)
 

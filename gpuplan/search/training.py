@@ -58,6 +58,9 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     ]
     if ask.recompute is None:
         chosen.append(Choice("recompute", plan.recompute, why))
+        if plan.saving.recompute_layers is not None and ask.recompute_layers is None:
+            fewest = "the fewest layers of a stage, in quarters, whose activations must be made again to fit"
+            chosen.append(Choice("recompute_layers", str(plan.saving.recompute_layers), fewest))
     if ask.zero_stage is None:
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
@@ -85,10 +88,29 @@ def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> 
     """
     found = best(subject, space, shape)
     if found is not None:
-        return found
+        return partly(subject, space, shape, found)
     require(train_rules(_user_plan(ask, space), shape))
     hint = "leave one of the degrees or the batch out, and it is chosen"
     raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {space.ranks} accelerators with these values", hint))
+
+
+def partly(subject: Subject, space: Space, shape: Shape, found: Best) -> Best:
+    """The same where only running whole layers again fits: as few layers of each stage as fit, in quarters of a stage."""
+    p = found.plan.parallel
+    if not found.fits or found.plan.recompute != "full" or len(space.recomputes) < 2 or space.saving.recompute_layers is not None:
+        return found
+    stage = -(-shape.layers // int(p.pp))
+    degrees = {**space.degrees, **{name: [int(getattr(p, name))] for name in ("tp", "pp", "cp", "ep")}}
+    looked_at, fitting = found.looked_at, found.fitting
+    for layers in sorted({stage // 4, stage // 2, 3 * stage // 4} - {0}):
+        saving = space.saving.replaced(recompute_layers=layers)
+        one = best(subject, space.replaced(recomputes=("full",), degrees=degrees, saving=saving), shape)
+        if one is None:
+            continue
+        looked_at, fitting = looked_at + one.looked_at, fitting + one.fitting
+        if one.fits:
+            return Best(one.plan, one.fits, looked_at, fitting)
+    return Best(found.plan, found.fits, looked_at, fitting)
 
 
 def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
@@ -146,6 +168,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         how=Manner(compiled=ask.compiled, overlap=ask.overlap, graphs=ask.graphs, dispatcher=ask.dispatcher),
         tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
         etp=None if ask.etp is None else float(ask.etp), expert_load=ask.expert_load,
+        sync_every=None if ask.sync_every is None else float(ask.sync_every),
     )  # fmt: skip
     return space, chosen
 
@@ -156,7 +179,9 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     Raises:
         UsageError: options of adapters without a rank.
     """
-    named = [name for name in (*Tuning.field_names(), "qlora") if name != "lora" and getattr(ask, name) is not None]
+    named = [
+        name for name in (*Tuning.field_names(), "qlora") if name not in ("lora", "reference") and getattr(ask, name) is not None
+    ]
     if ask.lora is None and named:
         hint = "give the adapters' rank with --lora, or leave these out"
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
@@ -212,7 +237,16 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
     said = [
         (name, getattr(ask, name))
-        for name in (*Tuning.field_names(), "qlora", *Saving.field_names(), "schedule", "cp_kind", "etp", "expert_load")
+        for name in (
+            *Tuning.field_names(),
+            "qlora",
+            *Saving.field_names(),
+            "schedule",
+            "cp_kind",
+            "etp",
+            "expert_load",
+            "sync_every",
+        )
     ]
     for name, value in (*manner, *said):
         if value is not None:

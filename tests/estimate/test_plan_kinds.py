@@ -132,3 +132,26 @@ def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
     tuned = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0, tuning=Tuning(lora=8, lora_targets="qv"))
     assert 1.15 < float(full.time.step.value / tuned.time.step.value) < 1.6
     assert tuned.memory.peak.value < full.memory.peak.value
+
+
+def test_local_steps_communicate_as_many_times_less() -> None:
+    # DiLoCo (arXiv 2311.08105, abstract): 500 local steps, 500 times less communication; outer Nesterov momentum stays.
+    base: dict[str, Any] = {"tp": 8.0, "dp": 4.0, "zero_stage": 0}
+    few, many = (made("llama-3.1-8b", "4xdgx-h100", "megatron-lm", **base, sync_every=steps) for steps in (1.0, 500.0))
+    exchanged = [one.time.step.find("step.data_parallel") for one in (few, many)]
+    assert float(exchanged[0].value) == pytest.approx(500 * float(exchanged[1].value))  # type: ignore[union-attr]
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    assert part(many, "outer_optimizer") == pytest.approx(params * 8 / 8, rel=0.01)
+
+
+def test_a_reference_model_costs_its_weights_and_a_forward_pass() -> None:
+    # A forward pass is a third of a step without recomputation (Chinchilla, appendix F: the backward pass is twice the forward).
+    base: dict[str, Any] = {"tp": 8.0, "micro_batch": 4.0}
+    plain = made("llama-3.1-8b", "8xh100-sxm-80gb", "megatron-lm", **base)
+    scored = made("llama-3.1-8b", "8xh100-sxm-80gb", "megatron-lm", **base, tuning=Tuning(reference=True))
+    assert 1.2 < float(scored.time.step.value / plain.time.step.value) < 1.36
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    assert part(scored, "reference") == pytest.approx(params * 2 / 8, rel=0.01)
+    # Adapters are switched off to score: peft's disable_adapter, as TRL's DPOTrainer does.
+    tuned = made("llama-3.1-8b", "8xh100-sxm-80gb", "megatron-lm", **base, tuning=Tuning(reference=True, lora=8))
+    assert part(tuned, "reference") == 0

@@ -73,6 +73,8 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "plan.recompute-layers",
             "use --recompute-layers up to 32",
         ),
+        ({"dp": 8.0, "zero_stage": 1, "sync_every": 10.0}, "plan.sync-zero", "use --zero-stage 0"),
+        ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
     ],
 )
