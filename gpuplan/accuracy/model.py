@@ -23,13 +23,14 @@ def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
     Raises:
         Skip: the row says too little of its model.
     """
-    stated, name = row.model, str(row.model.get("id") or "")
+    stated = row.model
     card = None
-    if name:
-        try:
-            card = find(name)
-        except GpuplanError:
-            card = None
+    for name in (stated.get("id"), stated.get("name")):
+        if name and card is None:
+            try:
+                card = find("-".join(str(name).split()))
+            except GpuplanError:
+                card = None
     size = stated.get("params_b")
     if card is not None and (not size or abs(_billions(card) / float(size) - 1) <= NEAR) and _agrees(card.architecture, stated):
         return card
@@ -62,7 +63,7 @@ def _agrees(arch: Architecture, stated: Mapping[str, Any]) -> bool:
 
 
 def _built(row: Row) -> ModelCard | None:
-    stated = row.model
+    stated = _with_layers(row.model)
     if any(not isinstance(stated.get(key), int) for key in BUILT_FROM) or stated.get("hybrid") or stated.get("mamba"):
         return None
     gated = bool(stated.get("gated_mlp", True))
@@ -109,6 +110,15 @@ def _built(row: Row) -> ModelCard | None:
     ident = "row-" + "".join(char if char.isalnum() else "-" for char in f"{name}-{_key(stated)}".lower())
     source = CardSource(title=f"dimensions of {name} as the run's row states them", checked="2026-11-21", kind="user")
     return ModelCard(id=ident, name=name, sources={"row": source}, architecture=architecture)
+
+
+def _with_layers(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dimensions with the number of layers that gives the row's parameters, where a plain GPT's are all there but that."""
+    size, hidden, vocab = (stated.get(key) for key in ("params_b", "hidden", "vocab"))
+    plain = stated.get("gated_mlp") is False and stated.get("attention") == "mha" and not stated.get("moe")
+    if stated.get("layers") or not (size and hidden and vocab and plain and stated.get("tied_embeddings")):
+        return stated
+    return {**stated, "layers": round((size * 1e9 - vocab * hidden) / (12 * hidden**2))}
 
 
 def _latent(mla: Mapping[str, Any], heads: int) -> Mla | None:
