@@ -12,7 +12,7 @@ from typer.main import get_command
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Group, group_help, short
 
-PARTS: tuple[str, ...] = ("fit", "import", "verify")
+PARTS: tuple[str, ...] = ("fit", "import", "show", "verify")
 """The commands below `calibrate`, each the `app` of `gpuplan.cli.calibrate_<name>`, imported only when it is called."""
 
 
