@@ -100,7 +100,7 @@ def partly(subject: Subject, space: Space, shape: Shape, found: Best) -> Best:
     if not found.fits or found.plan.recompute != "full" or len(space.recomputes) < 2 or space.saving.recompute_layers is not None:
         return found
     stage = -(-shape.layers // int(p.pp))
-    degrees = {**space.degrees, **{name: [int(getattr(p, name))] for name in ("tp", "pp", "cp", "ep")}}
+    degrees = {**space.degrees, **{name: [int(getattr(p, name))] for name in ("tp", "pp", "cp", "ep", "vpp")}}
     looked_at, fitting = found.looked_at, found.fitting
     for layers in sorted({stage // 4, stage // 2, 3 * stage // 4} - {0}):
         saving = space.saving.replaced(recompute_layers=layers)
