@@ -16,6 +16,7 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import Recompute
 from gpuplan.search.grid import Candidates, Space, best, candidates, scored, single
 from gpuplan.search.shape import experts_of, shape_of
+from gpuplan.term import Term
 
 ENGINES = ("megatron-lm", "fsdp")
 
@@ -115,6 +116,12 @@ def test_serving_over_arrays_of_degrees_is_the_single_estimate(model: str) -> No
             assert column(many[name].value, index) == pytest.approx(term.value, rel=1e-12, abs=1e-15), (name, index)
 
 
+def at_most(memory: Term) -> float:
+    """Memory where everything doubtful that is counted is at its high end."""
+    doubtful = [term for term in memory.walk() if term.spread is not None and term.name != "engine.memory_residual"]
+    return float(memory.given({term.name: term.spread[1] for term in doubtful if term.spread is not None}).value)
+
+
 @pytest.mark.parametrize(("model", "ranks"), [("llama-3.1-8b", 16), ("mixtral-8x7b", 32), ("llama-3.1-70b", 8)])
 def test_the_best_of_a_grid_is_the_best_of_its_single_estimates(model: str, ranks: int) -> None:
     about = subject(model, f"{ranks}xh100-sxm-80gb")
@@ -132,7 +139,9 @@ def test_the_best_of_a_grid_is_the_best_of_its_single_estimates(model: str, rank
     assert chosen.fitting == len(fitting)
     assert bool(fitting) == chosen.fits
     figure = "step_time_s" if fitting else "peak_memory_bytes"
-    assert own[figure].value == pytest.approx(min(float(one[figure].value) for one in fitting or made), rel=1e-12)
+    # A plan that fits even where all that is doubtful about its memory is at its high end goes before a faster one.
+    surely = [one for one in fitting if at_most(one["peak_memory_bytes"]) <= float(one["memory_capacity_bytes"].value)]
+    assert own[figure].value == pytest.approx(min(float(one[figure].value) for one in surely or fitting or made), rel=1e-12)
 
 
 def test_chunks_do_not_change_what_a_grid_says(monkeypatch: pytest.MonkeyPatch) -> None:
