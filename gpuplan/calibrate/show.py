@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.measure.sample import Sample
-from gpuplan.calibrate.measure.speed import ELEMENT, flop, moved
+from gpuplan.calibrate.measure.speed import ATTENTION, ELEMENT, flop, moved
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
@@ -68,7 +68,7 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
             continue
         computes = probe.kind in ("matmul", "prefill")
         name = f"{probe.kind} {probe.dtype}" if computes or probe.kind == "decode" else (probe.name or probe.kind).replace("_", " ")
-        spot = Spot(size=flop(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
+        spot = Spot(size=_work(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
         found.setdefault((name, "FLOP/s" if computes else "B/s"), []).append(spot)
     if not found:
         what = f"no measured {' or '.join(kinds)} kernels are kept" if kinds else "no measured kernels are kept"
@@ -78,6 +78,11 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
         Series(name=name, unit=unit, spots=tuple(sorted(spots, key=lambda spot: spot.size)))
         for (name, unit), spots in sorted(found.items())
     ]
+
+
+def _work(probe: Probe) -> float:
+    """FLOP of a kernel; `flop` counts those of attention by how long they take beside a matmul's."""
+    return flop(probe) * (ATTENTION if probe.kind == "prefill" else 1.0)
 
 
 def _bare(hw: Hardware) -> Hardware:

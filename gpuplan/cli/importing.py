@@ -48,8 +48,8 @@ def imported(asked: Asked) -> None:
     from gpuplan.cli.specs import open_catalog
 
     if asked.kind == TABLES:
-        hint = f"run `gpuplan calibrate fit --from {asked.files[0]}`"
-        raise UsageError(Problem("import.tables", "whole tables are fitted by a command of their own", hint))
+        _tables(asked)
+        return
     catalog = open_catalog(list(asked.specs))
     parse, given = parser_of(asked.kind), _given(asked, catalog)
     found = [(Path(name), parse(text_of(Path(name)), Path(name).name, given)) for name in asked.files]
@@ -58,6 +58,29 @@ def imported(asked: Asked) -> None:
             print(f"note: left out: {text}", file=sys.stderr)
     runs = [run for _, one in found for run in one.runs]
     _tell(asked, _runs(asked, runs) if runs else _kernels(asked, found, given, catalog))
+
+
+def _tables(asked: Asked) -> None:
+    """Hand the installed tables to `gpuplan calibrate fit`: FILE is the name of a system in them.
+
+    Raises:
+        UsageError: the package is not installed, or several systems are named.
+    """
+    from importlib.util import find_spec
+
+    from gpuplan.cli import fitting
+
+    package = find_spec("aiconfigurator_core")
+    places = list(package.submodule_search_locations or ()) if package is not None else []
+    if not places:
+        hint = "pip install aiconfigurator-core 'gpuplan[tables]', or run `gpuplan calibrate fit --from DIR` on its tables"
+        raise UsageError(Problem("import.tables", "aiconfigurator-core, whose tables are read, is not installed", hint))
+    if len(asked.files) != 1:
+        hint = "write it as `gpuplan calibrate import aiconfigurator h100_sxm`"
+        raise UsageError(Problem("import.tables", "name one system as the tables call it", hint))
+    data = Path(places[0]) / "systems" / "data"
+    kinds = "matmul,attention,links"
+    fitting.fitting(fitting.Asked(str(data), asked.files[0], asked.accelerator, kinds, asked.out, asked.specs))
 
 
 def _tell(asked: Asked, said: dict[str, Any]) -> None:

@@ -149,8 +149,9 @@ def _draw(axes: Any, one: Series) -> None:
     axes.plot(
         sizes, [rate for _, _, rate in rates], "o", color=_ORANGE, markersize=7, fillstyle="none", label="fitted", zorder=3
     )  # fmt: skip
-    axes.set(xscale="log", yscale="log")
     what = one.unit.removesuffix("/s")
+    axes.set_xscale("log", base=10 if what == "FLOP" else 32)  # 1 KiB, 32 KiB, 1 MiB
+    axes.set_yscale("log")
     axes.set_title(_title(one), fontsize=8.5, loc="left")
     axes.set_xlabel("FLOP of a kernel" if what == "FLOP" else "bytes of a kernel", fontsize=8.5)
     axes.xaxis.set_major_formatter(lambda value, _: human(value, what, 1) if value > 0 else "")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.cli import importing
 from gpuplan.cli.importing import Asked, imported
 from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.machine.build import hardware_of
@@ -162,7 +162,16 @@ def test_who_the_device_is_must_be_known(home: Path) -> None:
         imported(dataclasses.replace(asked, files=(str(home / "none.txt"),)))
 
 
-def test_tables_go_to_the_command_that_fits_them() -> None:
-    with pytest.raises(UsageError, match="calibrate fit --from data"):
-        imported(dataclasses.replace(ASKED, kind="aiconfigurator", files=("data",)))
-    assert importing.__doc__
+def test_tables_go_to_the_command_that_fits_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuplan.cli import fitting
+
+    asked = dataclasses.replace(ASKED, kind="aiconfigurator", files=("h100_sxm",))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(UsageError, match="pip install aiconfigurator-core"):
+        imported(asked)
+    package = SimpleNamespace(submodule_search_locations=[str(home)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: package)
+    seen: list[fitting.Asked] = []
+    monkeypatch.setattr(fitting, "fitting", seen.append)
+    imported(asked)
+    assert (seen[0].source, seen[0].system) == (str(home / "systems" / "data"), "h100_sxm")
