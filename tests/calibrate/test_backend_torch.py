@@ -75,13 +75,13 @@ def test_what_cannot_run_says_why(device: Device, probe: Probe, why: str) -> Non
     assert why in (device.refuses(probe) or "")
 
 
-def test_sixteen_times_the_work_takes_longer(device: Device) -> None:
+def test_five_hundred_times_the_work_takes_longer(device: Device) -> None:
     small, large = (
         device.prepare(Probe(kind="matmul", dtype="fp32", shape={"m": size, "n": size, "k": size, "batch": 1.0}))
         for size in (128.0, 1024.0)
     )
     small(1), large(1)
-    assert min(large(1) for _ in range(3)) > 4 * min(small(1) for _ in range(3))
+    assert min(large(1) for _ in range(3)) > 4 * min(small(1) for _ in range(30))
 
 
 def test_what_does_not_fit_is_told_apart(device: Device) -> None:
@@ -106,6 +106,43 @@ def test_tools_are_read_whatever_they_leave_out() -> None:
     assert from_rocm_smi('{"system": {}}') is None
     assert others_of("10, 100\n20, 200\n", 10) == (1, 200 * 2**20)
     assert processor_reading() is not None
+
+
+def test_on_a_gpu_short_kernels_run_in_graphs_that_hold_every_copy() -> None:
+    from types import SimpleNamespace
+    from unittest.mock import MagicMock
+
+    from gpuplan.calibrate.backends.torch_kernels import Kernel
+    from gpuplan.calibrate.backends.torch_timing import WARM_UP, Timer
+
+    calls: list[int] = []
+    fake = MagicMock()
+    fake.cuda.Event.return_value.elapsed_time.return_value = 0.1  # ms
+    run = Timer(fake, SimpleNamespace(type="cuda")).run(Kernel(call=lambda: calls.append(1), copies=50))
+    assert len(calls) == WARM_UP + 1 + 50
+    replays = fake.cuda.CUDAGraph.return_value.replay
+    before = replays.call_count
+    assert run(75) == pytest.approx(1e-4 * 75 / 100)
+    assert replays.call_count == before + 2
+    calls.clear()
+    fake.cuda.Event.return_value.elapsed_time.return_value = 1.0
+    run = Timer(fake, SimpleNamespace(type="cuda")).run(Kernel(call=lambda: calls.append(1), copies=50))
+    assert len(calls) == WARM_UP + 1, "long kernels need no graph"
+    assert run(3) == pytest.approx(1e-3)
+    assert len(calls) == WARM_UP + 4
+
+
+def test_kernels_of_attention_are_chosen_by_name() -> None:
+    from gpuplan.calibrate.backends.torch_kernels import _attend, attention_backend
+
+    where = torch.device("cpu")
+    assert attention_backend(torch, where, decode=True) == ""
+    q, k = torch.randn(1, 4, 16, 64), torch.randn(1, 2, 16, 64)
+    plain = _attend(torch, "")(q, k, k, is_causal=True, enable_gqa=True)
+    named = _attend(torch, "FLASH_ATTENTION")(q, k, k, is_causal=True, enable_gqa=True)
+    assert torch.allclose(plain, named, atol=1e-5)
+    with pytest.raises(RuntimeError, match="backend"):
+        _attend(torch, "CUDNN_ATTENTION")(q, k, k, is_causal=True, enable_gqa=True)
 
 
 def ranks(count: int, body: str, tmp_path: Path, **env: str) -> list[subprocess.Popen[str]]:
@@ -155,6 +192,29 @@ def test_processes_measure_collectives_together(count: int, tmp_path: Path) -> N
     lines = made[0][0].split("\n")
     assert "transfer True" in lines
     assert f"all_reduce {count} True" in lines
+
+
+NODES = """
+import os
+os.environ["GPUPLAN_NODE"] = "ab"[int(os.environ["RANK"]) // 2]
+from gpuplan.calibrate.backends.torch import open_device
+from gpuplan.calibrate.device import Probe
+device = open_device(None)
+if device.identity().rank:
+    device.follow()
+else:
+    for group in (2.0, 3.0):
+        print(device.refuses(Probe(kind="collective", name="all_reduce", shape={"size": 1024.0, "group": group})))
+device.close()
+"""
+
+
+def test_groups_over_two_nodes_are_not_taken_for_one_link(tmp_path: Path) -> None:
+    started = ranks(3, NODES, tmp_path)
+    made = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * 3, made
+    assert made[0][0].splitlines()[0] == "None"
+    assert "only the first 2 processes share a node" in made[0][0]
 
 
 def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:

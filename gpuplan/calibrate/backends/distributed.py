@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from gpuplan.calibrate.device import Probe, Run
 from gpuplan.errors import Problem, UsageError
 
 LIMIT_VARIABLE = "GPUPLAN_PEER_TIMEOUT"
+NODE_VARIABLE = "GPUPLAN_NODE"
+"""Names the node where its host name does not, as in containers."""
 LIMIT_S = 60.0
 """Seconds after which a rank that does not answer counts as gone."""
 BEAT_S = 1.0
@@ -36,6 +39,8 @@ class Peers:
     def __init__(self, torch: Any, rank: int, ranks: int, local_rank: int) -> None:
         self._torch, self.rank, self.ranks, self.local_rank = torch, rank, ranks, local_rank
         self._works: set[str] = set()
+        self._near = ranks
+        """How many of the first ranks are on the node of rank 0."""
         self._groups: dict[int, Any] = {}
         self._step = 0
         self._closed = threading.Event()
@@ -100,6 +105,8 @@ class Peers:
             return "there is one process: start several with torchrun or srun"
         if probe.shape["group"] > self.ranks:
             return f"there are only {self.ranks} processes"
+        if probe.shape["group"] > self._near:
+            return f"only the first {self._near} processes share a node, and links between nodes are not fitted yet"
         if probe.kind == "collective" and probe.name not in self._works:
             return f"the backend of torch.distributed has no {probe.name} here"
         return None
@@ -231,13 +238,15 @@ class Peers:
         return call
 
     def _everyone_is_here(self) -> None:
-        self._store.set(f"gpuplan/here/{self.rank}", "1")
+        self._store.set(f"gpuplan/here/{self.rank}", os.environ.get(NODE_VARIABLE) or socket.gethostname())
         until = time.monotonic() + self._limit
         for rank in range(self.ranks):
             while not self._store.check([f"gpuplan/here/{rank}"]):
                 if time.monotonic() > until:
                     raise TimeoutError(f"rank {rank} did not come within {self._limit:g} s")
                 time.sleep(LOOK_S)
+        nodes = [bytes(self._store.get(f"gpuplan/here/{rank}")) for rank in range(self.ranks)]
+        self._near = next((rank for rank, node in enumerate(nodes) if node != nodes[0]), self.ranks)
 
     def _wait_for_farewells(self) -> None:
         until = time.monotonic() + self._limit

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
-from gpuplan.calibrate.backends.torch_kernels import DTYPES, kernel, refusal
+from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
 from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
 from gpuplan.errors import Problem, UsageError
@@ -61,6 +61,14 @@ class TorchDevice:
         peers.join(self._where)
         self._timer = Timer(torch, self._where)
         self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip))
+        self._context = None if index is None else self._context_now()
+
+    def _context_now(self) -> float | None:
+        """Bytes that the context holds before the first tensor, and before libraries load their kernels; None where unknown."""
+        with _told(self._torch):
+            free, total = self._torch.cuda.mem_get_info(self._index)
+        others = self._watch.others_use()
+        return None if others is None or others > total - free else float(total - free) - others
 
     def identity(self) -> Identity:
         """Which device this is."""
@@ -82,6 +90,8 @@ class TorchDevice:
             libraries["cuda"] = str(torch.version.cuda)
         if torch.backends.cudnn.is_available():
             libraries["cudnn"] = str(torch.backends.cudnn.version())
+        names = [attention_backend(torch, self._where, decode=decode) or "PyTorch's choice" for decode in (False, True)]
+        libraries["attention"] = f"{names[0]} for prefill, {names[1]} for decode".replace("_ATTENTION", "").lower()
         if self._peers.ranks > 1 and torch.distributed.is_nccl_available():
             libraries["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
         return Identity(
@@ -134,9 +144,8 @@ class TorchDevice:
             free, total = torch.cuda.mem_get_info(self._index)
             reserved = torch.cuda.memory_reserved(self._index)
             found = {"total": float(total), "free": float(free + reserved)}
-            others = self._watch.others_use()
-            if others is not None:
-                found["context"] = max(float(total - free - reserved) - others, 0.0)
+            if self._context is not None:
+                found["context"] = self._context
             allocated = torch.cuda.max_memory_allocated(self._index)
             if allocated:
                 found["reserved_overhead"] = float(torch.cuda.max_memory_reserved(self._index) - allocated)

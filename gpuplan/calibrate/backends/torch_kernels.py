@@ -7,7 +7,9 @@ in memory and not in a cache come in several copies that take turns.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from functools import cache, partial
 from itertools import cycle
 from typing import Any, TypeAlias
 
@@ -23,7 +25,8 @@ WIDTH = 4096
 """Length of the rows that norms work on."""
 COLD_BYTES = 256 * 2**20
 """Copies that take turns add up to so much: more than any last-level cache of a GPU."""
-MOST_COPIES = 64
+MOST_COPIES = 256
+"""Tensors of less than a MiB stay in a cache in part: their time is the start of a kernel."""
 BLOCK = 2**18
 """Random numbers that a processor's tensors repeat."""
 FP8_CAPABILITY = (8, 9)
@@ -36,6 +39,8 @@ class Kernel(Record, kw_only=True):
     graph: bool = True
     host: bool = False
     """Timed by the host, since its own work is what is measured."""
+    copies: int = 1
+    """How many launches it takes until the same tensors come again."""
 
 
 def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
@@ -94,8 +99,18 @@ def _tensor(torch: Any, where: Any, dtype: str, *shape: int) -> Any:
     if dtype == "int8":
         return torch.randint(-127, 127, shape, dtype=torch.int8, device=where)
     if dtype == "fp8":
-        return torch.randn(shape, dtype=torch.bfloat16, device=where).to(torch.float8_e4m3fn)
+        name = fp8_name(getattr(torch.cuda.get_device_properties(where), "gcnArchName", ""))
+        return torch.randn(shape, dtype=torch.bfloat16, device=where).to(getattr(torch, name))
     return torch.randn(shape, dtype=getattr(torch, DTYPES[dtype]), device=where)
+
+
+def fp8_name(gcn_arch: str) -> str:
+    """Which 8-bit floats a GPU multiplies: CDNA 3 has its own kind.
+
+    >>> fp8_name("gfx942:sramecc+:xnack-"), fp8_name("gfx950"), fp8_name("")
+    ('float8_e4m3fnuz', 'float8_e4m3fn', 'float8_e4m3fn')
+    """
+    return "float8_e4m3fnuz" if gcn_arch.startswith("gfx94") else DTYPES["fp8"]
 
 
 def _copies(torch: Any, where: Any, size: float) -> int:
@@ -114,21 +129,22 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     if batch > 1:
         left = _tensor(torch, where, probe.dtype, batch, m, k)
         rights = cycle([_tensor(torch, where, probe.dtype, batch, n, k).transpose(1, 2) for _ in copies])
-        return Kernel(call=lambda: torch.bmm(left, next(rights)))
+        return Kernel(call=lambda: torch.bmm(left, next(rights)), copies=len(copies))
     left = _tensor(torch, where, probe.dtype, m, k)
     weights = cycle([_tensor(torch, where, probe.dtype, n, k) for _ in copies])
     if probe.dtype == "fp8":
         one = torch.ones((), dtype=torch.float32, device=where)
-        return Kernel(call=lambda: torch._scaled_mm(left, next(weights).t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
+        scaled = partial(torch._scaled_mm, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        return Kernel(call=lambda: scaled(left, next(weights).t()), copies=len(copies))
     if probe.dtype == "int8":
-        return Kernel(call=lambda: torch._int_mm(left, next(weights).t()))
+        return Kernel(call=lambda: torch._int_mm(left, next(weights).t()), copies=len(copies))
     linear = torch.nn.functional.linear
     if where.type != "cuda":
         # Into a result that is there already: a processor would spend more time on fresh pages than on small products.
         out = _tensor(torch, where, probe.dtype, m, n)
         return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out))
     if probe.dtype not in ("fp32", "tf32"):
-        return Kernel(call=lambda: linear(left, next(weights)))
+        return Kernel(call=lambda: linear(left, next(weights)), copies=len(copies))
     allowed = probe.dtype == "tf32"
 
     def call() -> Any:
@@ -139,7 +155,7 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
         finally:
             torch.backends.cuda.matmul.allow_tf32 = before
 
-    return Kernel(call=call)
+    return Kernel(call=call, copies=len(copies))
 
 
 def _queries(torch: Any, where: Any, probe: Probe) -> tuple[Any, Any, Any]:
@@ -151,6 +167,51 @@ def _queries(torch: Any, where: Any, probe: Probe) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
+def attention_order(capability: tuple[int, int], *, rocm: bool, decode: bool) -> tuple[str, ...]:
+    """Which of PyTorch's attention kernels are tried on a GPU, the best first; plain attention is none of them.
+
+    >>> attention_order((9, 0), rocm=False, decode=False), attention_order((8, 0), rocm=False, decode=False)
+    (('CUDNN_ATTENTION', 'FLASH_ATTENTION'), ('FLASH_ATTENTION', 'CUDNN_ATTENTION'))
+    """
+    if rocm:
+        return ("FLASH_ATTENTION",)
+    order = ("FLASH_ATTENTION", "CUDNN_ATTENTION")
+    # On Hopper and data centre Blackwell cuDNN uses instructions that PyTorch's flash attention does not.
+    return order[::-1] if not decode and capability in ((9, 0), (10, 0), (10, 3)) else order
+
+
+@cache
+def attention_backend(torch: Any, where: Any, *, decode: bool) -> str:
+    """The kernels that attention is measured with on a GPU: the first that runs grouped heads; nothing: PyTorch chooses."""
+    if where.type != "cuda":
+        return ""
+    q = torch.zeros((1, 4, 1 if decode else 128, 128), dtype=torch.float16, device=where)
+    k = torch.zeros((1, 1, 128, 128), dtype=torch.float16, device=where)
+    for name in attention_order(torch.cuda.get_device_capability(where), rocm=bool(torch.version.hip), decode=decode):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch warns of every reason why a kernel does not run.
+                _attend(torch, name)(q, k, k, is_causal=not decode, enable_gqa=True)
+        except RuntimeError:
+            continue
+        return name
+    return ""
+
+
+def _attend(torch: Any, name: str) -> Callable[..., Any]:
+    """Attention by the kernels of a name; where they cannot run, no others do."""
+    attend: Callable[..., Any] = torch.nn.functional.scaled_dot_product_attention
+    if not name:
+        return attend
+    only = getattr(torch.nn.attention.SDPBackend, name)
+
+    def call(*given: Any, **how: Any) -> Any:
+        with torch.nn.attention.sdpa_kernel([only]):
+            return attend(*given, **how)
+
+    return call
+
+
 def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
     shape = probe.shape
     causal = shape["q_len"] > 1
@@ -158,14 +219,14 @@ def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
     kept = 2 * shape["sequences"] * shape["kv_heads"] * shape["kv_len"] * shape["k_dim"] * BYTES[probe.dtype]
     copies = 1 if causal else _copies(torch, where, kept)
     given = cycle([_queries(torch, where, probe) for _ in range(copies)])
-    attend = torch.nn.functional.scaled_dot_product_attention
-    return Kernel(call=lambda: attend(*next(given), is_causal=causal, enable_gqa=grouped))
+    attend = _attend(torch, attention_backend(torch, where, decode=not causal))
+    return Kernel(call=lambda: attend(*next(given), is_causal=causal, enable_gqa=grouped), copies=copies)
 
 
 def _backward(torch: Any, where: Any, probe: Probe) -> Kernel:
     q, k, v = (one.requires_grad_() for one in _queries(torch, where, probe))
     grouped = probe.shape["heads"] != probe.shape["kv_heads"]
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+    out = _attend(torch, attention_backend(torch, where, decode=False))(q, k, v, is_causal=True, enable_gqa=grouped)
     gradient = torch.randn_like(out)
     return Kernel(call=lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), graph=False)
 
@@ -178,7 +239,7 @@ def _stream(torch: Any, where: Any, probe: Probe) -> Kernel:
         rows = max(int(size / (2 * element * WIDTH)), 1)
         weight = _tensor(torch, where, probe.dtype, WIDTH)
         inputs = cycle([_tensor(torch, where, probe.dtype, rows, WIDTH) for _ in copies])
-        return Kernel(call=lambda: torch.nn.functional.rms_norm(next(inputs), (WIDTH,), weight))
+        return Kernel(call=lambda: torch.nn.functional.rms_norm(next(inputs), (WIDTH,), weight), copies=len(copies))
     count = max(int(size / (3 * element)), 1)
     sets = cycle([tuple(_tensor(torch, where, probe.dtype, count) for _ in range(3)) for _ in copies])
     if probe.kind == "activation":
@@ -187,13 +248,13 @@ def _stream(torch: Any, where: Any, probe: Probe) -> Kernel:
             left, right, out = next(sets)
             return torch.mul(torch.nn.functional.silu(left), right, out=out)
 
-        return Kernel(call=gate)
+        return Kernel(call=gate, copies=len(copies))
 
     def add() -> Any:
         left, right, out = next(sets)
         return torch.add(left, right, out=out)
 
-    return Kernel(call=add)
+    return Kernel(call=add, copies=len(copies))
 
 
 def _copy(torch: Any, where: Any, probe: Probe) -> Kernel:

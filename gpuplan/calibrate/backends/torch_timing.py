@@ -10,7 +10,7 @@ from gpuplan.calibrate.backends.torch_kernels import Call, Kernel
 from gpuplan.calibrate.device import Run
 
 IN_GRAPH = 20
-"""Launches that one graph holds at most."""
+"""Launches that one graph holds; more where more tensors take turns, so that all of them do."""
 SHORT_S = 3e-4
 """Longer kernels need no graph: the host is ahead of the device anyway."""
 WARM_UP = 3
@@ -35,7 +35,7 @@ class Timer:
         eager = self._by_events(kernel.call)
         if not kernel.graph or eager(1) > SHORT_S:
             return eager
-        return self._in_graphs(kernel.call) or eager
+        return self._in_graphs(kernel.call, max(IN_GRAPH, kernel.copies)) or eager
 
     def _by_events(self, call: Call) -> Run:
         torch = self._torch
@@ -52,13 +52,13 @@ class Timer:
 
         return run
 
-    def _in_graphs(self, call: Call) -> Run | None:
-        """Runs as replays of a graph of `IN_GRAPH` launches, so that no time of the host is in them; None where capture fails."""
+    def _in_graphs(self, call: Call, count: int) -> Run | None:
+        """Runs as replays of a graph of `count` launches, so that no time of the host is in them; None where capture fails."""
         torch = self._torch
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                for _ in range(IN_GRAPH):
+                for _ in range(count):
                     call()
         except RuntimeError:
             torch.cuda.synchronize(self._where)
@@ -67,8 +67,8 @@ class Timer:
         replays(1)
 
         def run(launches: int) -> float:
-            whole = max(-(-launches // IN_GRAPH), 1)
-            return replays(whole) * launches / (whole * IN_GRAPH)
+            whole = max(-(-launches // count), 1)
+            return replays(whole) * launches / (whole * count)
 
         return run
 
