@@ -113,7 +113,7 @@ def test_utilisation_is_compared_in_its_own_convention(tmp_path: Path) -> None:
     ("row", "why"),
     [
         (changed(flag="printed twice"), "doubtful: printed twice"),
-        (changed(model={"id": "no-such-model"}), "not known"),
+        (changed(model={"id": "no-such-model", "name": "Nobody 8B"}), "not known"),
         (changed(hardware={"count": None}), "how many accelerators"),
         (changed(hardware={"accelerator": "h9000"}), "h9000"),
         (changed(run={"seq_len": None}), "how long its sequences"),

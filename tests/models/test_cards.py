@@ -236,5 +236,5 @@ def test_the_json_schema_of_cards_is_up_to_date_and_allows_them():
     assert json.loads(committed.read_text(encoding="utf-8")) == made, "run `gpuplan specs schema --write hardware_specs/schema`"
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     validator = jsonschema.Draft202012Validator(made)
-    for path in sorted(CARDS.glob("*.yaml"))[::10]:
+    for path in sorted(CARDS.glob("*.yaml")):
         assert [one.message for one in validator.iter_errors(json.loads(json.dumps(load_yaml(path)[0])))] == [], path
