@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gpuplan.render.text import columns
+from gpuplan.render.text import columns, wrap
 from gpuplan.units import human
 
 
@@ -71,5 +71,5 @@ def verify_text(device: str, on: str, lines: Sequence[Line], tolerance: float, r
     values = ", ".join(
         f"{name} = {human(value, 's') if name.endswith('_host') else f'{value:g}'}" for name, value in replaced.items()
     )
-    made += ["", "the loop has no loader, clipping or sampler, so the engine's habits are replaced:", f"  {values}"]
+    made += ["", *wrap(f"the loop has no loader, clipping or sampler, so the engine's habits are replaced: {values}", 80, "  ")]
     return "\n".join(line.rstrip() for line in made) + "\n"

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from cli_calls import Call, process, python
 
+from gpuplan.cli.calibrate import PARTS as CALIBRATE
 from gpuplan.cli.commands import COMMANDS
 from gpuplan.cli.specs import PARTS
 
 NESTED = [("specs", one) for one in PARTS] + [("models", one) for one in ("list", "show", "import")]
 NESTED += [("prices", one) for one in ("list", "check", "import")] + [("prices", "import", one) for one in ("skypilot", "gpuhunt")]
+NESTED += [("calibrate", one) for one in CALIBRATE]
 EVERY = [(name,) for name in COMMANDS] + NESTED
 
 
