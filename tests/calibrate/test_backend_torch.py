@@ -240,3 +240,34 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(tmp_path: Path) -> None
     assert "start all 2 ranks again" in said
     assert time.monotonic() - begin < 30
     second.communicate()
+
+
+def test_slurm_says_who_meets_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuplan.calibrate.backends.distributed import PORT, Peers
+    from gpuplan.errors import UsageError
+
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_NODELIST": "gpu[07-08]"}
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+    peers = Peers.found(torch)
+    assert (peers.rank, peers.ranks, peers.local_rank) == (9, 16, 1)
+    assert (os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]) == ("gpu07", str(PORT))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("MASTER_ADDR")
+    with pytest.raises(UsageError, match="where the ranks meet"):
+        Peers.found(torch)
+
+
+def test_torchrun_starts_it(tmp_path: Path) -> None:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    words = ["-m", "gpuplan", "calibrate", "--backend", "torch", "--dry-run", "--quick", "--kinds", "transfer"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words],
+        env=env, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "transfer:bf16:group=2,size=1024" in ran.stdout
