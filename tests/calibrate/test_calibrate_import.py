@@ -175,3 +175,23 @@ def test_tables_go_to_the_command_that_fits_them(home: Path, monkeypatch: pytest
     monkeypatch.setattr(fitting, "fitting", seen.append)
     imported(asked)
     assert (seen[0].source, seen[0].system) == (str(home / "systems" / "data"), "h100_sxm")
+
+
+def test_a_later_calibration_keeps_what_was_imported(home: Path) -> None:
+    from gpuplan.calibrate.imports.merge import with_earlier
+
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, out=str(out))
+    imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
+    fresh = home / "fresh" / "measured" / "h200-sxm-141gb.yaml"
+    imported(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),), out=str(fresh)))
+    before, text = Catalog([shipped_folder()]).read(Measured, out), fresh.read_text()
+    assert with_earlier(text, home / "none.yaml") == text
+    out.write_text(with_earlier(text, out))
+    made = Catalog([shipped_folder()]).read(Measured, out)
+    assert made.collective is not None
+    assert before.collective is not None
+    assert made.collective.all_reduce.pair.value == before.collective.all_reduce.pair.value
+    assert made.matmul == Catalog([shipped_folder()]).read(Measured, fresh).matmul
+    assert made.machine is not None
+    assert "kept from the file before" in made.machine.warnings[-1]

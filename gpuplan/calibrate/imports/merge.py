@@ -258,3 +258,64 @@ def _text(tree: dict[str, Any], out: Path) -> str:
         text = text.replace("\nmachine:\n", f"\nmachine:\n  checksum: {checksum(text)}\n", 1)
     read(Measured, *parse_yaml(text, str(out)))
     return text
+
+
+def with_earlier(text: str, out: Path) -> str:
+    """The text of a fresh measured file with the sets of the file in its place that it does not tell of itself.
+
+    So neither imports nor an earlier calibration of other kinds of kernels are lost. Files that a human wrote are not looked at.
+
+    Raises:
+        SpecError: the file that is there is wrong.
+    """
+    if not out.is_file():
+        return text
+    old, tree = _plain(load_yaml(out)[0]), _plain(parse_yaml(text, str(out))[0])
+    if "machine" not in old:
+        return text
+    first = next(iter(old.get("sources", {})), "")
+    taken = [place for place in _places(old) if place not in _places(tree)]
+    for place in taken:
+        _put(tree, place, {key: _dated(value) if key != "fit" else value for key, value in _at(old, place).items()})
+    if not taken:
+        return text
+    sources = {EARLIER if key == first and not key.startswith("import-") else key: one for key, one in old["sources"].items()}
+    tree["sources"] = {**tree["sources"], **{key: one for key, one in sources.items() if key not in tree["sources"]}}
+    for place in taken:
+        for value in _at(tree, place).values():
+            if isinstance(value, dict) and value.get("source") == "":
+                value["source"] = EARLIER if EARLIER in sources else first
+    told = f"kept from the file before: {', '.join(taken)}"
+    tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
+    residuals = {kind: one for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
+    if residuals:
+        tree["residual"] = {**tree.pop("residual", {}), **residuals}
+    return _text(tree, out)
+
+
+EARLIER = "earlier"
+"""The source of what an earlier calibration measured."""
+
+
+def _places(tree: Mapping[str, Any]) -> list[str]:
+    """Where the sets of parameters stand in a file."""
+    found = [f"matmul.{dtype}" for dtype in tree.get("matmul", {})]
+    attention = tree.get("attention", {})
+    found += [f"attention.{kind}.{dtype}" for kind in ("prefill", "decode", "latent") for dtype in attention.get(kind, {})]
+    return [*found, *(name for name in ("stream", "host", "launch") if name in tree), *_wires(tree)]
+
+
+def _wires(tree: Mapping[str, Any]) -> list[str]:
+    return [f"collective.{kind}" for kind in tree.get("collective", {})]
+
+
+def _at(tree: Mapping[str, Any], place: str) -> dict[str, Any]:
+    made: Any = tree
+    for part in place.split("."):
+        made = made[part]
+    return dict(made) if not isinstance(made, dict) else made
+
+
+def _dated(value: Any) -> dict[str, Any]:
+    """A value with room for its source."""
+    return {"source": "", **value} if isinstance(value, dict) else {"value": value, "source": ""}

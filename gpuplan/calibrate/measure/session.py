@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe
+from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import grid, paper
 from gpuplan.calibrate.measure.grid import Extent, Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
@@ -215,7 +216,7 @@ def _written(device: Device, made: Plan, run: Measured, fits: Outcome, wish: Wis
         else:
             in_place = False
     told = paper.Told(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
-    texts[made.out] = paper.measured_text(told, run, fits)
+    texts[made.out] = with_earlier(paper.measured_text(told, run, fits), made.out)
     write_new(texts, force=True)
     return list(texts), made.subject.id if in_place else ""
 
