@@ -71,7 +71,7 @@ def _measured(ident: str, family: str, catalog: Catalog) -> tuple[tuple[str, str
             like = catalog.read(Measured, paths[name]).like
             if like is None:
                 break
-            name, told = like, f"which {name} is like, with wider ranges"
+            name, told = like, "like it, with wider ranges"
     if made and "generic" in paths:
         made.append(("generic", "for what none of these has"))
     return tuple(made)
