@@ -310,7 +310,10 @@ def _related(more: Related, look: Look) -> list[str]:
     blocks = []
     if more.measured is not None:
         rows = [[f"measured/{name}", how] for name, how in more.measured] or [["nothing is measured of it or its family", ""]]
-        blocks.append("\n".join([look.bold("Measured kernels that apply, nearest first"), *columns(rows, "ll")]))
+        lines = columns(rows, "ll")
+        if any(len(line) > look.width for line in lines):
+            lines = [line for name, how in rows for line in wrap(f"{name}: {how}", look.width, "  ", "      ")]
+        blocks.append("\n".join([look.bold("Measured kernels that apply, nearest first"), *lines]))
     lines = []
     for title, names in (("systems", more.systems), ("instances", more.instances)):
         if names:
