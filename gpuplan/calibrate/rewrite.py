@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 
 def rewritten(text: str, blocks: Mapping[str, Sequence[str]]) -> str:
-    """The text with the block of each dotted place replaced by lines (without its indent), or added where there was none.
+    r"""The text with the block of each dotted place replaced by lines (without its indent), or added where there was none.
 
-    >>> print(rewritten("a: 1\\nmatmul:\\n  bf16:\\n    x: 1\\n  fp8:\\n    x: 2\\n", {"matmul.bf16": ["x: 3"]}), end="")
+    >>> print(rewritten("a: 1\nmatmul:\n  bf16:\n    x: 1\n  fp8:\n    x: 2\n", {"matmul.bf16": ["x: 3"]}), end="")
     a: 1
     matmul:
       bf16:
         x: 3
       fp8:
         x: 2
-    >>> print(rewritten("a: 1\\n", {"engines.vllm.matmul": ["x: 3"]}), end="")
+    >>> print(rewritten("a: 1\n", {"engines.vllm.matmul": ["x: 3"]}), end="")
     a: 1
     engines:
       vllm:
@@ -24,18 +24,17 @@ def rewritten(text: str, blocks: Mapping[str, Sequence[str]]) -> str:
     """
     lines = text.splitlines()
     for place, made in blocks.items():
-        begin, end, depth = 0, len(lines), 0
+        begin, end = 0, len(lines)
         path = place.split(".")
-        for at, key in enumerate(path):
+        for depth, key in enumerate(path):
             found = _find(lines, begin, end, depth, key)
             if found is None:
-                missing = [f"{'  ' * (depth + number)}{name}:" for number, name in enumerate(path[at:])]
-                lines[end:end] = [*missing, *(f"{'  ' * (depth + len(missing))}{line}" for line in made)]
+                missing = [f"{'  ' * (depth + number)}{name}:" for number, name in enumerate(path[depth:])]
+                lines[end:end] = [*missing, *(f"{'  ' * len(path)}{line}" for line in made)]
                 break
             begin, end = found[0] + 1, found[1]
-            depth += 1
         else:
-            lines[begin:end] = [f"{'  ' * depth}{line}" for line in made]
+            lines[begin:end] = [f"{'  ' * len(path)}{line}" for line in made]
     return "\n".join(lines) + "\n"
 
 

@@ -70,7 +70,7 @@ class MatmulFit(Schema):
     tile_n: CountField
     """Columns of results that are computed together."""
     walk: Annotated[Sourced, Measure("s", zero=True)] | None = None
-    """Time that each element of the contraction takes however few results there are: the products of one result wait for each other."""
+    """Time that each element of the contraction takes however few results there are: products of one result wait for each other."""
     fine: Number | None = None
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
     whole: Number | None = None

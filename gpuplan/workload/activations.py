@@ -27,7 +27,11 @@ _SCORES = Source(
 _LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
 
 
-_DROPPED: dict[str, tuple[str, ...]] = {"selective": ("_scores",), "mlp": ("mlp", "shared", "experts"), "moe": ("experts", "shared")}
+_DROPPED: dict[str, tuple[str, ...]] = {
+    "selective": ("_scores",),
+    "mlp": ("mlp", "shared", "experts"),
+    "moe": ("experts", "shared"),
+}
 """Ends of the names of the parts that are made again."""
 
 
