@@ -1,0 +1,51 @@
+"""Write the accuracy budget of each source from today's errors: what a change may cost before CI refuses it.
+
+`python tools/accuracy_budget.py` rewrites benchmarks/accuracy-budget.yaml; do so only when the errors became smaller, or when a
+correction that is right for other reasons moved them, and say so in the changelog.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from gpuplan.accuracy.judge import judge
+from gpuplan.accuracy.report import report
+from gpuplan.cli.judging import answers, wanted_rows
+
+FILE = Path(__file__).parent.parent / "benchmarks" / "accuracy-budget.yaml"
+ROOM = 1.1
+"""A budget is this much above today's error, and half a percent more."""
+FEWEST = 4
+"""Sources of fewer rows have none of their own."""
+HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, and rows to compare.
+# Written by tools/accuracy_budget.py.
+"""
+
+
+def main() -> None:
+    """Write the file."""
+    made = report(judge(wanted_rows(None, "training"), answers()))
+    lines = []
+    for group in ({"key": "all", **made["metrics"]}, *made["groups"]):
+        metrics = []
+        for metric in ("throughput", "memory"):
+            got = group[metric]
+            if got["rows"] >= FEWEST:
+                limits = ", ".join(f"{what}: {_budget(got[what])}" for what in ("median_ape", "mean_ape"))
+                metrics.append(f"  {metric}: {{{limits}, rows: {got['rows']}}}")
+        if group["key"] == "all":
+            fits = group["fits"]
+            limits = ", ".join(f"{what}: {math.floor(fits[what] * 100) / 100}" for what in ("ran_said_fits", "oom_said_not"))
+            metrics.append(f"  fits: {{{limits}}}")
+        if metrics:
+            lines += [f"{group['key']}:", *metrics]
+    FILE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _budget(error: float) -> float:
+    return math.ceil((error * ROOM + 0.005) * 1000) / 1000
+
+
+if __name__ == "__main__":
+    main()
