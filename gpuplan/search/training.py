@@ -185,7 +185,7 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     if ask.lora is None and named:
         hint = "give the adapters' rank with --lora, or leave these out"
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
-        raise UsageError(Problem("plan.adapters", f"{flags} mean something beside adapters only", hint))
+        raise UsageError(Problem("plan.adapters", f"{flags}: of adapters, but there are none", hint))
     given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
     return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)
 
