@@ -47,20 +47,25 @@ def serving_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mode
         batch = batch or 1
     if not isinstance(batch, int) and run.get("mode") != "offline-max-throughput":
         raise Skip("the row does not say how many requests ran at once")
-    tp, pp = int(run.get("tp") or 1), int(run.get("pp") or 1)
-    chips = row.hardware.get("count") or tp * pp
-    if chips != tp * pp:
-        chips = tp * pp
     words = row.engine.replace("(", " ").split()
     engine = ENGINES.get(words[0], words[0]) if words else None
     kv = run.get("kv_cache")
     if kv is not None and kv not in KV:
         raise Skip(f"no plan for a cache in `{kv}`")
     return ServeAsk(
-        model=keep(card_of(row, find)), on=f"{chips}x{row.hardware['accelerator']}", engine=engine,
+        model=keep(card_of(row, find)), on=f"{_chips(row)}x{row.hardware['accelerator']}", engine=engine,
         prompt=int(prompt or 1), output=int(output or 1), batch=batch if isinstance(batch, int) else None,
-        weights=None if weights is None else WEIGHTS[weights], kv_cache=None if kv is None else KV[kv], tp=tp, pp=pp,
+        weights=None if weights is None else WEIGHTS[weights], kv_cache=None if kv is None else KV[kv],
+        tp=run.get("tp"), pp=run.get("pp") or (1 if run.get("tp") else None),
     )  # fmt: skip
+
+
+def _chips(row: Row) -> int:
+    """The accelerators of one replica; where the row does not say how they are divided, all of them."""
+    run = row.run
+    if run.get("tp"):
+        return int(run["tp"]) * int(run.get("pp") or 1)
+    return int(row.hardware.get("count") or 1)
 
 
 def inference_points(row: Row, made: Estimate) -> Iterator[Point]:
@@ -69,9 +74,9 @@ def inference_points(row: Row, made: Estimate) -> Iterator[Point]:
     Raises:
         Skip: nothing that was measured can be compared.
     """
-    measured, run = row.measured, row.run
+    measured = row.measured
     found: list[tuple[Metric, float, Term]] = []
-    chips = int(run.get("tp") or 1) * int(run.get("pp") or 1)
+    chips = _chips(row)
     if measured.get("output_tokens_per_s"):
         whole = float(measured["output_tokens_per_s"])
         found.append(("throughput", whole, made.figures["tokens_per_s"]))
