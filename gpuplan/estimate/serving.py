@@ -89,6 +89,7 @@ class ServingModel(Record, kw_only=True):
             hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
+            kv_heads=subject.engine.kv_heads,
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
         return cls(subject=subject, plan=plan, activation=activation, leaves=subject.leaves(), serve=serve, profile=profile)

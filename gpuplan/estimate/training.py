@@ -88,6 +88,7 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
         types=types,
         dispatch=dispatch,
         habits=habits_of(subject, profile),
+        kv_heads=subject.engine.kv_heads,
         stored=operand if names.matmul == "fp8" and profile.held.fp8_inputs else None,
     )
     memory = training_memory(subject, plan, work, recipe, leaves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Ratio, maximum
+from gpuplan.num import Bytes, Count, Ratio, maximum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MAMBA2 = Source(
@@ -51,3 +51,38 @@ def linear_state_flop_rows(*, tokens: Count) -> Count:
     8192.0
     """
     return 2 * tokens
+
+
+@formula(
+    Source(
+        "engine", "vLLM: QKVParallelLinear",
+        "https://github.com/vllm-project/vllm/blob/9e109c9887e38c51fc16b0da89760c5bd7c293c9/vllm/model_executor/layers/linear.py",
+        "num_kv_head_replicas: from as many ranks as key and value heads on, each rank holds one of them",
+    )
+)  # fmt: skip
+def kv_copy_params(*, inputs: Count, kv_heads: Count, k_dim: Count, v_dim: Count, tp: Count, ways: Count) -> Count:
+    """Key and value projection parameters of one layer on one rank beyond an even share: a head is the least a rank can hold.
+
+    `inputs` is the hidden width (and one for a bias), `ways` the smaller of `tp` and the key and value heads. With 2 heads of 128
+    on 8 ranks each rank holds one head where a quarter would be even:
+
+    >>> kv_copy_params(inputs=4096, kv_heads=2, k_dim=128, v_dim=128, tp=8, ways=2) / (4096 * 256)
+    0.75
+    """
+    return inputs * kv_heads * (k_dim + v_dim) * (1 / ways - 1 / tp)
+
+
+@formula(
+    Source(
+        "engine", "Megatron mechanism for tensor parallel sizes above the query groups",
+        "https://github.com/ISEEKYAN/Megatron-LM/pull/91",
+        "weights stay evenly sharded; the projected queries, keys and values are all-gathered, and each rank takes its group",
+    )
+)  # fmt: skip
+def gathered_projection_bytes(*, size: Bytes, tp: Count, kv_heads: Count) -> Bytes:
+    """Projected queries, keys and values that ranks gather because they are more than the key and value heads; otherwise none.
+
+    >>> gathered_projection_bytes(size=8.0, tp=8.0, kv_heads=2.0), gathered_projection_bytes(size=8.0, tp=2.0, kv_heads=2.0)
+    (8.0, 0.0)
+    """
+    return where(tp > kv_heads, size, 0.0 * size)

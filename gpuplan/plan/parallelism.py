@@ -84,6 +84,8 @@ class Shape(Record, kw_only=True):
     ranks: int
     kv_heads: tuple[int, ...] = ()
     expert_widths: tuple[int, ...] = ()
+    kv_divider: str = ""
+    """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 
 
 def divisors(number: int) -> list[int]:
@@ -120,7 +122,7 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     if shape.heads:
         yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads")
     for kv_heads in shape.kv_heads:
-        yield _shares_kv_heads(p.tp, kv_heads, shape.heads)
+        yield _divides_kv_heads(p.tp, kv_heads, shape) if shape.kv_divider else _shares_kv_heads(p.tp, kv_heads, shape.heads)
     for width in shape.widths:
         yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}")
     yield Rule(
@@ -179,6 +181,18 @@ def _shares_kv_heads(tp: Num, kv_heads: int, heads: int) -> Rule:
             "plan.tp-kv-heads",
             f"tp = {tp:g} neither divides the {kv_heads} key and value heads nor is a multiple of them",
             f"use tp {nearest(float(tp), legal)}",
+        ),
+    )
+
+
+def _divides_kv_heads(tp: Num, kv_heads: int, shape: Shape) -> Rule:
+    legal = [one for one in divisors(shape.heads) if kv_heads % one == 0]
+    return Rule(
+        kv_heads % maximum(tp, 1.0) == 0,
+        lambda: Problem(
+            "plan.tp-kv-heads",
+            f"tp = {tp:g} does not divide the {kv_heads} key and value heads, and {shape.kv_divider} makes no copies of them",
+            f"use tp {nearest(float(tp), legal)}, or an engine that does",
         ),
     )
 

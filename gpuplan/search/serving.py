@@ -175,7 +175,7 @@ def legal_plans(want: Want, subject: Subject) -> list[ServePlan]:
         PlanError: none is legal; every broken rule of the user's values is listed.
     """
     ranks = subject.hw.count
-    shape = shape_of(subject.arch, ranks)
+    shape = shape_of(subject.arch, ranks, subject.engine)
     plans = [plan for plan in _plans(want, subject, ranks) if mask(serve_rules(plan, shape, subject.arch.max_context))]
     if not plans:
         tp, pp = float(want.tp or 1), float(want.pp or 1)

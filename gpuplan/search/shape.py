@@ -7,6 +7,7 @@ from math import gcd
 from gpuplan.errors import PlanError, Problem
 from gpuplan.models.architecture import Architecture, Attention, Mla, Moe, StateSpace
 from gpuplan.plan.parallelism import Shape
+from gpuplan.specs.engine import Engine
 
 
 def positive(ask: object, names: tuple[str, ...]) -> None:
@@ -31,8 +32,8 @@ def experts_of(arch: Architecture) -> int:
     return max((block.mlp.experts for block in blocks if isinstance(block.mlp, Moe)), default=0)
 
 
-def shape_of(arch: Architecture, ranks: int) -> Shape:
-    """What the rules need to know of a model."""
+def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Shape:
+    """What the rules need to know of a model, and of the engine that divides it."""
     blocks = [block for stack in arch.stacks for block in stack.blocks.values()]
     mixers = [mixer for block in blocks for mixer in (block.mixer, block.mixer2, block.cross) if mixer is not None]
     heads = [mixer.heads for mixer in mixers if isinstance(mixer, (Attention, Mla))]
@@ -43,4 +44,5 @@ def shape_of(arch: Architecture, ranks: int) -> Shape:
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
         expert_widths=tuple(sorted({block.mlp.width for block in blocks if isinstance(block.mlp, Moe)})),
         experts=experts_of(arch), layers=arch.depth, ranks=ranks,
+        kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
     )  # fmt: skip

@@ -44,7 +44,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     """
     found = library.look_up(ask, "train")
     space, chosen = space_of(ask, found)
-    shape = shape_of(found.subject.arch, space.ranks)
+    shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
     result = chosen_plan(ask, found.subject, space, shape)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}

@@ -13,6 +13,11 @@ from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, 
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
+KvHeads: TypeAlias = Literal["replicated", "gathered", "divides"]
+"""Tensor parallel ranks beyond the key and value heads: each holds a copy of one head, or weights are cut evenly and what they
+project is gathered, or there may not be more."""
+
+
 class Fusion(Schema):
     """What changes when a model is compiled, or surely is not: fewer passes, fewer launches, less host time."""
 
@@ -249,6 +254,8 @@ class Engine(SpecFile):
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
     fragmentation: RatioField
     """Memory that the allocator reserves beyond tensors, as a share of them."""
+    kv_heads: KvHeads = "replicated"
+    """How it divides fewer key and value heads than tensor parallel ranks."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for its own, where both train with the same library."""
     matmuls_like: Id | None = None

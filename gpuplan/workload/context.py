@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpuplan.formulas.basic import product, share, smaller
 from gpuplan.record import Record
+from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Source, Term
 from gpuplan.work import Dtype
 
@@ -23,6 +24,8 @@ class Split(Record, kw_only=True):
     sp: Term
     """Ways that norms and residuals are cut: tp under sequence parallelism, otherwise one."""
     tp_stride: Term = ONE
+    kv_heads: KvHeads = "replicated"
+    """What ranks do that are more than the key and value heads."""
     ep_stride: Term = ONE
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.layers import (
     expert_rows,
+    gathered_projection_bytes,
     layer_stream_bytes,
     linear_state_flop_rows,
     rank_experts,
@@ -14,6 +15,7 @@ from gpuplan.formulas.layers import (
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.serving import experts_touched
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.num import all_true
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
@@ -98,6 +100,8 @@ class LayerMaker(Record, kw_only=True):
         parts = {"q": q_width, "k": k_width, "v": v_width} | ({"gate": out_width} if a.output_gate else {})
         qkv = total(f"{at}.qkv_width", parts)
         tokens = self.work.tokens
+        if self.split.kv_heads == "gathered" and not all_true(tp.value <= a.kv_heads):
+            qkv = self.gathered(made, at, key, a)
         made.matmuls.append(self.matmul(f"{at}.qkv", tokens, qkv, hidden))
         window = leaf(f"{key}.window", a.window) if a.window else None
         types = self.types
@@ -120,6 +124,24 @@ class LayerMaker(Record, kw_only=True):
         )
         made.matmuls.append(self.matmul(f"{at}.out", tokens, hidden, out_width))
         return [q_width, q_width, k_width, k_width]
+
+    def gathered(self, made: LayerWork, at: str, key: str, a: Attention) -> Term:
+        """The even share of the projection on a rank; what ranks beyond the key and value heads project is gathered."""
+        leaf, tp, kv_heads = self.leaves, self.split.tp, self.leaves(f"{key}.kv_heads", a.kv_heads)
+        heads, head_dim = leaf(f"{key}.heads", a.heads), leaf(f"{key}.head_dim", a.head_dim)
+        v_dim = leaf(f"{key}.v_head_dim", a.v_head_dim or a.head_dim)
+        widths = {
+            "q": leaf.times(f"{key}.all_q_width", heads, head_dim),
+            "k": leaf.times(f"{key}.all_k_width", kv_heads, head_dim),
+            "v": leaf.times(f"{key}.all_v_width", kv_heads, v_dim),
+        }
+        if a.output_gate:
+            widths["gate"] = leaf.times(f"{key}.all_gate_width", heads, v_dim)
+        whole = total(f"{at}.all_qkv_width", widths)
+        size = tensor_bytes.term(f"{at}.all_qkv_bytes", tokens=self.work.tokens, width=whole, element_bytes=self.types.activation)
+        sent = gathered_projection_bytes.term(f"{at}.gathered_bytes", size=size, tp=tp, kv_heads=kv_heads)
+        made.tensor_collectives.append(self.collective(f"{at}.gather_qkv", "all_gather", sent, tp, self.split.tp_stride))
+        return leaf.split(f"{at}.even_qkv_width", whole, tp)
 
     def extent(self, at: str, key: str, a: Attention) -> tuple[Term, Term, Term]:
         """Sequences, queries and visible keys of an attention; chunks are short sequences of their own."""

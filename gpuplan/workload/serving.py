@@ -17,9 +17,11 @@ from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, StateSpace
 from gpuplan.models.count import ParamCount
 from gpuplan.record import Record
+from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
 from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Types
+from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import LayerMaker, LayerWork
 from gpuplan.workload.stages import block_keys, fullest_stage
 
@@ -36,6 +38,7 @@ class ServeTerms(Record, kw_only=True):
     hidden_passes: Term
     activation_passes: Term
     kernels: Term
+    kv_heads: KvHeads = "replicated"
 
 
 class PassWork(Record):
@@ -61,7 +64,7 @@ def serving_pass(
     """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits."""
     leaves("hidden", arch.hidden)
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
-    split = Split(tp=serve.tp, ep=serve.ep, etp=etp, sp=ONE)
+    split = Split(tp=serve.tp, ep=serve.ep, etp=etp, sp=ONE, kv_heads=serve.kv_heads)
     maker = LayerMaker(leaves=leaves, split=split, types=types, work=shape)
     made: dict[str, LayerWork] = {}
     layer_counts: dict[str, Term] = {}
@@ -103,6 +106,7 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
     """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value."""
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
+    copies = kv_copies(arch, leaves, Split(tp=serve.tp, ep=serve.ep, etp=etp, sp=ONE, kv_heads=serve.kv_heads))
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
         one = next(o for o in counts.blocks if o.block == block_name and o.stack == arch.stacks[index].kind)
@@ -119,6 +123,8 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
                 split=total(f"{at}.split", dict(cut.items())) if cut else none,
             )
         }
+        if key in copies:
+            matrices["kv_copies"] = product.term(f"{at}.kv_copies", a=layers, b=copies[key])
         if "experts" in one.layer:
             everything = product.term(f"{at}.all_experts", a=layers, b=one.layer["experts"])
             matrices["experts"] = sharded_params.term(f"{at}.rank_experts", params=everything, a=serve.ep, b=etp)

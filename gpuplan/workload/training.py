@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.formulas.basic import product, repeated_bytes, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.training import (
@@ -18,6 +20,7 @@ from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
+from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, USER, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import ActivationMaker, Habits
@@ -25,6 +28,7 @@ from gpuplan.workload.adapters import AdapterMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.counts import count
+from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.stages import Stage, block_keys, stages
 
@@ -101,13 +105,13 @@ class TrainingWork(Record):
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     dispatch: Dispatch | None = None, habits: Habits | None = None,
-    stored: Term | None = None,
+    stored: Term | None = None, kv_heads: KvHeads = "replicated",
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
     p = plan.parallel
     etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep) if p.etp is None else Term("plan.etp", p.etp, "1", USER)
-    split = Split(tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE)
+    split = Split(tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE, kv_heads=kv_heads)
     work = Pass(
         tokens=tokens,
         sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
@@ -151,7 +155,8 @@ def training_work(
     held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=plan.parallel.schedule)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
     shards = product.term("plan.shards", a=step.dp, b=step.cp)
-    params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage) for stage in held}
+    copies = kv_copies(arch, leaves, split)
+    params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage, copies) for stage in held}
     return TrainingWork(
         blocks=blocks,
         stages=held,
@@ -166,7 +171,9 @@ def training_work(
         pipeline=_pipeline(leaves, split, step, types, tokens),
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
-        largest_layer=greatest("rank_params.largest_layer", [_layer_params(one, step, etp) for one in counts.blocks]),
+        largest_layer=greatest(
+            "rank_params.largest_layer", [_layer_params(one, step, etp, copies.get(_key(arch, one))) for one in counts.blocks]
+        ),
     )
 
 
@@ -179,7 +186,12 @@ def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term) ->
     return product.term("step.fullest_expert_tokens", a=mean, b=load)
 
 
-def _layer_params(one: BlockCount, step: StepTerms, etp: Term) -> Term:
+def _key(arch: Architecture, one: BlockCount) -> str:
+    """The key of a kind of block, as `block_keys` makes it."""
+    return f"{one.stack}.{one.block}" if len(arch.stacks) > 1 else one.block
+
+
+def _layer_params(one: BlockCount, step: StepTerms, etp: Term, copies: Term | None) -> Term:
     """Parameters of one layer on one rank before data-parallel sharding."""
     at = f"rank_params.{one.stack}.{one.block}"
     whole = {key: term for key, term in one.layer.items() if key in ("norms", "router")}
@@ -189,26 +201,30 @@ def _layer_params(one: BlockCount, step: StepTerms, etp: Term) -> Term:
         parts["split"] = share.term(f"{at}.split", amount=total(f"{at}.tensor_parallel", dict(cut.items())), ways=step.tp)
     if whole:
         parts["whole"] = total(f"{at}.replicated", dict(whole.items()))
+    if copies is not None:
+        parts["kv_copies"] = copies
     if "experts" in one.layer:
         parts["experts"] = sharded_params.term(f"{at}.experts", params=one.layer["experts"], a=step.ep, b=etp)
     return total(f"{at}.layer", parts)
 
 
-def _params(arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage) -> StageParams:
+def _params(
+    arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage, copies: Mapping[str, Term]
+) -> StageParams:  # fmt: skip
     at = f"{stage.prefix}params"
-    several = len(arch.stacks) > 1
     dense: dict[str, Term] = {}
     experts: dict[str, Term] = {}
     for one in counts.blocks:
-        key = f"{one.stack}.{one.block}" if several else one.block
+        key = _key(arch, one)
         layers = stage.layers[key]
-        whole = {name: term for name, term in one.layer.items() if name in ("norms", "router")}
+        whole: dict[str, Term] = {name: term for name, term in one.layer.items() if name in ("norms", "router")}
+        whole |= {"kv_copies": copies[key]} if key in copies else {}
         cut = {name: term for name, term in one.layer.items() if name not in ("norms", "router", "experts")}
         dense[key] = rank_params.term(
             f"{at}.{key}",
             layers=layers,
             split=total(f"params.{key}.split", dict(cut.items())) if cut else _zero(key),
-            whole=total(f"params.{key}.whole", dict(whole.items())) if whole else _zero(key),
+            whole=total(f"params.{key}.whole", whole) if whole else _zero(key),
             tp=step.tp,
         )
         if "experts" in one.layer:

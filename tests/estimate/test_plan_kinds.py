@@ -8,6 +8,7 @@ import pytest
 
 from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.models.architecture import Attention
 from gpuplan.plan.train import Saving, Tuning
 
 GIB = 2.0**30
@@ -155,3 +156,35 @@ def test_a_reference_model_costs_its_weights_and_a_forward_pass() -> None:
     # Adapters are switched off to score: peft's disable_adapter, as TRL's DPOTrainer does.
     tuned = made("llama-3.1-8b", "8xh100-sxm-80gb", "megatron-lm", **base, tuning=Tuning(reference=True, lora=8))
     assert part(tuned, "reference") == 0
+
+
+def test_a_rank_holds_one_head_of_keys_and_values_at_least() -> None:
+    # vLLM's QKVParallelLinear holds (heads / tp + 2 max(kv_heads / tp, 1)) x head_dim rows of the projection on each rank.
+    arch = subject("qwen3-30b-a3b").arch
+    block = next(iter(arch.decoder.blocks.values()))
+    assert isinstance(block.mixer, Attention)
+    assert block.mixer.kv_heads == 4
+    sizes = {}
+    for tp in (4.0, 8.0):
+        figures = made("qwen3-30b-a3b", f"{tp:g}xh100-sxm-80gb", "nanotron", tp=tp, zero_stage=0)
+        params = figures.memory.peak.find("memory.weights.dense")
+        assert params is not None
+        sizes[tp] = float(params.value) / 2
+    counts = subject("qwen3-30b-a3b").counts
+    one = counts.blocks[0]
+    replicated = float((one.layer["norms"].value + one.layer["router"].value) * one.layers.value)
+    split = float(counts.params_total.value) - replicated - float(one.layer["experts"].value * one.layers.value)
+    copies = 2 * 128 * arch.hidden * (1 - 4 / 8) * arch.depth
+    assert sizes[4.0] == pytest.approx(replicated + split / 4, rel=1e-9)
+    assert sizes[8.0] == pytest.approx(replicated + split / 8 + copies, rel=1e-6)
+
+
+def test_engines_that_gather_hold_an_even_share_and_send_what_they_project() -> None:
+    # ISEEKYAN/Megatron-LM pull request 91: weights stay sharded evenly, the interleaved projection is all-gathered.
+    gathered = made("qwen3-30b-a3b", "8xh100-sxm-80gb", "megatron-lm", tp=8.0, zero_stage=0)
+    copied = made("qwen3-30b-a3b", "8xh100-sxm-80gb", "nanotron", tp=8.0, zero_stage=0)
+    even = made("qwen3-30b-a3b", "4xh100-sxm-80gb", "megatron-lm", tp=4.0, zero_stage=0)
+    assert part(gathered, "weights") < part(copied, "weights")
+    assert gathered.time.step.find("forward.moe.mixer.gathered_bytes") is not None
+    assert copied.time.step.find("forward.moe.mixer.gathered_bytes") is None
+    assert even.time.step.find("forward.moe.mixer.gathered_bytes") is None

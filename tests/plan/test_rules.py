@@ -105,6 +105,13 @@ def test_legal_plans_break_nothing() -> None:
         assert broken(**plan) == {}
 
 
+def test_an_engine_without_copies_of_heads_wants_a_divisor_of_them() -> None:
+    whole = DENSE.replaced(kv_divider="torchtitan")
+    assert broken(whole, tp=16.0).get("plan.tp-kv-heads") == "use tp 4 or 8, or an engine that does"
+    assert "plan.tp-kv-heads" not in broken(whole, tp=8.0)
+    assert "plan.tp-kv-heads" not in broken(DENSE, tp=16.0)
+
+
 def test_a_context_must_hold_the_request_and_be_known_to_the_model() -> None:
     with pytest.raises(PlanError) as caught:
         require(serve_rules(serve_plan(tp=8.0, prompt=9000.0, output=100.0, context=8192.0), DENSE, 4096))
