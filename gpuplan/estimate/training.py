@@ -41,6 +41,29 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train.
     """
+    pricer = step_pricer(subject, plan)
+    subject, leaves, recipe, seq_len = pricer.subject, pricer.leaves, pricer.recipe, pricer.step.seq_len
+    memory = training_memory(subject, plan, pricer.work, recipe, leaves)
+    time = pricer.time()
+    global_batch = subject.plan("global_batch", plan.global_batch)
+    figures = _rates(subject, plan, leaves, time.step, global_batch=global_batch, seq_len=seq_len)
+    figures["peak_memory_bytes"] = memory.peak
+    figures["reserved_memory_bytes"] = memory.reserved
+    figures["allocated_memory_bytes"] = memory.allocated
+    figures["memory_capacity_bytes"] = subject.hw.memory_capacity
+    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
+    if run is not None:
+        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe)
+    return TrainingFigures(figures=figures, memory=memory, time=time)
+
+
+def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
+    """The work of a plan on its machine under load, ready to be priced.
+
+    Raises:
+        UnknownError: the hardware lacks the data type that the plan needs.
+        UsageError: the engine does not train.
+    """
     profile = training_profile(subject.engine).run(
         compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
     )
@@ -91,20 +114,7 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
         kv_heads=subject.engine.kv_heads,
         stored=operand if names.matmul == "fp8" and profile.held.fp8_inputs else None,
     )
-    memory = training_memory(subject, plan, work, recipe, leaves)
-    pricer = StepPricer(
-        subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves
-    )  # fmt: skip
-    time = pricer.time()
-    figures = _rates(subject, plan, leaves, time.step, global_batch=global_batch, seq_len=seq_len)
-    figures["peak_memory_bytes"] = memory.peak
-    figures["reserved_memory_bytes"] = memory.reserved
-    figures["allocated_memory_bytes"] = memory.allocated
-    figures["memory_capacity_bytes"] = subject.hw.memory_capacity
-    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
-    if run is not None:
-        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe)
-    return TrainingFigures(figures=figures, memory=memory, time=time)
+    return StepPricer(subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves)
 
 
 def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
