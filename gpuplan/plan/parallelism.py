@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from math import gcd
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.num import Num, all_true, maximum
+from gpuplan.num import Num, all_true, is_array, maximum
 from gpuplan.plan.ask import ContextKind, Schedule
 from gpuplan.record import Record
 
@@ -50,15 +51,20 @@ class Rule(Record):
     problem: Callable[[], Problem]
 
 
-def require(rules: Iterable[Rule]) -> None:
-    """Raise one error that lists every broken rule of a single plan.
+REST_ON_DP = ("plan.batch-divides", "plan.vpp-batches", "plan.schedule-batches", "plan.ep-ranks", "plan.etp-ranks", "plan.sync-dp")
+"""Rules that say nothing while the number of replicas is not known."""
+
+
+def require(rules: Iterable[Rule], without: Collection[str] = ()) -> None:
+    """Raise one error that lists every broken rule of a single plan, but for those whose codes are in `without`.
 
     Raises:
         PlanError: at least one rule does not hold.
     """
     broken = [rule.problem() for rule in rules if not all_true(rule.holds)]
-    if broken:
-        raise PlanError(*broken)
+    said = [problem for problem in broken if problem.code not in without]
+    if said:
+        raise PlanError(*said)
 
 
 def mask(rules: Iterable[Rule]) -> Any:
@@ -107,32 +113,50 @@ def nearest(wanted: float, legal: Iterable[int], most: int = 2) -> str:
     return " or ".join(str(value) for value in best)
 
 
+def legal_tp(shape: Shape) -> list[int]:
+    """The tensor parallel degrees that keep every rule of a model on these accelerators.
+
+    >>> legal_tp(Shape(heads=32, kv_heads=(8,), widths=(14336,), experts=0, layers=32, ranks=24))
+    [1, 2, 4, 8]
+    """
+    return [
+        one
+        for one in divisors(gcd(shape.ranks, shape.heads, *shape.widths))
+        if all(kv_heads % one == 0 or (one % kv_heads == 0 and not shape.kv_divider) for kv_heads in shape.kv_heads)
+    ]
+
+
+def legal_ep(shape: Shape, stage: Num) -> list[int]:
+    """The expert parallel degrees that divide the experts and the ranks of a pipeline stage."""
+    return divisors(gcd(shape.experts, max(int(stage), 1)))
+
+
 def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     """The rules that serving and training share: every degree at least 1 and a divisor of what it divides."""
     for name, value in (("tp", p.tp), ("pp", p.pp), ("dp", p.dp), ("cp", p.cp), ("ep", p.ep), ("vpp", p.vpp)):
         yield at_least_one("plan.degree", name, value)
-    yield Rule(
-        p.ranks == shape.ranks,
-        lambda: Problem(
-            "plan.ranks",
-            f"tp {p.tp:g} x cp {p.cp:g} x pp {p.pp:g} x dp {p.dp:g} = {p.ranks:g} ranks, but there are {shape.ranks} accelerators",
-            f"leave one degree out and it is chosen, or use {_fitting_dp(p, shape)}",
-        ),
-    )
+    yield Rule(p.ranks == shape.ranks, lambda: _ranks(p, shape))
+    by_tp = f"use tp {nearest(float(p.tp), legal_tp(shape))}" if not is_array(p.tp) else ""
     if shape.heads:
-        yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads")
+        yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads", by_tp)
     for kv_heads in shape.kv_heads:
-        yield _divides_kv_heads(p.tp, kv_heads, shape) if shape.kv_divider else _shares_kv_heads(p.tp, kv_heads, shape.heads)
+        if kv_heads == shape.heads:
+            continue
+        if shape.kv_divider:
+            yield _divides_kv_heads(p.tp, kv_heads, shape, by_tp)
+        else:
+            yield _shares_kv_heads(p.tp, kv_heads, by_tp)
     for width in shape.widths:
-        yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}")
-    yield Rule(
-        p.pp <= shape.layers,
-        lambda: Problem("plan.pp-layers", f"pp = {p.pp:g} is more than the {shape.layers} layers", f"use pp up to {shape.layers}"),
-    )
+        yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}", by_tp)
+    yield Rule(p.pp <= shape.layers, lambda: _too_deep(p, shape))
     if shape.experts:
         stage = p.tp * p.cp * p.dp
-        yield divides("plan.ep-experts", "ep", p.ep, shape.experts, f"the {shape.experts} experts")
-        yield divides("plan.ep-ranks", "ep", p.ep, stage, "the ranks of a pipeline stage (tp x cp x dp)")
+        by_ep = ""
+        if not is_array(p.ep) and not is_array(p.ranks):
+            known = stage if p.ranks == shape.ranks else shape.ranks
+            by_ep = f"use ep {nearest(float(p.ep), legal_ep(shape, known))}"
+        yield divides("plan.ep-experts", "ep", p.ep, shape.experts, f"the {shape.experts} experts", by_ep)
+        yield divides("plan.ep-ranks", "ep", p.ep, stage, "the ranks of a pipeline stage (tp x cp x dp)", by_ep)
         if p.etp is not None:
             yield from _expert_tensor_rules(p, p.etp, shape, stage)
     else:
@@ -141,6 +165,35 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
             lambda: Problem("plan.etp-dense", f"etp = {p.etp:g}, but the model has no experts", "leave etp out"),
         )
         yield Rule(p.ep == 1, lambda: Problem("plan.ep-dense", f"ep = {p.ep:g}, but the model has no experts", "leave ep out"))
+
+
+def _ranks(p: Parallelism, shape: Shape) -> Problem:
+    """What to say of degrees whose product is not the number of accelerators."""
+    inner = {name: float(value) for name, value in (("tp", p.tp), ("cp", p.cp), ("pp", p.pp)) if value != 1}
+    product = float(p.tp * p.cp * p.pp)
+    if product > 0 and shape.ranks % product:
+        said = " x ".join(f"{name} {value:g}" for name, value in inner.items())
+        if len(inner) > 1:
+            hint = f"leave one out and it is chosen, or use degrees whose product is {nearest(product, divisors(shape.ranks))}"
+            return Problem("plan.ranks", f"{said} = {product:g} does not divide the {shape.ranks} accelerators", hint)
+        name, legal = next(iter(inner)), divisors(shape.ranks)
+        if name == "tp":
+            legal = legal_tp(shape)
+        elif name == "pp":
+            legal = [one for one in legal if one <= shape.layers]
+        hint = f"use {name} {nearest(inner[name], legal)}"
+        return Problem("plan.ranks", f"{said} does not divide the {shape.ranks} accelerators", hint)
+    hint = "use degrees of 1 or more"
+    if product > 0:
+        hint = f"leave one degree out and it is chosen, or use dp {shape.ranks / product:g}"
+    said = f"tp {p.tp:g} x cp {p.cp:g} x pp {p.pp:g} x dp {p.dp:g} = {p.ranks:g} ranks"
+    return Problem("plan.ranks", f"{said}, but there are {shape.ranks} accelerators", hint)
+
+
+def _too_deep(p: Parallelism, shape: Shape) -> Problem:
+    legal = [one for one in divisors(shape.ranks) if one <= shape.layers]
+    said = f"pp = {p.pp:g} is more than the {shape.layers} layers"
+    return Problem("plan.pp-layers", said, f"use pp {nearest(float(p.pp), legal)}")
 
 
 def _expert_tensor_rules(p: Parallelism, etp: float, shape: Shape, stage: Num) -> Iterator[Rule]:
@@ -163,42 +216,35 @@ def at_least_one(code: str, name: str, value: Num) -> Rule:
     return Rule(value >= 1, lambda: Problem(code, f"{name} = {value:g} is not at least 1", f"use --{name} 1 or more"))
 
 
-def divides(code: str, name: str, degree: Num, number: Num, what: str) -> Rule:
-    """The rule that a degree divides a number; the hint names the nearest that do."""
+def divides(code: str, name: str, degree: Num, number: Num, what: str, hint: str = "") -> Rule:
+    """The rule that a degree divides a number; without a `hint`, it names the nearest that do."""
     return Rule(
         number % maximum(degree, 1.0) == 0,
         lambda: Problem(
-            code, f"{name} = {degree:g} does not divide {what}", f"use {name} {nearest(float(degree), divisors(int(number)))}"
+            code,
+            f"{name} = {degree:g} does not divide {what}",
+            hint or f"use {name} {nearest(float(degree), divisors(int(number)))}",
         ),
     )
 
 
-def _shares_kv_heads(tp: Num, kv_heads: int, heads: int) -> Rule:
-    legal = [one for one in divisors(heads) if kv_heads % one == 0 or one % kv_heads == 0]
+def _shares_kv_heads(tp: Num, kv_heads: int, hint: str) -> Rule:
     return Rule(
         (kv_heads % maximum(tp, 1.0) == 0) | (tp % kv_heads == 0),
         lambda: Problem(
             "plan.tp-kv-heads",
             f"tp = {tp:g} neither divides the {kv_heads} key and value heads nor is a multiple of them",
-            f"use tp {nearest(float(tp), legal)}",
+            hint,
         ),
     )
 
 
-def _divides_kv_heads(tp: Num, kv_heads: int, shape: Shape) -> Rule:
-    legal = [one for one in divisors(shape.heads) if kv_heads % one == 0]
+def _divides_kv_heads(tp: Num, kv_heads: int, shape: Shape, hint: str) -> Rule:
     return Rule(
         kv_heads % maximum(tp, 1.0) == 0,
         lambda: Problem(
             "plan.tp-kv-heads",
             f"tp = {tp:g} does not divide the {kv_heads} key and value heads, and {shape.kv_divider} makes no copies of them",
-            f"use tp {nearest(float(tp), legal)}, or an engine that does",
+            f"{hint}, or an engine that does",
         ),
     )
-
-
-def _fitting_dp(p: Parallelism, shape: Shape) -> str:
-    inner = p.tp * p.cp * p.pp
-    if all_true(inner > 0) and all_true(shape.ranks % inner == 0):
-        return f"dp {shape.ranks / inner:g}"
-    return f"degrees whose product is {shape.ranks}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 from typing import Any
 
 from gpuplan.errors import Problem
@@ -18,7 +19,17 @@ from gpuplan.plan.ask import (
     Precision,
     Recompute,
 )
-from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, divides, divisors, nearest, parallel_rules
+from gpuplan.plan.parallelism import (
+    Parallelism,
+    Rule,
+    Shape,
+    at_least_one,
+    divides,
+    divisors,
+    legal_tp,
+    nearest,
+    parallel_rules,
+)
 from gpuplan.record import Record
 
 
@@ -91,9 +102,17 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     yield from parallel_rules(p, shape)
     for name, value in (("seq-len", plan.seq_len), ("global-batch", plan.global_batch), ("micro-batch", plan.micro_batch)):
         yield at_least_one("plan.batch", name, value)
+    yield Rule(
+        plan.global_batch % maximum(plan.micro_batch, 1.0) == 0,
+        lambda: Problem(
+            "plan.batch-micro",
+            f"global batch {plan.global_batch:g} is not a multiple of micro batch {plan.micro_batch:g}",
+            f"use a micro batch of {nearest(float(plan.micro_batch), divisors(int(plan.global_batch)))}",
+        ),
+    )
     batch_ranks = maximum(plan.micro_batch * p.dp, 1.0)
     yield Rule(
-        plan.global_batch % batch_ranks == 0,
+        (plan.global_batch % batch_ranks == 0) | (plan.global_batch % maximum(plan.micro_batch, 1.0) != 0),
         lambda: Problem(
             "plan.batch-divides",
             f"global batch {plan.global_batch:g} is not a multiple of micro batch {plan.micro_batch:g} x dp {p.dp:g}",
@@ -102,11 +121,11 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     )
     micro_batches = plan.global_batch / batch_ranks
     yield Rule(
-        p.pp * p.vpp <= shape.layers + 2,
+        (p.pp * p.vpp <= shape.layers + 2) | (p.pp > shape.layers) | (p.vpp == 1),
         lambda: Problem(
             "plan.vpp-layers",
             f"pp {p.pp:g} x vpp {p.vpp:g} makes more chunks than the {shape.layers} layers, embedding and head",
-            f"use vpp up to {max(shape.layers // int(p.pp), 1)}",
+            f"use vpp up to {most}" if (most := (shape.layers + 2) // max(int(p.pp), 1)) > 1 else "leave vpp out",
         ),
     )
     yield Rule(
@@ -114,11 +133,11 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         lambda: Problem("plan.vpp-pp", f"vpp = {p.vpp:g} without pipeline stages", "use pp 2 or more, or leave vpp out"),
     )
     yield Rule(
-        (p.vpp == 1) | (micro_batches % maximum(p.pp, 1.0) == 0),
+        (p.vpp == 1) | (micro_batches % maximum(p.pp, 1.0) == 0) | (micro_batches % 1 != 0),
         lambda: Problem(
             "plan.vpp-batches",
             f"the interleaved schedule wants the {micro_batches:g} micro-batches to be a multiple of pp {p.pp:g}",
-            "change the global batch or leave vpp out",
+            f"use a global batch of {_multiple(float(plan.global_batch), float(batch_ranks * p.pp))}, or leave vpp out",
         ),
     )
     yield from schedule_rules(plan, shape, micro_batches)
@@ -137,16 +156,16 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         lambda: Problem(
             "plan.cp-sequence",
             f"cp = {p.cp:g} does not split {plan.seq_len:g} tokens into 2 x cp equal parts (causal load balancing)",
-            f"use cp {nearest(float(p.cp), divisors(int(plan.seq_len) // 2))}",
+            f"use cp {nearest(float(p.cp), divisors(gcd(int(plan.seq_len) // 2, shape.ranks)))}",
         ),
     )
     if p.sequence_parallel:
         yield Rule(
-            plan.seq_len % maximum(p.tp * p.cp, 1.0) == 0,
+            (plan.seq_len % maximum(p.tp * p.cp, 1.0) == 0) | (p.tp == 1) | (plan.seq_len % maximum(p.cp, 1.0) != 0),
             lambda: Problem(
                 "plan.sp-sequence",
                 f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
-                "use --no-sequence-parallel or another tp",
+                f"use --no-sequence-parallel or tp {nearest(float(p.tp), _splitting(plan, shape))}",
             ),
         )
 
@@ -208,6 +227,12 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             (p.zero_stage == 3) | (p.dp * p.cp == 1),
             lambda: Problem("plan.offload-params", "weights are offloaded only where they are sharded (ZeRO-3)", hint),
         )
+
+
+def _splitting(plan: TrainPlan, shape: Shape) -> list[int]:
+    """The legal tensor parallel degrees that cut a rank's part of the sequence evenly."""
+    part = plan.seq_len / maximum(plan.parallel.cp, 1.0)
+    return [one for one in legal_tp(shape) if part % one == 0] or [1]
 
 
 def _multiple(wanted: float, step: float) -> str:

@@ -15,7 +15,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import Pretraining
 from gpuplan.plan.ask import Precision, Recompute, TrainAsk
-from gpuplan.plan.parallelism import Shape, divisors, require
+from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
 from gpuplan.search.grid import Best, Space, best
@@ -89,7 +89,9 @@ def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> 
     found = best(subject, space, shape)
     if found is not None:
         return partly(subject, space, shape, found)
-    require(train_rules(_user_plan(ask, space), shape))
+    plan = _user_plan(ask, space)
+    unknown_dp = ask.dp is None and plan.parallel.ranks != space.ranks
+    require(train_rules(plan, shape), without=REST_ON_DP if unknown_dp else ())
     hint = "leave one of the degrees or the batch out, and it is chosen"
     raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {space.ranks} accelerators with these values", hint))
 

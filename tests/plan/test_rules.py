@@ -39,18 +39,25 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
         ({"tp": 3.0}, "plan.tp-width", "use tp 2 or 4"),
         ({"tp": 3.0}, "plan.tp-kv-heads", "use tp 2 or 4"),
         ({"tp": 2.0, "dp": 8.0}, "plan.ranks", "leave one degree out and it is chosen, or use dp 4"),
-        ({"tp": 3.0, "dp": 3.0}, "plan.ranks", "leave one degree out and it is chosen, or use degrees whose product is 8"),
+        ({"tp": 3.0, "dp": 3.0}, "plan.ranks", "use tp 2 or 4"),
+        ({"pp": 3.0, "dp": 3.0}, "plan.ranks", "use pp 2 or 4"),
+        ({"tp": 3.0, "pp": 3.0}, "plan.ranks", "leave one out and it is chosen, or use degrees whose product is 4 or 8"),
         ({"dp": 8.0, "ep": 2.0}, "plan.ep-dense", "leave ep out"),
         ({"dp": 8.0, "vpp": 2.0}, "plan.vpp-pp", "use pp 2 or more, or leave vpp out"),
         ({"pp": 4.0, "dp": 2.0, "vpp": 30.0}, "plan.vpp-layers", "use vpp up to 8"),
-        ({"pp": 4.0, "dp": 2.0, "vpp": 2.0, "global_batch": 12.0}, "plan.vpp-batches", "change the global batch or leave vpp out"),
+        (
+            {"pp": 4.0, "dp": 2.0, "vpp": 2.0, "global_batch": 12.0},
+            "plan.vpp-batches",
+            "use a global batch of 8 or 16, or leave vpp out",
+        ),
         ({"dp": 8.0, "global_batch": 100.0}, "plan.batch-divides", "use a global batch of 96 or 104"),
         ({"dp": 8.0, "global_batch": 4.0}, "plan.batch-divides", "use a global batch of 8"),
+        ({"dp": 8.0, "micro_batch": 3.0}, "plan.batch-micro", "use a micro batch of 2 or 4"),
         ({"dp": 8.0, "micro_batch": 0.0}, "plan.batch", "use --micro-batch 1 or more"),
         ({"dp": 8.0, "global_batch": -8.0}, "plan.batch", "use --global-batch 1 or more"),
-        ({"cp": 8.0, "seq_len": 1000.0}, "plan.cp-sequence", "use cp 5 or 10"),
-        ({"tp": 8.0, "seq_len": 1001.0}, "plan.sp-sequence", "use --no-sequence-parallel or another tp"),
-        ({"pp": 64.0}, "plan.pp-layers", "use pp up to 32"),
+        ({"cp": 8.0, "seq_len": 1000.0}, "plan.cp-sequence", "use cp 2 or 4"),
+        ({"tp": 8.0, "seq_len": 1001.0}, "plan.sp-sequence", "use --no-sequence-parallel or tp 1"),
+        ({"pp": 64.0}, "plan.pp-layers", "use pp 4 or 8"),
         ({"dp": 8.0, "schedule": "zb-h1"}, "plan.schedule-pp", "use pp 2 or more, or leave --schedule out"),
         ({"pp": 4.0, "dp": 2.0, "vpp": 2.0, "schedule": "gpipe"}, "plan.schedule-vpp", "leave --vpp out, or use --schedule 1f1b"),
         ({"pp": 5.0, "schedule": "dualpipe"}, "plan.schedule-even", "use pp 4 or 6"),
@@ -98,6 +105,29 @@ def test_experts_are_cut_by_their_divisors_over_the_ranks_of_a_stage() -> None:
     assert broken(SPARSE, dp=8.0, ep=4.0) == {}
     assert broken(SPARSE, dp=8.0, ep=3.0) == {"plan.ep-experts": "use ep 2 or 4", "plan.ep-ranks": "use ep 2 or 4"}
     assert broken(SPARSE, pp=4.0, dp=2.0, ep=8.0) == {"plan.ep-ranks": "use ep 1 or 2"}
+
+
+def test_hints_are_legal_for_every_rule_that_a_degree_breaks() -> None:
+    # 14336 = 2^11 x 7 takes a tp of 7 and 28 ranks do too, but 32 heads do not.
+    odd = Shape(heads=32, kv_heads=(8,), widths=(14336,), experts=0, layers=32, ranks=28)
+    assert set(broken(odd, tp=7.0, dp=4.0, sequence_parallel=False).values()) == {"use tp 2 or 4"}
+    assert broken(SPARSE, pp=4.0, dp=2.0, ep=5.0)["plan.ep-experts"] == "use ep 1 or 2"
+
+
+def test_one_fault_is_said_once() -> None:
+    assert set(broken(cp=3.0, dp=1.0)) == {"plan.ranks", "plan.cp-sequence"}
+    assert set(broken(dp=8.0, micro_batch=3.0)) == {"plan.batch-micro"}
+    assert set(broken(pp=40.0, dp=1.0)) == {"plan.ranks", "plan.pp-layers"}
+    assert set(broken(pp=4.0, dp=2.0, vpp=2.0, global_batch=13.0)) == {"plan.batch-divides"}
+
+
+@pytest.mark.parametrize("given", [{"cp": 3}, {"tp": 5, "ep": 3}, {"pp": 7}])
+def test_rules_that_rest_on_a_number_of_replicas_wait_for_it(given: dict[str, int]) -> None:
+    with pytest.raises(PlanError) as caught:
+        train(TrainAsk(model="mixtral-8x7b", on="16xh100-sxm-80gb", **given))
+    codes = {one.code for one in caught.value.problems}
+    assert "plan.ranks" in codes
+    assert not codes & {"plan.batch-divides", "plan.ep-ranks", "plan.vpp-batches"}
 
 
 def test_legal_plans_break_nothing() -> None:
