@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import BaseWeights, LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import BaseWeights, LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, TrainAsk
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
@@ -59,6 +59,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), offload=_offload(run),
+        reduce_in=_reduce_in(row),
         attention="eager" if run.get("attention") == "standard" else None,
         chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
     )  # fmt: skip
@@ -114,8 +115,10 @@ def _sharding(row: Row) -> dict[str, Any]:
     if said in stages:
         return {"zero_stage": stages[said]}
     if "hsdp" in said:
-        # Weights are gathered inside a node and gradients reduced across nodes once: nearest to stage 2 in what travels.
-        return {"zero_stage": 2}
+        # Groups of a node, as PyTorch's HYBRID_SHARD makes them unless it is told otherwise.
+        group, chips = row.hardware.get("per_node"), row.hardware.get("count")
+        known = isinstance(group, int) and isinstance(chips, int) and chips % group == 0
+        return {"zero_stage": 3, "shard_group": group if known else None}
     if "fsdp" in said or "zero3" in said:
         return {"zero_stage": 3}
     if said == "none" and "distributed" not in optimizer:
@@ -227,6 +230,14 @@ def _graphs(run: Mapping[str, Any]) -> bool | None:
 def _dispatcher(run: Mapping[str, Any]) -> Any:
     said = run.get("moe_dispatcher")
     return None if said is None else "deepep" if said in ("deepep", "hybridep") else "alltoall"
+
+
+def _reduce_in(row: Row) -> ReduceIn | None:
+    """What the row says of its gradients, or its framework's code (fms-fsdp ba0d2543, policies/mixed_precision.py: bfSixteen)."""
+    said = row.run.get("grad_reduce_dtype")
+    if said in get_args(ReduceIn):
+        return cast("ReduceIn", said)
+    return "bf16" if row.engine == "fms-fsdp" else None
 
 
 def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:

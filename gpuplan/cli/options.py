@@ -138,6 +138,9 @@ ZeroStage: TypeAlias = Annotated[
         help="What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)",
     ),
 ]  # fmt: skip
+ShardGroup: TypeAlias = Annotated[
+    Text, _degree("--shard-group", "Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp")
+]
 SequenceParallel: TypeAlias = Annotated[
     Switch,
     Option(
@@ -169,6 +172,10 @@ Dispatcher: TypeAlias = Annotated[
         help="How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node)",
     ),
 ]  # fmt: skip
+ReduceIn: TypeAlias = Annotated[
+    Text,
+    Option("--reduce-in", metavar="TYPE", rich_help_panel=PARALLEL, help="Type in which gradients travel: fp32 or bf16"),
+]
 Recompute: TypeAlias = Annotated[
     Text,
     Option(

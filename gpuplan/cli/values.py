@@ -14,7 +14,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every",
+    "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group",
 }  # fmt: skip
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
@@ -23,6 +23,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "weights": get_args(ask.WeightFormat),
     "kv_cache": get_args(ask.KvFormat),
     "dispatcher": get_args(ask.Dispatcher),
+    "reduce_in": get_args(ask.ReduceIn),
     "schedule": get_args(ask.Schedule),
     "cp_kind": get_args(ask.ContextKind),
     "attention": get_args(ask.AttentionKernel),

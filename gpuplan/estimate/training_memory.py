@@ -164,14 +164,14 @@ def _stage(
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
-    if not alone(work.dense_shards):
+    if not alone(work.dense_ranks):
         buckets = bucket_bytes.term(
             f"{at}.all_buckets",
             total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=trained.dense, size=recipe.gradient),
             bucket_limit_bytes=subject.habit("bucket", profile.bucket),
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
-        parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_shards)
+        parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
     parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
     transient = _transient(at, subject, plan, work, stage)

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.num import Num, all_true, is_array, maximum
+from gpuplan.num import Num, all_true, is_array, maximum, where
 from gpuplan.plan.ask import ContextKind, Schedule
 from gpuplan.record import Record
 
@@ -33,6 +33,8 @@ class Parallelism(Record, kw_only=True):
     """How tensor parallelism cuts experts; None: as dense layers without expert parallelism, otherwise not at all."""
     sync_every: float | None = None
     """Steps that replicas take on their own before they average (local SGD, DiLoCo); None: they reduce gradients in every step."""
+    shard_group: Num | None = None
+    """Ranks of dp x cp that share states between them, with a replica for each group (HSDP); None: all of them share."""
     expert_load: float | None = None
     """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
     cp_kind: ContextKind = "ring"
@@ -194,6 +196,44 @@ def _too_deep(p: Parallelism, shape: Shape) -> Problem:
     legal = [one for one in divisors(shape.ranks) if one <= shape.layers]
     said = f"pp = {p.pp:g} is more than the {shape.layers} layers"
     return Problem("plan.pp-layers", said, f"use pp {nearest(float(p.pp), legal)}")
+
+
+def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
+    """What groups of ranks that share states between them want (HSDP)."""
+    if p.shard_group is None:
+        return
+    group, ranks = maximum(p.shard_group, 1.0), p.dp * p.cp
+    yield at_least_one("plan.degree", "shard-group", p.shard_group)
+    yield Rule(
+        ranks % group == 0,
+        lambda: Problem(
+            "plan.shard-group",
+            f"shard-group = {p.shard_group:g} does not divide the {ranks:g} ranks that share weights (dp x cp)",
+            f"use shard-group {nearest(float(group), divisors(max(int(ranks), 1)))}",
+        ),
+    )
+    yield Rule(
+        p.zero_stage > 0,
+        lambda: Problem("plan.shard-group-zero", "--shard-group, but nothing is sharded (ZeRO 0)", "use --zero-stage 1, 2 or 3"),
+    )
+    if shape.experts:
+        etp = where(p.ep > 1, 1.0, p.tp) if p.etp is None else p.etp
+        spread = maximum(p.ep * etp, 1.0)
+        yield Rule(
+            p.tp * group % spread == 0,
+            lambda: Problem(
+                "plan.shard-group-experts",
+                f"tp {p.tp:g} x shard-group {p.shard_group:g} does not hold ep {p.ep:g} x etp {etp:g} "
+                "a whole number of times: experts are spread inside a group",
+                f"use shard-group {nearest(float(group), _groups_for(p, float(spread)))}",
+            ),
+        )
+
+
+def _groups_for(p: Parallelism, spread: float) -> list[int]:
+    """Groups that hold all experts; all ranks together where no smaller group does."""
+    ranks = int(p.dp * p.cp)
+    return [one for one in divisors(max(ranks, 1)) if float(p.tp) * one % spread == 0] or [ranks]
 
 
 def _expert_tensor_rules(p: Parallelism, etp: float, shape: Shape, stage: Num) -> Iterator[Rule]:

@@ -18,6 +18,7 @@ from gpuplan.plan.ask import (
     Overlap,
     Precision,
     Recompute,
+    ReduceIn,
 )
 from gpuplan.plan.parallelism import (
     Parallelism,
@@ -29,6 +30,7 @@ from gpuplan.plan.parallelism import (
     legal_tp,
     nearest,
     parallel_rules,
+    sharding_rules,
 )
 from gpuplan.record import Record
 
@@ -44,6 +46,8 @@ class Manner(Record, kw_only=True):
     """Kernels are replayed from CUDA graphs."""
     dispatcher: Dispatcher | None = None
     """`alltoall` sends every copy of a token to its expert, `deepep` one for each node (also HybridEP)."""
+    reduce_in: ReduceIn | None = None
+    """The type in which gradients travel; None: the engine's."""
 
 
 class Tuning(Record, kw_only=True):
@@ -142,6 +146,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     )
     yield from schedule_rules(plan, shape, micro_batches)
     yield from saving_rules(plan, shape)
+    yield from sharding_rules(p, shape)
     if p.sync_every is not None:
         hint = "use --zero-stage 0"
         yield Rule(

@@ -44,6 +44,7 @@ class Space(Record, kw_only=True):
     etp: float | None = None
     expert_load: float | None = None
     sync_every: float | None = None
+    shard_group: float | None = None
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
@@ -51,7 +52,7 @@ class Space(Record, kw_only=True):
             parallel=Parallelism(
                 **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
                 cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
-                sync_every=self.sync_every,
+                sync_every=self.sync_every, shard_group=self.shard_group,
             ),
             seq_len=float(self.seq_len),
             global_batch=float(self.global_batch),

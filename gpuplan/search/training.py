@@ -167,10 +167,11 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
-        how=Manner(compiled=ask.compiled, overlap=ask.overlap, graphs=ask.graphs, dispatcher=ask.dispatcher),
+        how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
         tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
         etp=None if ask.etp is None else float(ask.etp), expert_load=ask.expert_load,
         sync_every=None if ask.sync_every is None else float(ask.sync_every),
+        shard_group=None if ask.shard_group is None else float(ask.shard_group),
     )  # fmt: skip
     return space, chosen
 
@@ -248,6 +249,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
             "etp",
             "expert_load",
             "sync_every",
+            "shard_group",
         )
     ]
     for name, value in (*manner, *said):

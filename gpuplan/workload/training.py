@@ -92,6 +92,7 @@ class TrainingWork(Record):
     edge: EdgeWork
     tokens: Term
     dense_shards: Term
+    """Ranks between which dense states are cut: dp x cp of them, or as many as a shard group has."""
     expert_shards: Term
     expert_ways: Term
     dense_stride: Term
@@ -100,6 +101,10 @@ class TrainingWork(Record):
     """Tokens of the vocabulary on one rank."""
     logits: Term
     largest_layer: Term
+    dense_ranks: Term
+    """Ranks with the same dense weights before anything is sharded."""
+    replicas: Term | None = None
+    """Groups that each hold all states; None: there is one."""
 
 
 def training_work(
@@ -154,7 +159,13 @@ def training_work(
         )
     held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=plan.parallel.schedule)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
-    shards = product.term("plan.shards", a=step.dp, b=step.cp)
+    ranks = shards = product.term("plan.shards", a=step.dp, b=step.cp)
+    experts_cut = expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp)
+    replicas = None
+    if p.shard_group is not None:
+        shards = Term("plan.shard_group", p.shard_group, "1", USER)
+        replicas = share.term("plan.replicas", amount=ranks, ways=shards)
+        experts_cut = share.term("plan.expert_shard_group", amount=experts_cut, ways=replicas)
     copies = kv_copies(arch, leaves, split)
     params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage, copies) for stage in held}
     return TrainingWork(
@@ -165,7 +176,7 @@ def training_work(
         edge=_edge(arch, maker, step, types, vocab, frozen=tuning.frozen and not tuning.train_edges),
         tokens=tokens,
         dense_shards=shards,
-        expert_shards=expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp),
+        expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
         dense_stride=step.tp,
         pipeline=_pipeline(leaves, split, step, types, tokens),
@@ -174,6 +185,8 @@ def training_work(
         largest_layer=greatest(
             "rank_params.largest_layer", [_layer_params(one, step, etp, copies.get(_key(arch, one))) for one in counts.blocks]
         ),
+        dense_ranks=ranks,
+        replicas=replicas,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.models.architecture import Attention
-from gpuplan.plan.train import Saving, Tuning
+from gpuplan.plan.train import Manner, Saving, Tuning
 
 GIB = 2.0**30
 
@@ -188,3 +188,47 @@ def test_engines_that_gather_hold_an_even_share_and_send_what_they_project() -> 
     assert gathered.time.step.find("forward.moe.mixer.gathered_bytes") is not None
     assert copied.time.step.find("forward.moe.mixer.gathered_bytes") is None
     assert even.time.step.find("forward.moe.mixer.gathered_bytes") is None
+
+
+def test_hybrid_sharding_gathers_inside_a_group_and_reduces_across_groups() -> None:
+    # PyTorch, ShardingStrategy.HYBRID_SHARD: full sharding within a node, parameters replicated across nodes. MiCS (arXiv
+    # 2205.00119, 3.1): states take 1/p of a model on each rank of a group of p, and gathers stay inside it.
+    base: dict[str, Any] = {"dp": 64.0, "zero_stage": 3, "recompute": "full", "seq_len": 8192.0}
+    hybrid = made("llama-3.1-8b", "64xh100-sxm-80gb", "fsdp", **base, shard_group=8.0)
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    assert part(hybrid, "optimizer") == pytest.approx(params * 12 / 8, rel=1e-9)
+    step = hybrid.time.step
+    gather, across = step.find("step.dense.weights.seconds"), step.find("step.dense.replicas.seconds")
+    assert gather is not None
+    assert across is not None
+    # An eighth of the gradients, of 4 bytes each, travels over eight replicas; no gather leaves the node.
+    size = step.find("step.dense.shard_bytes")
+    assert size is not None
+    assert size.value == pytest.approx(params * 4 / 8)
+    beyond = [
+        one for one in gather.walk() if one.name.startswith("step.dense.weights.scale-out") and one.name.endswith("wire_bytes")
+    ]
+    assert all(float(one.value) == 0 for one in beyond)
+
+
+@pytest.mark.parametrize(("row", "measured"), [("a100-sxm-80gb", 3760.0), ("h100-sxm-80gb", 3700.0)])
+def test_hybrid_sharding_of_fms_fsdp(row: str, measured: float) -> None:
+    # foundation-model-stack/fms-fsdp 6dc80d26, README: HSDP on 128 A100 (7B) and 96 H100 (13B), sequences of 4096, eager.
+    model, chips, micro = ("llama-2-7b", 128, 2.0) if row.startswith("a100") else ("llama-2-13b", 96, 1.0)
+    ports = {"a100-sxm-80gb": 2, "h100-sxm-80gb": 4}[row]
+    plan: dict[str, Any] = {
+        "dp": float(chips), "zero_stage": 3, "shard_group": 8.0, "seq_len": 4096.0, "micro_batch": micro,
+        "global_batch": chips * micro, "how": Manner(compiled=False, reduce_in="bf16"),
+    }  # fmt: skip
+    figures = made(model, f"{chips}x{row}@{ports}xroce-200", "fsdp", **plan)
+    assert float(figures.figures["tokens_per_s_per_accelerator"].value) == pytest.approx(measured, rel=0.12)
+
+
+def test_gradients_travel_in_the_type_that_is_named() -> None:
+    sizes = {}
+    for kind in ("fp32", "bf16"):
+        figures = made("llama-3.1-8b", "16xh100-sxm-80gb", "fsdp", dp=16.0, zero_stage=2, how=Manner(reduce_in=kind))
+        sent = figures.time.step.find("step.dense.gradient_bytes")
+        assert sent is not None
+        sizes[kind] = float(sent.value)
+    assert sizes["fp32"] == 2 * sizes["bf16"]

@@ -266,3 +266,14 @@ def test_experts_cut_by_tensor_parallelism_hold_as_much_as_whole_ones() -> None:
     cut = figures("mixtral-8x7b", train_plan(tp=2.0, dp=8.0, ep=4.0, etp=2.0))
     weights = [one.memory.peak.find("memory.weights.experts") for one in (whole, cut)]
     assert [one.value for one in weights if one is not None] == [weights[0].value] * 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3"])
+@pytest.mark.parametrize("zero_stage", [1, 2, 3])
+def test_a_shard_group_of_all_ranks_is_plain_sharding_and_a_smaller_one_holds_more(model: str, zero_stage: int) -> None:
+    base: dict[str, Any] = {"dp": 16.0, "zero_stage": zero_stage}
+    plain, whole = figures(model, train_plan(**base)), figures(model, train_plan(**base, shard_group=16.0))
+    for name, term in plain.figures.items():
+        assert whole.figures[name].value == pytest.approx(term.value, rel=1e-12), name
+    sizes = [float(figures(model, train_plan(**base, shard_group=group)).memory.peak.value) for group in (1.0, 2.0, 4.0, 8.0, 16.0)]
+    assert all(more > less for more, less in pairwise(sizes)), sizes

@@ -80,6 +80,9 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "plan.recompute-layers",
             "use --recompute-layers up to 32",
         ),
+        ({"dp": 8.0, "shard_group": 3.0}, "plan.shard-group", "use shard-group 2 or 4"),
+        ({"dp": 8.0, "shard_group": 2.0, "zero_stage": 0}, "plan.shard-group-zero", "use --zero-stage 1, 2 or 3"),
+        ({"dp": 8.0, "shard_group": 0.0}, "plan.degree", "use --shard-group 1 or more"),
         ({"dp": 8.0, "zero_stage": 1, "sync_every": 10.0}, "plan.sync-zero", "use --zero-stage 0"),
         ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
@@ -104,6 +107,8 @@ def test_a_degree_below_one_is_a_broken_rule_and_no_crash(name: str, value: floa
 def test_experts_are_cut_by_their_divisors_over_the_ranks_of_a_stage() -> None:
     assert broken(SPARSE, dp=8.0, ep=4.0) == {}
     assert broken(SPARSE, dp=8.0, ep=3.0) == {"plan.ep-experts": "use ep 2 or 4", "plan.ep-ranks": "use ep 2 or 4"}
+    assert broken(SPARSE, dp=8.0, ep=8.0, shard_group=4.0) == {"plan.shard-group-experts": "use shard-group 8"}
+    assert broken(SPARSE, dp=8.0, ep=4.0, shard_group=4.0) == {}
     assert broken(SPARSE, pp=4.0, dp=2.0, ep=8.0) == {"plan.ep-ranks": "use ep 1 or 2"}
 
 

@@ -1,0 +1,121 @@
+"""What does data parallelism cost a step: gradients that are reduced, weights that are gathered, the optimizer's own shard?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training_memory import RecipeTerms
+from gpuplan.formulas.basic import repeated_bytes, repeated_seconds
+from gpuplan.formulas.memory import shard_bytes
+from gpuplan.formulas.training import contended_seconds, exposed_seconds, optimizer_traffic_bytes, seldom_seconds
+from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
+from gpuplan.specs.engine import TrainingProfile
+from gpuplan.term import USER, Term, total
+from gpuplan.work import Collective, CollectiveKind, Stream
+from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.counts import count
+from gpuplan.workload.stages import Stage
+from gpuplan.workload.training import StageParams, StepTerms, TrainingWork
+
+
+class ShardingPricer(Record, kw_only=True):
+    """Prices what replicas exchange and update on one machine with one engine."""
+
+    subject: Subject
+    profile: TrainingProfile
+    plan: TrainPlan
+    work: TrainingWork
+    step: StepTerms
+    recipe: RecipeTerms
+    leaves: Leaves
+
+    @property
+    def replicated(self) -> bool:
+        """Whether several ranks hold the same weights: of dense layers, or of experts where ep is less than tp x cp x dp."""
+        return not (alone(self.work.dense_ranks) and alone(self.work.expert_shards))
+
+    def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
+        """Parameters of a stage by how they are shared: how many, by how many ranks, how far apart."""
+        found = {"dense": (held.dense, self.work.dense_shards, self.step.tp)}
+        if held.experts is not None:
+            found["experts"] = (held.experts, self.work.expert_shards, self.work.expert_ways)
+        return found
+
+    def gradient_sync(self, stage: Stage) -> tuple[list[Collective], list[Collective]]:
+        """What follows a backward pass: an all-reduce, or a reduce-scatter of gradients and the gather of (new) weights."""
+        at, zero = f"{stage.prefix}step", self.plan.parallel.zero_stage
+        trained, gathered = self.work.trained[stage.place], self.work.params[stage.place]
+        element = self.recipe.gradient
+        if self.plan.how.reduce_in is not None:
+            element = Term("plan.reduce_in", {"fp32": 4.0, "bf16": 2.0}[self.plan.how.reduce_in], "B", USER)
+        elif self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
+            element = self.subject.habit("reduced", self.profile.reduced)
+        gradients, weights = [], []
+        for name, (held, group, stride) in self.groups(trained).items():
+            size = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
+            kind: CollectiveKind = "all_reduce" if zero == 0 else "reduce_scatter"
+            gradients.append(Collective(name=f"{at}.{name}.grads", kind=kind, size=size, group=group, stride=stride))
+            if self.work.replicas is not None:
+                gradients.append(self.across(f"{at}.{name}", size, group, stride, self.work.replicas))
+        if zero > 0:
+            for name, (held, group, stride) in self.groups(gathered if zero == 3 else trained).items():
+                size = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=self.recipe.gathered)
+                weights.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=size, group=group, stride=stride))
+        return gradients, weights
+
+    def across(self, at: str, size: Term, group: Term, stride: Term, replicas: Term) -> Collective:
+        """What each rank keeps of reduced gradients is reduced once more over the ranks with the same shard (HSDP)."""
+        return Collective(
+            name=f"{at}.replicas", kind="all_reduce", size=shard_bytes.term(f"{at}.shard_bytes", size=size, shards=group),
+            group=replicas, stride=self.leaves.times(f"{at}.replica_stride", group, stride),
+        )  # fmt: skip
+
+    def data_parallel(self, stage: Stage, window: Term) -> Term:
+        """Gradient synchronisation that the last micro-batch does not hide."""
+        at = f"{stage.prefix}step"
+        gradients, weights = self.gradient_sync(stage)
+        comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], self.subject.hw)
+        if self.plan.parallel.sync_every is not None:
+            steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
+            return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        return self.beside(f"{at}.data_parallel", comm, window, overlap)
+
+    def beside(self, name: str, comm: Term, window: Term, overlap: Term) -> Term:
+        """What communication beside computation costs: its exposed part, and what it takes from the kernels beside it."""
+        if self.profile.contention is None:
+            return exposed_seconds.term(name, comm=comm, window=window, overlap=overlap)
+        contention = self.subject.habit("contention", self.profile.contention)
+        return contended_seconds.term(name, comm=comm, window=window, overlap=overlap, contention=contention)
+
+    def fully_sharded(self, stage: Stage, window: Term) -> Term:
+        """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""
+        at = f"{stage.prefix}step.micro"
+        gradients, gathered = self.gradient_sync(stage)
+        comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
+        weights = priced(f"{at}.gather", gathered, self.subject.hw)
+        comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        return self.beside(f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
+
+    def optimizer(self, stage: Stage) -> Term:
+        """Streaming gradients and states of the local shard."""
+        at, params, zero = f"{stage.prefix}step", self.work.trained[stage.place], self.plan.parallel.zero_stage
+        sizes: dict[str, Term] = {}
+        for name, held, shards in (
+            ("dense", params.dense, self.work.dense_shards),
+            ("experts", params.experts, self.work.expert_shards),
+        ):
+            if held is None:
+                continue
+            local = self.leaves.split(f"{at}.{name}.local_params", held, shards if zero else ONE)
+            sizes[name] = optimizer_traffic_bytes.term(
+                f"{at}.{name}.optimizer_traffic", params=local, gradient=self.recipe.gradient, master=self.recipe.master,
+                moments=self.recipe.moments, weight=self.recipe.weight,
+            )  # fmt: skip
+        stream = Stream(
+            name=f"{at}.optimizer_stream", size=total(f"{at}.optimizer_bytes", sizes), launches=count("optimizer_kernels")
+        )
+        return priced(f"{at}.optimizer", [stream], self.subject.hw)
