@@ -10,6 +10,7 @@ from gpuplan.formulas.training import (
     bubble_seconds,
     grouped_seconds,
     paced_seconds,
+    recomputed_share,
     scheduled_bubble_seconds,
     straggler_seconds,
     unhidden_seconds,
@@ -306,7 +307,7 @@ class StepPricer(ShardingPricer):
             return stage.layers
         at = f"{stage.prefix}recomputed"
         depth = total(f"{at}.of", dict(stage.layers))
-        few = self.leaves.split(f"{at}.share", self.leaves.least(f"{at}.layers", self.limit(limit), depth), depth)
+        few = recomputed_share.term(f"{at}.share", recomputed=self.limit(limit), stage_layers=depth)
         return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
 
     def limit(self, layers: int) -> Term:

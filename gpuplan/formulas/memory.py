@@ -266,7 +266,7 @@ def partly_recomputed_bytes(*, layers: Count, stage_layers: Count, recomputed: C
     >>> partly_recomputed_bytes(layers=8.0, stage_layers=8.0, recomputed=2.0, saved=1.0, kept=10.0)
     62.0
     """
-    return layers * (kept - (kept - saved) * minimum(recomputed / stage_layers, 1.0))
+    return layers * (kept - (kept - saved) * minimum(recomputed / maximum(stage_layers, 1.0), 1.0))
 
 
 @formula(DEFINITION)

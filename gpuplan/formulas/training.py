@@ -116,6 +116,16 @@ def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
 
 
 @formula(DEFINITION)
+def recomputed_share(*, recomputed: Count, stage_layers: Count) -> Count:
+    """The share of a stage's layers that are run again when the first few of it are; a stage may hold none.
+
+    >>> recomputed_share(recomputed=2.0, stage_layers=8.0), recomputed_share(recomputed=2.0, stage_layers=0.0)
+    (0.25, 1.0)
+    """
+    return minimum(recomputed / maximum(stage_layers, 1.0), 1.0)
+
+
+@formula(DEFINITION)
 def filled_layers(*, kind: Count, stage: Count, before: Count) -> Count:
     """Layers of one kind on the fullest stage when heavier kinds took `before` places already.
 

@@ -141,25 +141,31 @@ class Best(Record):
     fits: bool
     looked_at: int
     fitting: int
+    score: float
+    """What was made as small as can be: seconds of a step, or bytes where nothing fits."""
 
 
-def best(subject: Subject, space: Space, shape: Shape) -> Best | None:
-    """The fastest plan that surely fits, or else fits; without one, the plan of least memory; None when no plan is legal."""
+def best(subject: Subject, space: Space, shape: Shape, *, surely: bool = True) -> Best | None:
+    """The fastest plan that surely fits, or else fits; without one, the plan of least memory; None when no plan is legal.
+
+    Without `surely` it is enough that a plan fits in the middle.
+    """
     chosen: tuple[int, float, Candidates] | None = None
     looked_at = fitting = 0
     for found in candidates(space, shape):
         for one in scored(subject, space, found):
             looked_at += len(one.candidates)
             fitting += int(one.fits.sum())
-            good = one.surely if one.surely.any() else one.fits
+            sure = one.surely & surely
+            good = sure if sure.any() else one.fits
             score = np.where(good, one.step_time_s, np.inf) if good.any() else one.peak_memory_bytes
-            rank, index = int(one.fits.any()) + int(one.surely.any()), int(np.argmin(score))
+            rank, index = int(one.fits.any()) + int(sure.any()), int(np.argmin(score))
             if chosen is None or (rank, -score[index]) > (chosen[0], -chosen[1]):
                 chosen = (rank, float(score[index]), one.candidates.part([index]))
     if chosen is None:
         return None
-    rank, _, only = chosen
-    return Best(single(only, space), rank > 0, looked_at, fitting)
+    rank, least, only = chosen
+    return Best(single(only, space), rank > 0, looked_at, fitting, least)
 
 
 def single(only: Candidates, space: Space) -> TrainPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
@@ -29,6 +29,8 @@ TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
 RANKS_A_SEQUENCE = 8
 """Llama 3 405B took 16M tokens a step, 2,048 sequences, on 16,384 GPUs (arXiv 2407.21783, table 4)."""
+AS_GOOD_AS = 0.1
+"""How far from the usual batch one may be that more replicas divide."""
 SEQUENCE = 8192
 """The pretraining sequence of Llama 3 (arXiv 2407.21783, 3.1)."""
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
@@ -51,6 +53,8 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     degrees |= {"micro_batch": plan.micro_batch}
     given = {name for name in (*_DEGREES, "dp") if getattr(ask, name) is not None}
     why = f"fastest of {result.fitting} plans that fit ({result.looked_at} looked at)"
+    if result.looked_at == 1:
+        why = "the only plan that was looked at"
     if not result.fits:
         why = f"least memory of {result.looked_at} plans, none of which fits"
     chosen += [
@@ -59,8 +63,8 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     if ask.recompute is None:
         chosen.append(Choice("recompute", plan.recompute, why))
         if plan.saving.recompute_layers is not None and ask.recompute_layers is None:
-            fewest = "the fewest layers of a stage, in quarters, whose activations must be made again to fit"
-            chosen.append(Choice("recompute_layers", str(plan.saving.recompute_layers), fewest))
+            some = "layers of each stage that are made again: quarters of a stage were looked at"
+            chosen.append(Choice("recompute_layers", str(plan.saving.recompute_layers), some))
     if ask.zero_stage is None:
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
@@ -97,22 +101,21 @@ def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> 
 
 
 def partly(subject: Subject, space: Space, shape: Shape, found: Best) -> Best:
-    """The same where only running whole layers again fits: as few layers of each stage as fit, in quarters of a stage."""
-    p = found.plan.parallel
+    """The same where only running whole layers again fits: some layers of each stage, in quarters, at every depth of pipeline."""
     if not found.fits or found.plan.recompute != "full" or len(space.recomputes) < 2 or space.saving.recompute_layers is not None:
         return found
-    stage = -(-shape.layers // int(p.pp))
-    degrees = {**space.degrees, **{name: [int(getattr(p, name))] for name in ("tp", "pp", "cp", "ep", "vpp")}}
-    looked_at, fitting = found.looked_at, found.fitting
-    for layers in sorted({stage // 4, stage // 2, 3 * stage // 4} - {0}):
-        saving = space.saving.replaced(recompute_layers=layers)
-        one = best(subject, space.replaced(recomputes=("full",), degrees=degrees, saving=saving), shape)
-        if one is None:
-            continue
-        looked_at, fitting = looked_at + one.looked_at, fitting + one.fitting
-        if one.fits:
-            return Best(one.plan, one.fits, looked_at, fitting)
-    return Best(found.plan, found.fits, looked_at, fitting)
+    looked_at, fitting, chosen = found.looked_at, found.fitting, found
+    for pp in space.degrees["pp"]:
+        stage = -(-shape.layers // pp)
+        for layers in sorted({stage // 4, stage // 2, 3 * stage // 4} - {0}):
+            saving = space.saving.replaced(recompute_layers=layers)
+            some = space.replaced(recomputes=("full",), degrees={**space.degrees, "pp": [pp]}, saving=saving)
+            one = best(subject, some, shape, surely=False)
+            if one is None:
+                continue
+            looked_at, fitting = looked_at + one.looked_at, fitting + one.fitting
+            chosen = one if one.fits and one.score < chosen.score else chosen
+    return chosen.replaced(looked_at=looked_at, fitting=fitting)
 
 
 def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
@@ -142,7 +145,8 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
     global_batch = ask.global_batch
     if global_batch is None:
-        global_batch, why = default_batch(ask, seq_len, ranks, made)
+        least = replicas_at_least(ask, profile.splits, ranks)
+        global_batch, why = default_batch(ask, seq_len, ranks, made, least=least)
         chosen.append(Choice("global_batch", str(global_batch), why))
     precision = ask.precision
     if precision is None:
@@ -163,7 +167,8 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         "vpp": [1, 2, 3, 4, 5, 6, 8, 10],
         "micro_batch": micro,
     }
-    degrees = {name: [value] if (value := getattr(ask, name)) is not None else grid[name] for name in _DEGREES}
+    usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
+    degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
@@ -198,22 +203,32 @@ def saving_of(ask: TrainAsk) -> Saving:
     return Saving(**{name: value for name in Saving.field_names() if (value := getattr(ask, name)) is not None})
 
 
-def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | None = None) -> tuple[int, str]:
-    """Sequences of a step, and why: a multiple of the user's dp and micro batch, or else of a dp that divides the ranks."""
-    usual, micro = max(TOKENS_A_STEP // seq_len, 1), ask.micro_batch or 1
-    wanted = max(usual, ranks // RANKS_A_SEQUENCE)
-    replicas = ask.dp or max(one for one in divisors(ranks) if one <= max(wanted // micro, 1))
-    step = replicas * micro
-    why = "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"
+def replicas_at_least(ask: TrainAsk, splits: Collection[str], ranks: int) -> int:
+    """The fewest replicas of any plan that is looked at: all ranks where an engine shares work in no other way."""
+    free = any(getattr(ask, name) is None and name in splits for name in ("tp", "pp", "cp"))
+    given = (ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)
+    return ask.dp or (1 if free else max(ranks // given, 1))
+
+
+def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | None = None, *, least: int = 1) -> tuple[int, str]:
+    """Sequences of a step, and why: near what is usual, and a multiple of as many replicas as that allows, `least` of them."""
+    micro, usual = ask.micro_batch or 1, max(TOKENS_A_STEP // seq_len, 1)
+    wanted, why = max(usual, ranks // RANKS_A_SEQUENCE), "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"
     if made is not None:
         wanted = max(made.global_batch * made.seq_len // seq_len, 1)
-        given = (ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)
-        replicas = ask.dp or max(one for one in divisors(max(ranks // given, 1)) if one <= max(wanted // micro, 1))
-        step, why = replicas * micro, f"as many tokens a step as the model was trained with ({made.source})"
-        return max(round(wanted / step), 1) * step, why
-    if wanted > usual:
+        why = f"as many tokens a step as the model was trained with ({made.source})"
+    elif wanted > usual:
         why = f"a sequence for {RANKS_A_SEQUENCE} accelerators, as Llama 3 405B on 16,384"
-    return max(round(wanted / step), 1) * step, why
+    if ask.dp is not None:
+        step = ask.dp * micro
+        return max(round(wanted / step), 1) * step, why
+    if wanted < least * micro:
+        why = "a sequence for each replica"
+    most = max(ranks // ((ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)), 1)
+    near = {one: max(round(wanted / (one * micro)), 1) * one * micro for one in divisors(most) if one % least == 0 or one == most}
+    good = [one for one, batch in near.items() if abs(batch - wanted) <= AS_GOOD_AS * wanted]
+    exact = [one for one in good if near[one] == wanted and 2 * one >= most]
+    return near[max(exact or good)] if good else min(near.values(), key=lambda batch: abs(batch - wanted)), why
 
 
 def default_precision(hw: Hardware) -> Precision:

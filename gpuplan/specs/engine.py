@@ -10,6 +10,7 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
 from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, SecondsField, Sourced
 
+Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
@@ -85,6 +86,8 @@ class TrainingProfile(Schema):
     """A 16-bit copy of the weights lives beside the fp32 master copy (false: the sharded fp32 weights are cast when gathered)."""
     zero_stage: Annotated[int, Limits(0, 3)]
     """What it shards over data parallelism unless the user says otherwise."""
+    splits: tuple[Split, ...] = ("tp", "pp", "cp", "ep", "vpp")
+    """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
     sequence_parallel: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
     hidden_passes: RatioField

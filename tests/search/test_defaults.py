@@ -50,6 +50,36 @@ def test_a_published_training_gives_the_length_and_the_batch() -> None:
     assert "DeepSeek-V3" in why["global_batch"]
 
 
+def test_a_published_batch_is_taken_as_it_is_where_half_of_the_ranks_divide_it() -> None:
+    # 1,536 sequences of GPT-3 are no multiple of 1,024 ranks, but of 512; MPT's 2,048 are no multiple of half of 440.
+    made = train(TrainAsk(model="gpt-3-175b", on="1024xa100-80gb"))
+    assert made.question["global_batch"] == "1536"
+    made = train(TrainAsk(model="mpt-7b", on="440xa100-40gb", engine="composer"))
+    assert made.question["global_batch"] == "2200"
+
+
+@pytest.mark.parametrize("engine", ["fsdp", "composer", "accelerate", "deepspeed", "litgpt", "torchtune", "torchtitan"])
+def test_nothing_is_chosen_that_an_engine_is_not_run_with(engine: str) -> None:
+    made = train(TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine)).question
+    if engine != "torchtitan":
+        assert (made["pp"], made["vpp"]) == ("1", "1")
+    if engine not in ("torchtitan", "torchtune"):
+        assert made["dp"] == "64"
+    asked = train(TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine, pp=2, tp=2)).question
+    assert (asked["pp"], asked["tp"]) == ("2", "2")
+
+
+def test_an_engine_of_replicas_alone_has_a_sequence_for_each() -> None:
+    made = train(TrainAsk(model="llama-3.1-8b", on="1024xh100", engine="fsdp"))
+    assert (made.question["dp"], made.question["global_batch"]) == ("1024", "1024")
+
+
+def test_partial_recomputation_is_looked_for_at_every_depth_of_pipeline() -> None:
+    # Llama 3 405B ran with tp 8 and pp 16 (arXiv 2407.21783, table 4).
+    made = train(TrainAsk(model="llama-3.1-405b", on="16384xh100")).question
+    assert (made["tp"], made["pp"], made["dp"]) == ("8", "16", "128")
+
+
 def test_another_length_keeps_the_tokens_of_a_step() -> None:
     made = train(TrainAsk(model="llama-3.1-405b", on="16384xh100", tp=8, pp=16, cp=16, seq_len=131072))
     assert made.question["global_batch"] == "128"
