@@ -26,6 +26,7 @@ _FLAGS = {
     "--qlora",
     "--train-edges",
     "--reference",
+    "--no-reference",
     "--chunked-loss",
     "--no-chunked-loss",
     "--help",

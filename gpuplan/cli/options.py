@@ -213,7 +213,11 @@ SyncEvery: TypeAlias = Annotated[
 ]
 Reference: TypeAlias = Annotated[
     Switch,
-    Option("--reference", rich_help_panel=TUNING, help="A frozen model of the same shape scores each sequence too (DPO)"),
+    Option(
+        "--reference/--no-reference",
+        rich_help_panel=TUNING,
+        help="A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)",
+    ),
 ]
 AttentionKernel: TypeAlias = Annotated[
     Text, Option("--attention", metavar="KIND", rich_help_panel=PARALLEL, help="flash, or eager, which writes the scores out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typer import Context, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli import options_rl as r
 from gpuplan.cli.help import Command
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -51,6 +52,18 @@ def train(
     train_edges: o.TrainEdges = None,
     base_weights: o.BaseWeights = None,
     reference: o.Reference = None,
+    rl: r.Rl = None,
+    prompts: r.Prompts = None,
+    group_size: r.GroupSize = None,
+    prompt_len: r.PromptLen = None,
+    response_len: r.ResponseLen = None,
+    response_max: r.ResponseMax = None,
+    ppo_epochs: r.PpoEpochs = None,
+    rollout_engine: r.RolloutEngine = None,
+    rollout_tp: r.RolloutTp = None,
+    reward_model: r.RewardModel = None,
+    critic: r.Critic = None,
+    idle: r.Idle = None,
     compiled: o.Compiled = None,
     overlap: o.Overlaps = None,
     graphs: o.Graphs = None,
@@ -77,6 +90,7 @@ def train(
       gpuplan train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T
       gpuplan train llama-3.1-70b --on 64xaws:p5.48xlarge --tokens 2T
       gpuplan train llama-3.1-70b --on 64xh100 --tp 8 --pp 2 --recompute full --explain mfu
+      gpuplan train qwen3-8b --on 8xh100 --rl grpo --prompts 64 --group-size 16 --prompt-len 512 --response-len 2k
     """
     from gpuplan.cli.answer import answer
 

@@ -16,6 +16,7 @@ COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
     "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group",
 }  # fmt: skip
+COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"}
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
     "precision": get_args(ask.Precision),
@@ -31,11 +32,13 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "base_weights": get_args(ask.BaseWeights),
     "task": ("serve", "train"),
     "price_kind": get_args(ask.SoldAs),
+    "rl": get_args(ask.RlMethod),
+    "idle": get_args(ask.Idle),
 }
 """The options that take one of a few words."""
 LISTS: Mapping[str, tuple[str, ...]] = {"overlap": get_args(ask.Overlap), "offload": get_args(ask.Offload)}
 """The options that take several of them."""
-LENGTHS = {"seq_len", "prompt", "output", "context"}
+LENGTHS = {"seq_len", "prompt", "output", "context", "prompt_len", "response_len", "response_max"}
 """Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""
 DURATIONS = {"mtbf", "checkpoint_every"}
 ASKS: Mapping[str, type[ask.Common]] = {"fit": ask.FitAsk, "train": ask.TrainAsk, "serve": ask.ServeAsk}

@@ -12,6 +12,7 @@ from gpuplan.term import Term, interval
 from gpuplan.units import human
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.rl import RlFigures
     from gpuplan.estimate.serving import ServingFigures
     from gpuplan.estimate.subject import Subject
     from gpuplan.estimate.training import TrainingFigures
@@ -34,6 +35,20 @@ def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task
     breakdowns.insert(0, Breakdown("time of a step", time, steps))
     verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
     return _answer(task, said, verdict, made.figures, breakdowns)
+
+
+def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
+    """The answer to a question of reinforcement learning: time by phase, and memory of the phase that needs the most."""
+    phase, whole, parts = made.binding()
+    time, steps = made.training.time.binding()
+    breakdowns = [
+        Breakdown("time of a step", made.step, made.parts),
+        Breakdown("rollout", made.rollout.seconds, made.rollout.parts),
+        Breakdown("one optimizer step of the policy", time, steps),
+        Breakdown(f"memory of the fullest rank, {phase.replace('_', ' ')} phase", whole, parts),
+    ]
+    verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
+    return _answer("train", said, verdict, made.figures, breakdowns)
 
 
 def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") -> Estimate:

@@ -25,6 +25,8 @@ SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip
 KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
+RlMethod: TypeAlias = Literal["ppo", "grpo"]
+Idle: TypeAlias = Literal["device", "host"]
 
 
 class Common(Record, kw_only=True):
@@ -59,6 +61,7 @@ class TrainAsk(Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run.
 
     `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
+    With `rl`, each step generates `group_size` responses to each of `prompts` prompts before it trains on them.
     """
 
     tokens: float | None = None
@@ -100,6 +103,25 @@ class TrainAsk(Common, kw_only=True):
     base_weights: BaseWeights | None = None
     precision: Precision | None = None
     optimizer: Optimizer | None = None
+    rl: RlMethod | None = None
+    prompts: int | None = None
+    group_size: int | None = None
+    prompt_len: int | None = None
+    response_len: int | None = None
+    response_max: int | None = None
+    ppo_epochs: int | None = None
+    rollout_engine: str | None = None
+    rollout_tp: int | None = None
+    reward_model: str | None = None
+    critic: str | None = None
+    idle: Idle | None = None
+
+
+RL_FIELDS = (
+    "prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_engine", "rollout_tp",
+    "reward_model", "critic", "idle",
+)  # fmt: skip
+"""What only means something with `rl`."""
 
 
 class ServeAsk(Common, kw_only=True):

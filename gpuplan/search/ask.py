@@ -35,6 +35,10 @@ def train(ask: TrainAsk) -> Estimate:
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
+    if ask.rl is not None:
+        from gpuplan.search.rl import answer_rl
+
+        return _advised(ask, answer_rl, "tokens_per_s")
     from gpuplan.search.training import answer_training
 
     return _advised(ask, answer_training, "tokens_per_s")

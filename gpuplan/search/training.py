@@ -14,7 +14,7 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import Pretraining
-from gpuplan.plan.ask import Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
@@ -44,6 +44,10 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
+    if any(getattr(ask, name) is not None for name in RL_FIELDS):
+        from gpuplan.search.rl import refuse_parts
+
+        refuse_parts(ask)
     found = library.look_up(ask, "train")
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
-from gpuplan.specs.quantity import BytesField, CountField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, Measure, RatioField, SecondsField, Sourced
 
 Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -246,6 +246,10 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    rollout_host: SecondsField | None = None
+    """What generation inside a training loop adds to each decode step: workers called from outside, log-probabilities."""
+    rollout_sync: BytesPerSField | None = None
+    """Bytes of new weights that one accelerator takes over in a second from a training engine on the same accelerators."""
 
 
 class Engine(SpecFile):

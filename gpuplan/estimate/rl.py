@@ -1,0 +1,264 @@
+"""What does a step of PPO or GRPO take, when generation, scoring and training share the same accelerators one after the other?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuplan.estimate.long_run import Run, run_figures
+from gpuplan.estimate.pricing import no_time, priced
+from gpuplan.estimate.rollout import Batch, Rollout, rollout
+from gpuplan.estimate.scoring import Scored, scored
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
+from gpuplan.formulas import rl
+from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.plan.rl import RlPlan
+from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
+from gpuplan.term import DEFINITION, Source, Term, greatest, total
+from gpuplan.work import Collective, Stream, Transfer, WorkItem
+from gpuplan.workload.context import ONE
+
+_STATES = ("weights", "gradients", "optimizer", "frozen", "adapters")
+"""Parts of training memory that stay from step to step."""
+_RECOMPUTED = Term(
+    "work.policy_scorings", 1.0, "1",
+    Source("docs", "verl: PPO ray trainer, compute_log_prob before the update",
+           "https://verl.readthedocs.io/en/latest/examples/ppo_code_architecture.html", "", "2026-11-21",
+           "the training engine computes the log-probabilities of the old policy anew: those of the rollout engine differ"),
+)  # fmt: skip
+_TWICE = Term("work.sync_passes", 2.0, "1", Source("definition", "gathered weights are read and written once"))
+
+
+class RlModels(Record, kw_only=True):
+    """The models of a step on their machine: the policy in the training and in the rollout engine, reward model and critic."""
+
+    policy: Subject
+    rollout: Subject
+    reward: Subject | None = None
+    critic: Subject | None = None
+
+
+class RlFigures(Record, kw_only=True):
+    """The roots of an estimate by JSON key, the time of the step by phase, and memory by phase."""
+
+    figures: dict[str, Term]
+    step: Term
+    parts: tuple[Term, ...]
+    rollout: Rollout
+    training: TrainingFigures
+    phases: dict[str, tuple[Term, tuple[Term, ...]]]
+    """Memory of the fullest rank in each phase: its total and its parts."""
+
+    def binding(self) -> tuple[str, Term, tuple[Term, ...]]:
+        """The phase that needs the most memory."""
+        name = max(self.phases, key=lambda one: float(self.phases[one][0].value))
+        return (name, *self.phases[name])
+
+
+def apart(term: Term, prefix: str, done: dict[int, Term]) -> Term:
+    """The same graph with a prefix on every name but those of the machine, which all phases share.
+
+    The rollout engine has kernels of its own, so of the machine it shares the datasheet alone (`hw.hbm_bandwidth`).
+    """
+    made = done.get(id(term))
+    if made is None:
+        args = tuple((key, apart(part, prefix, done)) for key, part in term.args)
+        of_machine = term.name.startswith("hw.") and (prefix != "rollout." or term.name.count(".") == 1)
+        shared = of_machine or term.name in _SHARED
+        made = term if shared and not args else replace(term, name=term.name if shared else f"{prefix}{term.name}", args=args)
+        done[id(term)] = made
+    return made
+
+
+_SHARED = frozenset(
+    {"rl.responses", "plan.prompts", "plan.group_size", "plan.prompt_len", "plan.response_len", "plan.response_max", "one"}
+)
+
+
+class _Held(Record):
+    """What one model holds from step to step, and while it scores or trains."""
+
+    states: Term
+    passing: Term
+    peak: Term | None = None
+    """The peak of its training, states included."""
+    busy: tuple[Term, ...] = ()
+    """The parts of that peak."""
+
+
+def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigures:
+    """Every figure of a plan of reinforcement learning.
+
+    Raises:
+        UnknownError: the hardware lacks a parameter that the work needs; or the link to the host, where models wait there.
+        UsageError: an engine does not train, or does not serve.
+    """
+    policy = models.policy
+    batch = Batch.of(plan, policy)
+    training = training_figures(policy, plan.policy)
+    own = _scored(policy, plan, plan.policy)
+    scoring = {"old_log_probs": repeated_seconds.term("step.old_log_probs", count=_RECOMPUTED, seconds=own.seconds)}
+    held = {"policy": _Held(_states(training), own.passing, training.memory.peak, training.memory.binding()[1])}
+    if plan.reference:
+        done: dict[int, Term] = {}
+        scoring["reference"] = replace(apart(own.seconds, "reference.", done), name="step.reference")
+        held["reference"] = _Held(replace(apart(own.weights, "reference.", done), name="memory.reference"), own.passing)
+    if models.reward is not None and plan.reward is not None:
+        done = {}
+        one = _scored(models.reward, plan, plan.reward)
+        scoring["reward_model"] = replace(apart(one.seconds, "reward.", done), name="step.reward_model")
+        held["reward"] = _Held(
+            replace(apart(one.weights, "reward.", done), name="memory.reward"), apart(one.passing, "reward.", done)
+        )
+    updates = _updates(plan, policy, batch)
+    learning = {"policy_training": repeated_seconds.term("step.policy_training", count=updates, seconds=training.time.step)}
+    if models.critic is not None and plan.critic is not None:
+        done = {}
+        one, taught = _scored(models.critic, plan, plan.critic), training_figures(models.critic, plan.critic)
+        scoring["critic_values"] = replace(apart(one.seconds, "critic.", done), name="step.critic_values")
+        seconds = apart(taught.time.step, "critic.", done)
+        learning["critic_training"] = repeated_seconds.term("step.critic_training", count=updates, seconds=seconds)
+        held["critic"] = _Held(
+            replace(apart(_states(taught), "critic.", done), name="memory.critic"), apart(one.passing, "critic.", done),
+            apart(taught.memory.peak, "critic.", done),
+            tuple(apart(part, "critic.", done) for part in taught.memory.binding()[1]),
+        )  # fmt: skip
+    stays = {name: one.states for name, one in held.items()} if plan.idle == "device" else {}
+    done = {}
+    made = _apart_rollout(rollout(models.rollout, plan, batch, stays), done)
+    parts = {"rollout": replace(made.seconds, name="step.rollout"), "weight_sync": _sync(models, plan, made)}
+    parts |= {"scoring": total("step.scoring", scoring), **learning}
+    if plan.idle == "host":
+        parts["host_transfer"] = _transfers(policy, held)
+    step = total("rl.step", parts)
+    figures = _rates(policy, batch, step, parts, made)
+    phases = _phases(policy, held, made, plan)
+    peak = greatest("memory.fullest_phase", {name: whole for name, (whole, _) in phases.items()})
+    figures |= {f"{name}_memory_bytes": whole for name, (whole, _) in phases.items()}
+    figures["peak_memory_bytes"] = peak
+    figures["memory_capacity_bytes"] = policy.hw.memory_capacity
+    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=policy.hw.memory_capacity, used=peak)
+    if run is not None:
+        figures |= run_figures(policy, run, figures["tokens_per_step"], step, step_pricer(policy, plan.policy).recipe)
+    return RlFigures(
+        figures=figures, step=step, parts=(parts["rollout"], parts["weight_sync"], *scoring.values(), *learning.values(),
+                                           *([parts["host_transfer"]] if "host_transfer" in parts else [])),
+        rollout=made, training=training, phases=phases,
+    )  # fmt: skip
+
+
+def _updates(plan: RlPlan, policy: Subject, batch: Batch) -> Term:
+    """Optimizer steps of one step of reinforcement learning."""
+    return rl.updates.term(
+        "rl.updates", responses=batch.responses, epochs=policy.plan("ppo_epochs", float(plan.epochs)),
+        batch=policy.plan("global_batch", plan.policy.global_batch),
+    )  # fmt: skip
+
+
+def _scored(subject: Subject, plan: RlPlan, own: TrainPlan) -> Scored:
+    """All responses through the forward pass of a model, divided as it is trained."""
+    return scored(step_pricer(subject, own.replaced(global_batch=float(plan.responses), recompute="none")))
+
+
+def _states(made: TrainingFigures) -> Term:
+    """Bytes of weights and optimizer states on the most loaded rank, and of gradients where they have a buffer of their own."""
+    _, parts = made.memory.binding()
+    return total("memory.policy", {part.name: part for part in parts if part.name.rpartition(".")[2] in _STATES})
+
+
+def _apart_rollout(made: Rollout, done: dict[int, Term]) -> Rollout:
+    def own(term: Term) -> Term:
+        return apart(term, "rollout.", done)
+
+    return made.replaced(
+        seconds=own(made.seconds), parts=tuple(own(part) for part in made.parts), running=own(made.running), room=own(made.room),
+        memory={name: own(term) for name, term in made.memory.items()}, budget=own(made.budget), weights=own(made.weights),
+        sync=made.sync and own(made.sync),
+        asleep={name: own(term) for name, term in made.asleep.items()},
+    )  # fmt: skip
+
+
+def _sync(models: RlModels, plan: RlPlan, made: Rollout) -> Term:
+    """New weights on their way from the division of training to that of generation, gathered and copied on the devices."""
+    p, policy = plan.policy.parallel, models.policy
+    degrees = {name: policy.plan(name, getattr(p, name)) for name in ("tp", "pp", "dp", "cp")}
+    cut = product.term("sync.tp_pp", a=degrees["tp"], b=degrees["pp"])
+    if p.zero_stage == 3:
+        cut = product.term("sync.ranks", a=cut, b=product.term("plan.shards", a=degrees["dp"], b=degrees["cp"]))
+    group = rl.gather_ranks.term(
+        "sync.gather_ranks", cut=cut, tp=Term("rollout.plan.tp", plan.rollout.parallel.tp, "1", DEFINITION)
+    )
+    moved = repeated_bytes.term("sync.copied_bytes", count=_TWICE, size=made.weights)
+    items: list[WorkItem] = [Stream(name="sync.copy", size=moved, launches=ONE)]
+    items.append(Collective(name="sync.gather", kind="all_gather", size=made.weights, group=group, stride=ONE))
+    moving = priced("sync.gathered", items, policy.hw)
+    if made.sync is None:
+        return replace(moving, name="step.weight_sync")
+    taken = rl.moved_seconds.term("sync.taken_over", size=made.weights, bandwidth=made.sync)
+    return total("step.weight_sync", {"gathered": moving, "taken_over": taken})
+
+
+def _transfers(policy: Subject, held: dict[str, _Held]) -> Term:
+    """States that leave for the host and come back in every step; weights that do not change only come in."""
+    found: dict[str, Term] = {}
+    for name, one in held.items():
+        ways = (True, False) if one.peak is not None else (False,)
+        items = [
+            Transfer(name=f"host.{name}.{'out' if back else 'in'}", size=one.states, path="host", stride=ONE, back=back)
+            for back in ways
+        ]
+        found[name] = priced(f"host.{name}", items, policy.hw)
+    return total("step.host_transfer", found) if found else no_time("step.host_transfer")
+
+
+def _phases(
+    policy: Subject, held: dict[str, _Held], made: Rollout, plan: RlPlan
+) -> dict[str, tuple[Term, tuple[Term, ...]]]:  # fmt: skip
+    """Memory of each phase: what works, what waits on the device, and the contexts of both engines."""
+    trainer = {"trainer_context": policy.habit("context", policy.engine.context)}
+    if policy.hw.count > 1:
+        trainer["trainer_communication"] = policy.habit("communication", policy.engine.communication)
+    asleep = {f"rollout_{name}": term for name, term in made.asleep.items()}
+
+    def phase(name: str, parts: dict[str, Term]) -> tuple[Term, tuple[Term, ...]]:
+        named = {key: total(f"memory.{name}.{key}", {key: term}) for key, term in parts.items()}
+        return total(f"memory.{name}", named), tuple(named.values())
+
+    def waiting(*busy: str) -> dict[str, Term]:
+        return {name: one.states for name, one in held.items() if name not in busy and plan.idle == "device"}
+
+    found = {"rollout": phase("rollout", made.memory | trainer | waiting())}
+    widest = max(held, key=lambda name: float(held[name].states.value) + float(held[name].passing.value))
+    here = {widest: held[widest].states, "passing": held[widest].passing}
+    found["scoring"] = phase("scoring", here | trainer | asleep | waiting(widest))
+    for name, one in held.items():
+        if one.peak is not None:
+            label = "training" if name == "policy" else f"{name}_training"
+            whole, parts = phase(label, {name: one.peak} | asleep | waiting(name))
+            found[label] = whole, (*one.busy, *parts[1:])
+    return found
+
+
+def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout) -> dict[str, Term]:
+    """Throughput, counted as the published tables do: tokens of prompts and responses over the whole step."""
+    chips = Term("plan.accelerators", float(policy.hw.count), "1", policy.origins.get("accelerators", DEFINITION))
+    each = total("rl.sequence_tokens", {"prompt": batch.prompt, "response": batch.response})
+    tokens = product.term("rl.tokens", a=batch.responses, b=each)
+    generated = product.term("rl.generated_tokens", a=batch.responses, b=batch.response)
+    learning = {name: term for name, term in parts.items() if name.endswith("_training")}
+    return {
+        "step_time_s": step,
+        "tokens_per_s": rate.term("tokens_per_s", count=tokens, seconds=step),
+        "tokens_per_s_per_accelerator": rate.term(
+            "tokens_per_s_per_accelerator", count=share.term("rl.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
+        ),
+        "generated_tokens_per_s": rate.term("generated_tokens_per_s", count=generated, seconds=parts["rollout"]),
+        "rollout_share": rl.share_of_seconds.term("rollout_share", part=parts["rollout"], whole=step),
+        "rollout_s": parts["rollout"],
+        "scoring_s": parts["scoring"],
+        "training_s": total("step.training", learning),
+        "running_sequences": made.running,
+        "tokens_per_step": tokens,
+        "generated_tokens_per_step": generated,
+    }

@@ -1,0 +1,319 @@
+"""A question of reinforcement learning to a complete plan: how training and generation are divided, and who waits where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
+from gpuplan.estimate.answer import Said, rl_answer, with_pins
+from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.result import Choice, Estimate
+from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
+from gpuplan.estimate.subject import Subject
+from gpuplan.models.count import count
+from gpuplan.plan.ask import RL_FIELDS, Idle, TrainAsk
+from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
+from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
+from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.record import Record
+from gpuplan.search.library import Found, Library
+from gpuplan.search.shape import positive, shape_of
+from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
+from gpuplan.specs.operations import Operations
+from gpuplan.term import Source
+
+RESPONSES = 1024
+"""The training batch of DeepSeekMath's GRPO (arXiv 2402.03300, 4.2), and HybridFlow's prompts a step (arXiv 2409.19256, 8.1)."""
+GROUP = 8
+"""`num_generations` of TRL's GRPOConfig."""
+LENGTH = 1024
+"""Prompts and responses of HybridFlow's evaluation have 1,024 tokens each (arXiv 2409.19256, 8.1)."""
+_DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+
+
+class Wanted(Record, kw_only=True):
+    """The settled numbers of a question, and what was taken where the user said nothing."""
+
+    prompts: int
+    group: int
+    prompt: int
+    response: int
+    longest: int
+    reference: bool
+    chosen: list[Choice]
+
+
+def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
+    """The answer to a question of reinforcement learning.
+
+    Raises:
+        UnknownError: a name, a rate or a parameter that is not known (exit 5).
+        UsageError: a bad value, an option that means nothing here, or an ambiguous name.
+        PlanError: the user's plan breaks rules; all of them are listed.
+    """
+    _refuse(ask)
+    positive(ask, ("prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"))
+    wanted = _wanted(ask)
+    found = library.look_up(ask, "train")
+    serving = library.look_up(ask.replaced(engine=ask.rollout_engine), "serve", with_price=False)
+    _as_policy(found)
+    plan_ask = ask.replaced(
+        seq_len=-(-(wanted.prompt + wanted.response) // PADDED) * PADDED,
+        global_batch=ask.global_batch or wanted.prompts * wanted.group, reference=None,
+    )  # fmt: skip
+    chosen = list(wanted.chosen)
+    models = RlModels(policy=found.subject, rollout=serving.subject, **_others(ask, library))
+    policy, said = _policy(plan_ask, found, models.rollout)
+    chosen += [one for one in said if one.name not in ("seq_len", "global_batch")]
+    plan = RlPlan(
+        method=ask.rl or "grpo", prompts=wanted.prompts, group=wanted.group, prompt=wanted.prompt, response=wanted.response,
+        longest=wanted.longest, epochs=ask.ppo_epochs or 1, policy=policy, reference=wanted.reference,
+        reward=policy if models.reward is not None else None, critic=policy if models.critic is not None else None,
+        rollout=_serve_plan(wanted, serving.subject, float(ask.rollout_tp or 1)), idle=ask.idle or "device",
+    )  # fmt: skip
+    require(rl_rules(plan))
+    _check_others(models, plan)
+    plan, why = _rollout(ask, wanted, models, plan)
+    if why:
+        chosen.append(Choice("rollout_tp", f"{plan.rollout.parallel.tp:g}", why))
+    if ask.idle is None:
+        idle = _idle(models, plan)
+        plan = plan.replaced(idle=idle)
+        held = "they fit beside each other" if idle == "device" else "all models beside each other do not fit"
+        chosen.append(Choice("idle", idle, f"where models wait for their phase: {held}"))
+    run = None
+    if ask.tokens is not None:
+        run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    models = _with_origins(models, chosen, ask, library)
+    made = rl_figures(models, plan, run)
+    said_all = Said(
+        question=_question(ask, found, serving, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(ask, wanted, plan, made))
+    )
+    return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
+
+
+def refuse_parts(ask: TrainAsk) -> None:
+    """Refuse options of reinforcement learning without `--rl`.
+
+    Raises:
+        UsageError: all of them together.
+    """
+    named = [name for name in RL_FIELDS if getattr(ask, name) is not None]
+    if named:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        raise UsageError(
+            Problem("rl.no-method", f"{flags}: of reinforcement learning", "add --rl grpo or --rl ppo, or leave it out")
+        )
+
+
+def _refuse(ask: TrainAsk) -> None:
+    problems = []
+    if ask.seq_len is not None:
+        hint = "use --prompt-len and --response-len"
+        problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
+    if ask.rl == "grpo" and ask.critic is not None:
+        problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
+    if ask.sync_every is not None:
+        problems.append(Problem("rl.sync-every", "--sync-every: not with --rl", "leave it out"))
+    if problems:
+        raise UsageError(*problems)
+
+
+def _as_policy(found: Found) -> None:
+    if found.card.architecture.decoder.kind == "encoder":
+        what = f"{found.card.id} is an encoder: it cannot generate responses"
+        raise UsageError(Problem("rl.encoder", what, "name a model that generates"))
+
+
+def _wanted(ask: TrainAsk) -> Wanted:
+    chosen: list[Choice] = []
+
+    def settle(name: str, value: int, why: str) -> int:
+        given = getattr(ask, name)
+        if given is None:
+            chosen.append(Choice(name, str(value), why))
+            return value
+        return int(given)
+
+    group = settle("group_size", GROUP if ask.rl == "grpo" else 1, "TRL's default" if ask.rl == "grpo" else "PPO needs no group")
+    usual = "1,024 responses a step, as DeepSeekMath's GRPO and HybridFlow's evaluation"
+    prompts = settle("prompts", max(RESPONSES // group, 1), usual)
+    prompt = settle("prompt_len", LENGTH, "as HybridFlow's evaluation")
+    response = settle("response_len", LENGTH, "as HybridFlow's evaluation")
+    longest = settle("response_max", response, "all responses of one length; a longer one is waited for")
+    if ask.reference is None:
+        chosen.append(Choice("reference", "true", "the penalty of PPO and GRPO as published; --no-reference leaves it out"))
+    return Wanted(
+        prompts=prompts, group=group, prompt=prompt, response=response, longest=longest,
+        reference=ask.reference is not False, chosen=chosen,
+    )  # fmt: skip
+
+
+def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
+    """Reward model and critic, each without the head over the vocabulary: they give one number a sequence or token."""
+    names = {"reward": ask.reward_model, "critic": (ask.critic or ask.model) if ask.rl == "ppo" else None}
+    made = {}
+    for role, name in names.items():
+        if name is not None:
+            subject = library.look_up(ask.replaced(model=name), "train", with_price=False).subject
+            arch = subject.arch.replaced(head=False, head_bias=False)
+            made[role] = subject.replaced(arch=arch, counts=count(arch, subject.card))
+    return made
+
+
+def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
+    """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
+    space, chosen = space_of(ask, found)
+    awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
+    capacity = found.subject.hw.memory_capacity
+    room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
+    subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
+    result = chosen_plan(ask, subject, space, shape_of(subject.arch, space.ranks))
+    plan = result.plan
+    why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
+    if not result.fits:
+        why = f"least memory of {result.looked_at} divisions of training, none of which fits"
+    degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
+    degrees |= {"micro_batch": plan.micro_batch}
+    chosen += [
+        Choice(name, f"{value:g}", why)
+        for name, value in degrees.items()
+        if getattr(ask, name) is None and worth_saying(name, value)
+    ]
+    if ask.recompute is None:
+        chosen.append(Choice("recompute", plan.recompute, why))
+    if ask.zero_stage is None:
+        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
+    return plan, chosen
+
+
+def _check_others(models: RlModels, plan: RlPlan) -> None:
+    """Reward model and critic are divided as the policy is: refuse where that breaks their rules."""
+    for role, subject, own in (("reward model", models.reward, plan.reward), ("critic", models.critic, plan.critic)):
+        if subject is None or own is None:
+            continue
+        try:
+            require(train_rules(own, shape_of(subject.arch, subject.hw.count)))
+        except PlanError as error:
+            said = [Problem(one.code, f"{role} {subject.model_name}: {one.message}", one.hint) for one in error.problems]
+            raise PlanError(*said) from None
+
+
+def _serve_plan(wanted: Wanted, subject: Subject, tp: float) -> ServePlan:
+    weights: Literal["bf16", "fp16"] = "bf16" if "bf16" in subject.hw.peaks else "fp16"
+    return ServePlan(
+        parallel=Parallelism(tp=tp, dp=subject.hw.count // tp, zero_stage=0, sequence_parallel=False), batch=1.0,
+        prompt=float(wanted.prompt), output=float(wanted.response), context=float(wanted.prompt + wanted.longest),
+        weights=weights, kv_cache=weights,
+    )  # fmt: skip
+
+
+def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> tuple[RlPlan, str]:
+    """The division of generation: the user's, or the one whose step is shortest of those that fit."""
+    subject = models.rollout
+    shape = shape_of(subject.arch, subject.hw.count)
+    limit = subject.arch.max_context
+    if ask.rollout_tp is not None:
+        one = _serve_plan(wanted, subject, float(ask.rollout_tp))
+        try:
+            require(serve_rules(one, shape, limit))
+        except PlanError as error:
+            said = [Problem(one.code, f"rollout: {one.message}", one.hint.replace("tp ", "rollout-tp ")) for one in error.problems]
+            raise PlanError(*said) from None
+        return plan.replaced(rollout=one), ""
+    domain = int(subject.hw.levels[0].size or subject.hw.count) if subject.hw.levels else 1
+    ways = [_serve_plan(wanted, subject, float(tp)) for tp in divisors(subject.hw.count) if tp <= domain]
+    legal = [one for one in ways if mask(serve_rules(one, shape, limit))]
+    if not legal:
+        require(serve_rules(ways[0], shape, limit))
+    tried = [(one, rl_figures(models, plan.replaced(rollout=one, idle="host"))) for one in legal] if len(legal) > 1 else []
+    if not tried:
+        return plan.replaced(rollout=legal[0]), "the only division"
+    fitting = [(one, made) for one, made in tried if _fits(made)]
+    if not fitting:
+        one, _ = min(tried, key=lambda pair: float(pair[1].phases["rollout"][0].value))
+        return plan.replaced(rollout=one), f"least memory of {len(tried)} divisions, none of which fits"
+    one, _ = min(fitting, key=lambda pair: float(pair[1].figures["rollout_s"].value))
+    return plan.replaced(rollout=one), f"shortest rollout of {len(fitting)} divisions that fit"
+
+
+def _idle(models: RlModels, plan: RlPlan) -> Idle:
+    """On the device where all phases fit so; otherwise in the host."""
+    if _fits(rl_figures(models, plan.replaced(idle="device"))):
+        return "device"
+    try:
+        return "host" if _fits(rl_figures(models, plan.replaced(idle="host"))) else "device"
+    except UnknownError:
+        return "device"
+
+
+def _fits(made: RlFigures) -> bool:
+    return float(made.figures["peak_memory_bytes"].value) <= float(made.figures["memory_capacity_bytes"].value)
+
+
+def _with_origins(models: RlModels, chosen: list[Choice], ask: TrainAsk, library: Library) -> RlModels:
+    origins = {one.name: Source("chosen", one.reason) for one in chosen}
+    rollout = {name: source for name, source in origins.items() if name not in ("tp", "pp", "dp")}
+    if "rollout_tp" in origins:
+        rollout |= {"tp": origins["rollout_tp"], "dp": origins["rollout_tp"]}
+    policy = models.policy.replaced(origins=origins)
+    if ask.tokens is not None:
+        policy = policy.replaced(operations=library.catalog.load(Operations, "usual"))
+    return models.replaced(
+        policy=policy, rollout=models.rollout.replaced(origins=rollout),
+        reward=models.reward and models.reward.replaced(origins=origins),
+        critic=models.critic and models.critic.replaced(origins=origins),
+    )  # fmt: skip
+
+
+def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict[str, str]:
+    """What was asked, the reinforcement learning after the machine, then the division of training."""
+    base = question_of(ask.replaced(reference=None), found, plan.policy)
+    own = {
+        "rl": plan.method,
+        "prompts": str(plan.prompts),
+        "group_size": str(plan.group),
+        "prompt_len": str(plan.prompt),
+        "response_len": str(plan.response),
+        "response_max": str(plan.longest),
+        "rollout_engine": serving.subject.engine.id,
+        "rollout_tp": f"{plan.rollout.parallel.tp:g}",
+        "rollout_dp": f"{plan.rollout.parallel.dp:g}",
+        "reference": str(plan.reference).lower(),
+    }
+    if ask.reward_model is not None:
+        own["reward_model"] = ask.reward_model
+    if plan.critic is not None:
+        own["critic"] = ask.critic or ask.model
+    if plan.epochs > 1:
+        own["ppo_epochs"] = str(plan.epochs)
+    own["idle"] = plan.idle
+    first = ("model", "on", "accelerators")
+    return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in first}
+
+
+def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list[Note]:
+    notes = [
+        Note(
+            "rl.tokens",
+            "tokens/s counts prompts and responses over the whole step, as NeMo RL and HybridFlow report it; rewards by rules, "
+            "advantages and data handling on the host are not counted",
+        ),
+    ]
+    if made.rollout.sync is None:
+        what = "what this engine adds inside a training loop (host work of each decode step, taking over weights) is not known"
+        notes.append(Note("rl.overhead", what))
+    if wanted.longest == wanted.response and ask.response_max is None:
+        notes.append(
+            Note(
+                "rl.tail",
+                "no response is longer than the mean; the longest one sets the pace of a rollout",
+                "give it with --response-max",
+            )
+        )
+    if float(made.rollout.running.value) < wanted.prompts * wanted.group / float(plan.rollout.parallel.dp):
+        most = f"{float(made.rollout.running.value):g} of the responses of a replica run at once: cache or engine allow no more"
+        notes.append(Note("rl.waves", most))
+    return notes + (run_notes(ask) if ask.tokens is not None else [])
