@@ -55,7 +55,7 @@ def test_a_step_on_sixteen_gpus_as_the_v04_table_has_it() -> None:
     assert seconds(asked(**NEMO_RL | run), "step_time_s") == pytest.approx(97.7, rel=0.18)
 
 
-@pytest.mark.xfail(reason="dense 32B and mixtures of experts: NeMo RL takes 1.5 to 3 times what is counted; no phases are published")
+@pytest.mark.xfail(reason="32B and mixtures of experts: NeMo RL takes 1.5 to 3 times what is counted; no phases are published")
 def test_a_step_of_32b_as_the_v04_table_has_it() -> None:
     run = {"model": "qwen3-32b", "on": "4xdgx-h100", "tp": 4, "pp": 4, "micro_batch": 1, "rollout_tp": 4, "response_len": 3006}
     assert seconds(asked(**NEMO_RL | run), "step_time_s") == pytest.approx(393.0, rel=0.2)
