@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from gpuplan.accuracy.compare import Point, training_points
 from gpuplan.accuracy.inference import inference_points, serving_ask
@@ -13,6 +14,8 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk, TrainAsk
 from gpuplan.record import Record
+
+_Ask = TypeVar("_Ask", TrainAsk, ServeAsk)
 
 
 class Answers(Record, kw_only=True):
@@ -59,11 +62,25 @@ def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = l
 
 
 def _one(row: Row, answers: Answers) -> tuple[Sequence[Point], Sequence[Ran]]:
+    if row.fault:
+        raise Skip(row.fault)
     if row.flag:
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
-        return list(inference_points(row, answers.serve(serving_ask(row, answers.card, answers.keep)))), ()
-    made = answers.train(training_ask(row, answers.card, answers.keep))
+        return list(inference_points(row, answers.serve(_read(serving_ask, row, answers)))), ()
+    made = answers.train(_read(training_ask, row, answers))
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
     return list(training_points(row, made)), (Ran(row, ran=True, said_fits=made.verdict.fits),)
+
+
+def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], str]], _Ask], row: Row, answers: Answers) -> _Ask:
+    """The question of a row.
+
+    Raises:
+        Skip: the row has parts of another kind than rows have (a text where a mapping belongs, and the like).
+    """
+    try:
+        return ask(row, answers.card, answers.keep)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise Skip(f"the row cannot be read: {error}") from None

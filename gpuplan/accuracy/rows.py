@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record
@@ -19,6 +19,21 @@ from gpuplan.record import Record
 Task: TypeAlias = Literal["training", "inference"]
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 PARTS = ("model", "hardware", "run", "measured")
+NUMBERS = {
+    "model": ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "params_b"),
+    "hardware": ("count", "per_node"),
+    "run": (
+        "seq_len", "global_batch", "micro_batch", "grad_accum", "per_device_batch", "local_batch", "batch_per_dp", "tp", "pp", "dp",
+        "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency",
+    ),
+    "measured": (
+        "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
+        "tflops_per_accelerator", "mfu", "hfu", "peak_memory_gib", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
+        "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms",
+    ),
+}  # fmt: skip
+"""What must be a number where a row has it."""
+SHARES = ("mfu", "hfu")
 FITTED_IN_THREE = 3
 """Of three groups of model and accelerator, two were there to be fitted to; the third is held back from every fit."""
 
@@ -38,6 +53,8 @@ class Row(Record, kw_only=True):
     """The framework or engine, as the row names it."""
     flag: str = ""
     """Why the row is doubtful; such rows are skipped."""
+    fault: str = ""
+    """What is missing or wrong in the row itself; such rows are skipped too."""
 
     @property
     def group(self) -> tuple[str, str]:
@@ -64,11 +81,11 @@ def packaged() -> Path:
     return Path(__file__).parent / "runs"
 
 
-def read_rows(paths: Iterable[Path]) -> list[Row]:
-    """The rows of files, and of all files in folders, each id once.
+def read_rows(paths: Sequence[Path]) -> list[Row]:
+    """The rows of files, and of all files in folders; a row that says what no row can, or takes another's id, has a fault.
 
     Raises:
-        UsageError: a file is missing or is no list of rows; all of them together.
+        UsageError: a file is missing, is no list, or holds nothing; all of them together.
     """
     rows: dict[str, Row] = {}
     problems: list[Problem] = []
@@ -82,9 +99,16 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
             try:
                 for number, data in enumerate(_list(file), start=1):
                     row = _row(data, file, number)
+                    if row.id in rows and row.replaced(set="") != rows[row.id].replaced(set=""):
+                        row = row.replaced(id=f"{row.id} ({file.stem}, row {number})", fault="another row has its id")
                     rows.setdefault(row.id, row)
             except UsageError as error:
                 problems += error.problems
+    if not rows and not problems:
+        where = ", ".join(str(path) for path in paths)
+        problems.append(
+            Problem("accuracy.no-runs", f"{where}: no measured run is in it", "a file of measured runs is a list of rows")
+        )
     if problems:
         raise UsageError(*problems)
     return list(rows.values())
@@ -120,17 +144,34 @@ def _list(file: Path) -> Iterator[Any]:
     yield from data or ()
 
 
+def _fault(data: Mapping[str, Any]) -> str:
+    """The first value of a row that cannot be what its name says; empty where there is none."""
+    for part, names in NUMBERS.items():
+        for name in names:
+            value = data[part].get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                return f"{part}: {name} is `{value}`, which is no such number"
+            if name in SHARES and value > 1:
+                return f"{part}: {name} is {value:g}; write it as a fraction, such as 0.4"
+    return "" if isinstance(data["hardware"].get("accelerator"), str) else "the row does not name its accelerator"
+
+
 def _row(data: Any, file: Path, number: int) -> Row:
-    hint = "a row has id, model, hardware, run and measured"
     if not isinstance(data, Mapping):
-        raise UsageError(Problem("accuracy.not-rows", f"{file}: entry {number} is no row", hint))
+        nothing: dict[str, Any] = {}
+        return Row(
+            id=f"{file.stem}-{number}", set=file.stem, task="training", model=nothing, hardware=nothing, run=nothing,
+            measured=nothing, fault="it is no row: a row has id, model, hardware, run and measured",
+        )  # fmt: skip
     wrong = [part for part in PARTS if not isinstance(data.get(part), Mapping)]
-    if wrong:
-        raise UsageError(Problem("accuracy.not-rows", f"{file}: row {data.get('id', number)} has no {', '.join(wrong)}", hint))
-    named = data.get("engine") or data.get("framework") or ""
-    training = data.get("task", "training") == "training"
+    task, named = str(data.get("task") or "training"), data.get("engine") or data.get("framework") or ""
+    fault = f"the row has no {', '.join(wrong)}" if wrong else _fault(data)
+    if task not in get_args(Task):
+        fault = f"no task is called `{task}`"
     return Row(
-        id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="training" if training else "inference",
-        **{part: data[part] for part in PARTS}, kind=str(data.get("kind") or "pretrain"), engine=str(named).lower(),
-        flag=str(data.get("flag") or ""),
+        id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
+        **{part: {} if part in wrong else data[part] for part in PARTS}, kind=str(data.get("kind") or "pretrain"),
+        engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault,
     )  # fmt: skip

@@ -29,7 +29,8 @@ def accuracy(
         str | None, Option("--budget", metavar="FILE", help="Exit with 4 where a group is worse than this file allows")
     ] = None,
     plot: Annotated[
-        str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw estimated against measured (PNG or SVG)")
+        str | None,
+        Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw estimated against measured: PNG, SVG, PDF"),
     ] = None,
     json: Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="JSON with every row, errors as fractions")] = False,
     md: Annotated[bool, Option("--md", rich_help_panel=OUTPUT, help="Markdown")] = False,

@@ -12,6 +12,11 @@ from gpuplan.cli.answer import put
 from gpuplan.cli.values import count
 from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
 
+METRICS = ("throughput", "memory", "ttft", "tpot", "fits")
+LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
+"""What a budget sets a lower limit to."""
+FIGURES = (*LEAST, "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
+
 
 def judging(given: Mapping[str, Any]) -> int:
     """Write the report to standard output; the exit code says whether a budget was kept.
@@ -33,6 +38,11 @@ def judging(given: Mapping[str, Any]) -> int:
         problems.append(Problem("usage.forms", "--json and --md at once", "choose one"))
     if problems:
         raise UsageError(*problems)
+    if given["plot"]:
+        from gpuplan.render.accuracy_plot import drawable
+
+        drawable(Path(given["plot"]))
+    limits = limits_of(given["budget"]) if given["budget"] else {}
     worst = 0 if str(given["worst"]).strip() == "0" else count("worst", given["worst"])
     rows = wanted_rows(given["runs"], task)
     judged = judge(rows, answers(), progress(len(rows)))
@@ -47,7 +57,7 @@ def judging(given: Mapping[str, Any]) -> int:
         from gpuplan.render.accuracy import table
 
         put(table(made, worst=worst, markdown=given["md"]))
-    return over_budget(made, given["budget"]) if given["budget"] else int(Exit.OK)
+    return over_budget(made, limits)
 
 
 def wanted_rows(paths: list[str] | None, task: str | None) -> list[Any]:
@@ -97,10 +107,8 @@ def progress(total: int) -> Any:
     return step
 
 
-def over_budget(made: Mapping[str, Any], file: str) -> int:
-    """4 where a group of the budget file does worse than the file allows, each said on standard error.
-
-    The file maps a group to metrics, and a metric to the largest `median_ape` and `mean_ape` and the smallest `rows`.
+def limits_of(file: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """The limits of a budget file: groups to metrics, metrics to the largest `median_ape`, `mean_ape` … and the fewest `rows`.
 
     Raises:
         UsageError: the file is missing or says something else.
@@ -108,9 +116,24 @@ def over_budget(made: Mapping[str, Any], file: str) -> int:
     from gpuplan.strict_yaml import load_yaml
 
     data, _ = load_yaml(Path(file))
+    hint = "write `all: {throughput: {median_ape: 0.1, rows: 500}}`"
+    wrong = [
+        Problem("accuracy.budget", f"{file}: {name}: {metric}: {what} is no limit", hint)
+        for name, metrics in (data.items() if isinstance(data, Mapping) else [("the file", None)])
+        for metric, bounds in (metrics.items() if isinstance(metrics, Mapping) else [("it", None)])
+        for what, bound in (bounds.items() if isinstance(bounds, Mapping) else [("it", None)])
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or metric not in METRICS or what not in FIGURES
+    ]
+    if wrong:
+        raise UsageError(*wrong)
+    return data
+
+
+def over_budget(made: Mapping[str, Any], budget: Mapping[str, Mapping[str, Mapping[str, float]]]) -> int:
+    """4 where a group of the budget does worse than it allows, each said on standard error."""
     groups = {"all": made["metrics"], **{one["key"]: one for one in made["groups"]}}
     worse = []
-    for name, limits in data.items():
+    for name, limits in budget.items():
         if name not in groups:
             worse.append(f"{name}: no row of it was compared")
             continue
@@ -118,7 +141,7 @@ def over_budget(made: Mapping[str, Any], file: str) -> int:
             got = groups[name][metric]
             for what, bound in bounds.items():
                 value = got.get(what)
-                least = what in ("rows", "inside_range", "ran_said_fits", "oom_said_not")
+                least = what in LEAST
                 if value is None or (value < bound if least else value > bound):
                     shown = "nothing" if value is None else f"{value:.4g}"
                     worse.append(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 HEAD = ("rows", "median", "mean", "p90", "bias", "in range", "held back")
 NAMES = {"throughput": "throughput", "memory": "peak memory", "ttft": "TTFT", "tpot": "TPOT"}
 MOST_REASONS = 12
 """Reasons of fewer rows are added up."""
-REASON_WIDTH = 64
+WIDTH = 80
 
 
 def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
@@ -76,16 +77,16 @@ def _fits(fits: Mapping[str, Any]) -> str:
 def _skipped(skipped: Sequence[Mapping[str, str]]) -> str:
     if not skipped:
         return ""
-    counted = Counter(_short(one["reason"]) for one in skipped).most_common()
-    lines = [f"{count:5d}  {reason}" for reason, count in counted[:MOST_REASONS]]
+    counted = Counter(one["reason"] for one in skipped).most_common()
+    lines = [
+        wrap(reason, WIDTH, initial_indent=f"{count:5d}  ", subsequent_indent=" " * 7, break_on_hyphens=False)
+        for reason, count in counted[:MOST_REASONS]
+    ]
     rest = sum(count for _, count in counted[MOST_REASONS:])
     if rest:
-        lines.append(f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)")
-    return f"{len(skipped)} rows were skipped\n" + "\n".join(lines)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1].rstrip() + "…"
+        lines.append([f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)"])
+    said = "1 row was skipped" if len(skipped) == 1 else f"{len(skipped)} rows were skipped"
+    return "\n".join([said, *(line for lines_of_one in lines for line in lines_of_one)])
 
 
 def _percent(value: float | None, *, sign: bool = False) -> str:

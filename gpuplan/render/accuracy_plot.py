@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +11,48 @@ from gpuplan.errors import Problem, UsageError
 
 COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#6b4e71", "#8d99ae", "#2e4057", "#f28e2b")
 MARKERS = "os^Dvp*X"
-KINDS = {"throughput": ("tokens/s per accelerator", 1.0), "memory": ("peak memory in GiB", 2.0**30)}
+KINDS = {
+    "throughput": ("tokens/s per accelerator", 1.0),
+    "memory": ("peak memory in GiB", 2.0**30),
+    "ttft": ("time to first token in ms", 1e-3),
+    "tpot": ("time per output token in ms", 1e-3),
+}
+FORMS = (".png", ".svg", ".pdf")
 WITHIN = 1.25
 
 
-def draw(made: Mapping[str, Any], file: Path) -> None:
-    """Write the plot to a PNG, SVG or PDF file.
+def drawable(file: Path) -> None:
+    """Refuse, before anything is computed, what cannot be drawn to.
 
     Raises:
-        UsageError: matplotlib is not installed, the form is unknown, or the file cannot be written.
+        UsageError: the form is unknown, there is no such folder, or matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
+    if file.suffix.lower() not in FORMS:
+        raise UsageError(Problem("usage.plot", f"--plot {file}: no such form", "end the name in .png, .svg or .pdf"))
+    if not file.parent.is_dir():
+        raise UsageError(Problem("usage.plot", f"--plot {file}: there is no folder {file.parent}", "choose another place"))
+    if find_spec("matplotlib") is None:
         hint = "pip install 'gpuplan[plot]' brings matplotlib"
-        raise UsageError(Problem("usage.no-plot", "drawing needs matplotlib, which is not installed", hint)) from None
+        raise UsageError(Problem("usage.no-plot", "drawing needs matplotlib, which is not installed", hint))
+
+
+def draw(made: Mapping[str, Any], file: Path) -> None:
+    """Write the plot to a PNG, SVG or PDF file, which `drawable` found good.
+
+    Raises:
+        UsageError: the file cannot be written, or no row was compared.
+    """
+    import matplotlib as mpl
+
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    if file.suffix not in (".png", ".svg", ".pdf"):
-        raise UsageError(Problem("usage.plot", f"--plot {file}: no such form", "end the name in .png, .svg or .pdf"))
-    kinds = [kind for kind in KINDS if any(row["metric"] == kind for row in made["rows"])]
-    figure, axes = pyplot.subplots(1, max(len(kinds), 1), figsize=(5.4 * max(len(kinds), 1), 5.0), dpi=130, squeeze=False)
-    for at, kind in enumerate(kinds):
-        _panel(axes[0][at], kind, [row for row in made["rows"] if row["metric"] == kind and _drawn(row)])
+    kinds = {kind: rows for kind in KINDS if (rows := [row for row in made["rows"] if row["metric"] == kind and _drawn(row)])}
+    if not kinds:
+        raise UsageError(Problem("usage.nothing-drawn", f"--plot {file}: no run has a speed, a time or a memory to draw"))
+    figure, axes = pyplot.subplots(1, len(kinds), figsize=(5.4 * len(kinds), 5.0), dpi=130, squeeze=False)
+    for at, (kind, rows) in enumerate(kinds.items()):
+        _panel(axes[0][at], kind, rows)
     figure.tight_layout()
     try:
         figure.savefig(file)
@@ -59,7 +78,7 @@ def _panel(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         label = f"{engine} ({len(mine)})" if number < len(COLOURS) - 1 else "others" if number == len(COLOURS) - 1 else None
         points = ([row["measured"] / unit for row in mine], [row["expected"] / unit for row in mine])
         axes.scatter(*points, s=13, c=COLOURS[at], marker=MARKERS[at], alpha=0.7, lw=0, label=label)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"{title}: {len(rows)} published runs")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"{title}: {len(rows)} {'run' if len(rows) == 1 else 'runs'}")
     axes.set(xlabel="measured", ylabel=f"estimated (grey: within {WITHIN:g} x)")
     axes.grid(visible=True, color="#ddd", lw=0.6)
     axes.legend(fontsize=7, loc="upper left", frameon=False)

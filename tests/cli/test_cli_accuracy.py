@@ -71,10 +71,102 @@ def test_a_broken_budget_is_said_and_fails(call: Call, tmp_path: Path) -> None:
         (("--runs", "nowhere.yaml"), "nowhere.yaml"),
         (("--json", "--md"), "--json and --md"),
         (("--worst", "x"), "--worst"),
+        (("--plot", "runs.bmp"), "no such form"),
+        (("--plot", "no-such-folder/runs.png"), "no folder no-such-folder"),
+        (("--budget", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )
 def test_wrong_options_are_one_message(call: Call, words: tuple[str, ...], said: str) -> None:
     got = call("accuracy", *words)
     assert got.code == 2
     assert said in got.err
+    assert not got.out, "nothing is computed before the options are known to be good"
     assert "Traceback" not in got.err
+
+
+BROKEN = """
+- {id: typo, model: {id: lama-3.1-8b}, hardware: {accelerator: h100-sxm-80gb, count: 8}, run: {seq_len: 8192}, measured: {mfu: 0.4}}
+- {id: chip, model: {id: llama-3.1-8b}, hardware: {accelerator: h1000, count: 8}, run: {seq_len: 8192}, measured: {mfu: 0.4}}
+- {id: text, model: {id: llama-3.1-8b}, hardware: {accelerator: h100, count: 8}, run: {seq_len: long}, measured: {mfu: 0.4}}
+- {id: none, model: {id: llama-3.1-8b}, hardware: {accelerator: h100, count: 8}, run: {seq_len: 8192}, measured: {}}
+- {id: negative, model: {id: llama-3.1-8b}, hardware: {accelerator: h100}, run: {}, measured: {step_time_s: -1}}
+- {id: percent, model: {id: llama-3.1-8b}, hardware: {accelerator: h100, count: 8}, run: {seq_len: 8192}, measured: {mfu: 40}}
+- {id: nameless, model: {id: llama-3.1-8b}, hardware: {count: 8}, run: {seq_len: 8192}, measured: {mfu: 0.4}}
+- {id: parts, model: llama-3.1-8b, hardware: h100, run: {seq_len: 8192}, measured: {mfu: 0.4}}
+- {id: task, task: sleep, model: {}, hardware: {accelerator: h100, count: 8}, run: {}, measured: {mfu: 0.4}}
+- {id: odd, model: {id: llama-3.1-8b}, hardware: {accelerator: h100, count: 8}, run: {seq_len: 8192, tp: 3}, measured: {mfu: 0.4}}
+- {id: odd, model: {id: llama-3.1-8b}, hardware: {accelerator: h100, count: 8}, run: {seq_len: 8192}, measured: {mfu: 0.4}}
+- just a line
+"""
+REASONS = {
+    "typo": "the model is not known",
+    "chip": "h1000",
+    "text": "seq_len is `long`",
+    "none": "nothing was measured",
+    "negative": "step_time_s is `-1`",
+    "percent": "as a fraction",
+    "nameless": "does not name its accelerator",
+    "parts": "has no model, hardware",
+    "task": "no task is called `sleep`",
+    "odd": "tp 3 does not divide",
+    "odd (bad, row 11)": "another row has its id",
+    "bad-12": "no row",
+}
+
+
+def test_rows_that_cannot_be_compared_are_skipped_each_with_its_reason(call: Call, tmp_path: Path) -> None:
+    good, bad = written(tmp_path), tmp_path / "bad.yaml"
+    bad.write_text(BROKEN, encoding="utf-8")
+    got = call("accuracy", "--runs", str(good), "--runs", str(bad), "--json")
+    assert got.code == 0
+    made = json.loads(got.out)
+    assert [row["id"] for row in made["rows"]] == ["run-0"]
+    skipped = {one["id"]: one["reason"] for one in made["skipped"]}
+    assert skipped.keys() == REASONS.keys()
+    assert all(REASONS[name] in reason for name, reason in skipped.items()), skipped
+    table = call("accuracy", "--runs", str(bad)).out
+    assert "12 rows were skipped" in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert "h1000" in table, "a reason is wrapped and not cut"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "# nothing\n"])
+def test_a_file_without_rows_is_an_error(call: Call, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text(text, encoding="utf-8")
+    got = call("accuracy", "--runs", str(file))
+    assert got.code == 2
+    assert "no measured run" in got.err
+
+
+def test_rows_in_json_and_lines_of_json_are_read(call: Call, tmp_path: Path) -> None:
+    row = {
+        "id": "mine", "model": {"id": "llama-3.1-8b"}, "hardware": {"accelerator": "h100-sxm-80gb", "count": 8},
+        "run": {"seq_len": 8192, "global_batch": 128, "tp": 2}, "measured": {"step_time_s": 14.0},
+    }  # fmt: skip
+    (tmp_path / "one.json").write_text(json.dumps([row]), encoding="utf-8")
+    (tmp_path / "two.jsonl").write_text(json.dumps(row | {"id": "other"}) + "\n", encoding="utf-8")
+    made = json.loads(call("accuracy", "--runs", str(tmp_path), "--json").out)
+    assert {one["id"] for one in made["rows"]} == {"mine", "other"}
+    assert made["metrics"]["fits"].keys() >= {"ran_said_fits", "oom_said_not"}
+    keys = {"rows", "skipped", "median_ape", "mean_ape", "p90_ape", "bias", "inside_range"}
+    assert all(made["metrics"][name].keys() >= keys for name in ("throughput", "memory", "ttft", "tpot"))
+    assert all(one.keys() >= {"id", "metric", "measured", "low", "expected", "high", "fitted"} for one in made["rows"])
+
+
+def test_a_plot_of_runs_without_a_speed_is_an_error_and_no_crash(call: Call, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "shares.yaml"
+    file.write_text((ROW % 0).replace("tokens_per_s_per_accelerator: 10000", "mfu: 0.5"), encoding="utf-8")
+    got = call("accuracy", "--runs", str(file), "--plot", str(tmp_path / "x.png"))
+    assert got.code == 2
+    assert "to draw" in got.err
+
+
+@pytest.mark.parametrize("text", ["all: 3\n", "all: {speed: {median_ape: 0.1}}\n", "all: {throughput: {median_ape: low}}\n"])
+def test_a_budget_that_says_nothing_is_an_error(call: Call, tmp_path: Path, text: str) -> None:
+    budget = tmp_path / "budget.yaml"
+    budget.write_text(text, encoding="utf-8")
+    got = call("accuracy", "--runs", str(written(tmp_path)), "--budget", str(budget))
+    assert (got.code, got.out) == (2, "")
+    assert "no limit" in got.err
