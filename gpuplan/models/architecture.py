@@ -158,6 +158,8 @@ class Block(Schema):
     norm: NormKind = "rms"
     parallel: bool = False
     """Mixer and channel mixer read the same input (GPT-J, Falcon)."""
+    conditioning: NonNegativeInt = 0
+    """Parameters that work once a sequence and not once a token (DiT's adaptive layer norm)."""
     extra_params: NonNegativeInt = 0
     """Parameters that no other field counts; the card's notes say what they are."""
 

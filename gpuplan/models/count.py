@@ -11,11 +11,14 @@ from gpuplan.models.architecture import Architecture, Attention, Block, ChannelM
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
-Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "extra"]
+Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "conditioning", "extra"]
 """The parts of a layer: `mlp` is the dense feed-forward layer or the shared experts, `experts` the routed ones."""
 
-NOT_IN_ACTIVE = frozenset({"vision_tower", "audio_tower", "vision_projector", "audio_projector", "multi_token_prediction"})
-"""Names of `Architecture.extra_params` that a text token does not pass through."""
+NOT_IN_ACTIVE = frozenset({
+    "vision_tower", "audio_tower", "vision_projector", "audio_projector", "multi_token_prediction", "class_head",
+    "timestep_embedder", "final_modulation",
+})  # fmt: skip
+"""Names of `Architecture.extra_params` that a token does not pass through: other towers, and what works once an image."""
 
 
 class BlockCount(Record):
@@ -116,6 +119,8 @@ class _Counter:
                 width=self.hidden,
                 vectors=self.vectors(f"{at}.norm_vectors", block.norm),
             )
+        if block.conditioning:
+            parts["conditioning"] = self.leaf(f"model.{at}.conditioning", block.conditioning)
         if block.extra_params:
             parts["extra"] = self.leaf(f"model.{at}.extra_params", block.extra_params)
         layer = total(f"params.{at}.layer", {str(key): term for key, term in parts.items()})
@@ -278,6 +283,11 @@ class _Counter:
                     routed=one.layer["experts"],
                     experts=self.leaf(f"model.{at}.experts", mlp.experts),
                     top_k=self.leaf(f"model.{at}.top_k", mlp.top_k),
+                )
+            if "conditioning" in one.layer:
+                at = self.path(stacks[one.stack], one.block)  # type: ignore[index]
+                found[f"{at}_conditioning"] = f.layers_params.term(
+                    f"params.{at}.conditioning", layers=one.layers, layer=one.layer["conditioning"]
                 )
         return found
 
