@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
+from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.models.card import ModelCard
@@ -59,7 +60,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), offload=_offload(run),
-        reduce_in=_reduce_in(row),
+        reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
         attention="eager" if run.get("attention") == "standard" else None,
         chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
     )  # fmt: skip

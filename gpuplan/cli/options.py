@@ -131,6 +131,10 @@ Dp: TypeAlias = Annotated[Text, _degree("--dp", "Data parallel degree (replicas)
 Cp: TypeAlias = Annotated[Text, _degree("--cp", "Context parallel degree (split of the sequence)")]
 Ep: TypeAlias = Annotated[Text, _degree("--ep", "Expert parallel degree")]
 Vpp: TypeAlias = Annotated[Text, _degree("--vpp", "Model chunks a pipeline stage (interleaved schedule)")]
+FirstStageLayers: TypeAlias = Annotated[
+    Text, _degree("--first-stage-layers", "Layers of the first pipeline stage; the others share the rest evenly")
+]
+LastStageLayers: TypeAlias = Annotated[Text, _degree("--last-stage-layers", "Layers of the last pipeline stage, likewise")]
 ZeroStage: TypeAlias = Annotated[
     Text,
     Option(
@@ -186,6 +190,13 @@ Recompute: TypeAlias = Annotated[
 RecomputeLayers: TypeAlias = Annotated[
     Text, _degree("--recompute-layers", "Layers of each stage that --recompute holds for; left out, all")
 ]
+Mtp: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--mtp", metavar="N", rich_help_panel=RUN,
+        help="Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained",
+    ),
+]  # fmt: skip
 Schedule: TypeAlias = Annotated[
     Text,
     Option(

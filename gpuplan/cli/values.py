@@ -14,9 +14,11 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group",
+    "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group", "mtp", "first_stage_layers",
+    "last_stage_layers",
 }  # fmt: skip
 COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"}
+FROM_ZERO = {"zero_stage", "mtp", "first_stage_layers", "last_stage_layers"}
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
     "precision": get_args(ask.Precision),
@@ -107,7 +109,7 @@ def pins(texts: Iterable[str]) -> list[tuple[str, float, str]]:
 
 
 def count(flag: str, text: str) -> int:
-    """A whole number of at least 1 (or 0 for `zero_stage`); `4k` is understood, and is 4096 for the length of a sequence.
+    """A whole number of at least 1 (or 0 where `FROM_ZERO` has it); `4k` is understood, and is 4096 for the length of a sequence.
 
     >>> count("seq_len", "4k"), count("global_batch", "4k")
     (4096, 4000)
@@ -117,7 +119,7 @@ def count(flag: str, text: str) -> int:
     """
     binary = flag in LENGTHS and text.strip()[-1:] in ("k", "K")
     number = _number(flag, text.strip()[:-1]) * 1024 if binary else _number(flag, text)
-    least = 0 if flag == "zero_stage" else 1
+    least = 0 if flag in FROM_ZERO else 1
     if number != int(number) or number < least:
         raise UsageError(Problem("usage.count", f"{dashed(flag)} {text}: a whole number of at least {least} is wanted"))
     return int(number)

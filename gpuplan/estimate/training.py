@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from gpuplan.estimate.long_run import Run, run_figures
+from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
 from gpuplan.formulas import flop
-from gpuplan.formulas.basic import difference, rate, remaining_bytes, repeated_flop, share
+from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
-from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import DEFINITION, Term, total
+from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
-from gpuplan.workload.counts import count
 from gpuplan.workload.layer import Dispatch
-from gpuplan.workload.stages import block_keys
 from gpuplan.workload.training import StepTerms, training_work
 
 
@@ -112,6 +110,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         dispatch=dispatch,
         habits=habits_of(subject, profile),
         kv_heads=subject.engine.kv_heads,
+        mtp_from=subject.origins.get("mtp", USER),
         stored=operand if names.matmul == "fp8" and profile.held.fp8_inputs else None,
     )
     return StepPricer(subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves)
@@ -131,7 +130,7 @@ def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, glo
     chips = Term("plan.accelerators", float(subject.hw.count), "1", subject.origins.get("accelerators", DEFINITION))
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
-    full, causal, recomputed = _model_flop(subject, plan, leaves, tokens, seq_len)
+    full, causal, recomputed = model_flop(subject, plan, leaves, tokens, seq_len)
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
     return {
@@ -148,53 +147,3 @@ def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, glo
         ),
         "tokens_per_step": tokens,
     }
-
-
-def _model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term) -> tuple[Term, Term, Term]:
-    """Model FLOP of a step with attention counted in full and halved by the mask, and the FLOP that are recomputed."""
-    counts, arch = subject.counts, subject.arch
-    lookups = {"embedding": counts.embedding} if counts.head is not None or not arch.head else {}
-    matmul_params = counts.params_active
-    for name, term in lookups.items():
-        matmul_params = difference.term(f"params.without_{name}", whole=matmul_params, part=term)
-    attention: dict[str, Term] = {}
-    for key, (index, block_name) in block_keys(arch).items():
-        block = arch.stacks[index].blocks[block_name]
-        layers = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == arch.stacks[index].kind)
-        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-            if not isinstance(mixer, (Attention, Mla)):
-                continue
-            at = f"{key}.{name}"
-            length = seq_len
-            limit = (mixer.window or mixer.chunk) if isinstance(mixer, Attention) else None
-            if limit:
-                length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", limit))
-            width = mixer.head_dim if isinstance(mixer, Attention) else (mixer.nope_dim + mixer.rope_dim + mixer.v_dim) / 2
-            attention[at] = flop.attention_training_flop_per_token.term(
-                f"{at}.flop_per_token", layers=layers, heads=leaves(f"{at}.heads", mixer.heads),
-                head_dim=leaves(f"{at}.score_and_value_dim", width), seq_len=length,
-            )  # fmt: skip
-    if plan.tuning.frozen:
-        weights = flop.frozen_training_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
-    else:
-        weights = flop.six_nd_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
-    scores = (
-        repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", attention))
-        if attention
-        else Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
-    )
-    half = repeated_flop.term("step.causal_attention_flop", count=count("causal_share"), flop=scores)
-    full = total("step.model_flop", {"weights": weights, "attention": scores})
-    causal = total("step.model_flop_causal", {"weights": weights, "attention": half})
-    forward = count("forward_share")
-    if plan.recompute == "full":
-        layers_params = matmul_params
-        head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
-        if head is not None:
-            layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-        again = flop.forward_flop.term("step.recomputed_weight_flop", params=layers_params, tokens=tokens)
-        scores_again = repeated_flop.term("step.recomputed_attention_flop", count=forward, flop=scores)
-        return full, causal, total("step.recomputed_flop", {"weights": again, "attention": scores_again})
-    if plan.recompute == "selective":
-        return full, causal, repeated_flop.term("step.recomputed_flop", count=forward, flop=scores)
-    return full, causal, Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)

@@ -263,6 +263,9 @@ def _transient(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, s
     if plan.saving.chunked_loss:
         share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
+    if plan.parallel.schedule == "dualpipe":
+        # The head runs for every other micro-batch, but then its logits are all there.
+        logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=_BOTH_ENDS, size=logits)
     found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
     return found
 
@@ -369,6 +372,13 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
         width = leaves.made[f"activations.{first}.norm_width"]
         parts["embedding"] = tensor_bytes.term(
             f"{at}.activations.embedding", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
+        )
+    if stage.modules is not None:
+        # Both inputs, and both again behind their norms, side by side for the projection.
+        inputs = leaves.times("mtp.kept_width", leaves("mtp.kept", 4), leaves.made["model.hidden"])
+        width = leaves.times(f"{at}.activations.mtp_width", stage.modules, inputs)
+        parts["mtp"] = tensor_bytes.term(
+            f"{at}.activations.mtp", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
         )
     one = total(f"{at}.activations.micro_batch", parts)
     if "activations" in plan.saving.offload:

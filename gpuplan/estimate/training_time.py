@@ -260,6 +260,14 @@ class StepPricer(ShardingPricer):
             micro["head_and_loss"] = made
         if stage.has_embedding:
             micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
+        if stage.modules is not None and work.modules is not None:
+            module = {
+                "projection": self.paced("matmul", priced(f"{at}.micro.mtp_projection", work.modules.matmuls, hw)),
+                "embedding": priced(f"{at}.micro.mtp_embedding", [work.edge.embedding], hw),
+            }
+            micro["mtp_inputs"] = repeated_seconds.term(
+                f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
+            )
         if not alone(work.pipeline.group):
             sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), step.vpp)
             handed = repeated_seconds.term(

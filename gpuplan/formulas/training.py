@@ -12,6 +12,12 @@ _MEGATRON2 = Source(
     "https://arxiv.org/abs/2104.04473",
     "2.2.1 and 2.2.2 (pipeline schedules)",
 )
+_BRIDGE = Source(
+    "engine",
+    "NeMo: DeepSeek-V3 recipes, map_pp_vp_to_layout",
+    "https://github.com/NVIDIA-NeMo/Megatron-Bridge/blob/main/src/megatron/bridge/recipes/deepseek/deepseek_v3.py",
+    "16 stages: 4 layers on each but the last, which has 1, the module and the loss; 8 stages: 8 and 5",
+)
 _RECOMPUTE = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198", "4.2.3"
 )
@@ -113,6 +119,78 @@ def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
     (7.0, 10.0)
     """
     return where(pp > 2, maximum((layers - (pp - 2) * full) / 2, 0.0 * layers), layers / pp)
+
+
+@formula(_MEGATRON2)
+def upper_edge_layers(*, edge: Count, pp: Count) -> Count:
+    """Layers of the first stage from the mean of both ends: whole layers, the odd one here.
+
+    61 layers on 8 stages leave 13 to both ends (NeMo's DeepSeek-V3 recipe with a module: 7 and 6):
+
+    >>> upper_edge_layers(edge=6.5, pp=8.0), upper_edge_layers(edge=61.0, pp=1.0)
+    (7.0, 61.0)
+    """
+    return where(pp > 1, ceil_div(edge, 1.0), edge)
+
+
+@formula(_MEGATRON2)
+def lower_edge_layers(*, edge: Count, upper: Count) -> Count:
+    """Layers of the last stage, which also has the head: what the first leaves of both ends.
+
+    >>> lower_edge_layers(edge=6.5, upper=7.0)
+    6.0
+    """
+    return 2 * edge - upper
+
+
+@formula(_DUALPIPE)
+def mean_of_ends(*, first: Count, last: Count) -> Count:
+    """What a rank of DualPipe has of each of its two stages in the middle: half of the micro-batches enter at either end.
+
+    >>> mean_of_ends(first=4.0, last=1.0)
+    2.5
+    """
+    return (first + last) / 2
+
+
+@formula(_BRIDGE)
+def full_with_modules(*, layers: Count, modules: Count, pp: Count, vpp: Count) -> Count:
+    """Layers of a full pipeline stage where the last one also holds prediction modules, each like a layer: whole chunks.
+
+    DeepSeek-V3's 61 layers and one module on 16 stages, and on 4 stages of 4 chunks:
+
+    >>> full_with_modules(layers=61.0, modules=1.0, pp=16.0, vpp=1.0), full_with_modules(layers=61.0, modules=1.0, pp=4.0, vpp=4.0)
+    (4.0, 16.0)
+    """
+    return minimum(ceil_div(layers + modules, pp * vpp) * vpp, layers)
+
+
+@formula(_BRIDGE)
+def last_with_modules(*, layers: Count, pp: Count, full: Count) -> Count:
+    """Layers of the last stage where it also holds prediction modules: what the full ones before it leave.
+
+    >>> last_with_modules(layers=61.0, pp=16.0, full=4.0), last_with_modules(layers=61.0, pp=8.0, full=8.0)
+    (1.0, 5.0)
+    """
+    return maximum(layers - (pp - 1) * full, 0.0 * layers)
+
+
+@formula(
+    Source(
+        "docs", "Megatron-LM: --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers",
+        "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py",
+        "the layers that are left are shared evenly by the stages that are left",
+    )
+)  # fmt: skip
+def shared_rest(*, layers: Count, first: Count, last: Count, stages: Count) -> Count:
+    """Layers of each stage whose number was not named.
+
+    61 layers on 16 stages, 3 on the first and 2 on the last:
+
+    >>> shared_rest(layers=61.0, first=3.0, last=2.0, stages=14.0)
+    4.0
+    """
+    return (layers - first - last) / maximum(stages, 1.0)
 
 
 @formula(DEFINITION)

@@ -58,6 +58,16 @@ class Pretraining(Schema):
     checked: Date
 
 
+class TokenPrediction(Schema):
+    """Modules of multi-token prediction that were trained with the model, each with a block like its last layer."""
+
+    modules: PositiveInt
+    source: str
+    """What says so."""
+    url: str
+    checked: Date
+
+
 class WeightsFormat(Schema):
     """How a quantised checkpoint stores its weights."""
 
@@ -92,6 +102,8 @@ class ModelCard(Schema):
     """The same counted by another implementation, which builds the model and adds up its tensors."""
     pretraining: Pretraining | None = None
     """The published sequence length and batch of its training."""
+    mtp: TokenPrediction | None = None
+    """What predicts more than the next token; not counted in the model's size."""
     dtype: Dtype | None = None
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None

@@ -29,6 +29,10 @@ class Parallelism(Record, kw_only=True):
     sequence_parallel: bool = True
     schedule: Schedule = "1f1b"
     """The order of a pipeline's passes; with `vpp` above 1, `1f1b` is its interleaved form."""
+    first_stage_layers: float | None = None
+    """Layers of the first pipeline stage; None: the layers are divided as evenly as they can be."""
+    last_stage_layers: float | None = None
+    """Layers of the last one, without modules of multi-token prediction."""
     etp: float | None = None
     """How tensor parallelism cuts experts; None: as dense layers without expert parallelism, otherwise not at all."""
     sync_every: float | None = None

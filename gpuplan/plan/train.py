@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import Any
 
 from gpuplan.errors import Problem
-from gpuplan.num import Num, is_array, maximum
+from gpuplan.num import Num, ceil_div, is_array, maximum
 from gpuplan.plan.ask import (
     AttentionKernel,
     BaseWeights,
@@ -95,6 +95,8 @@ class TrainPlan(Record, kw_only=True):
     recompute: Recompute = "none"
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
+    mtp: float = 0.0
+    """Modules of multi-token prediction that are trained with the model."""
     how: Manner = Manner()
     tuning: Tuning = Tuning()
     saving: Saving = Saving()
@@ -147,6 +149,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     yield from schedule_rules(plan, shape, micro_batches)
     yield from saving_rules(plan, shape)
     yield from sharding_rules(p, shape)
+    yield from stage_rules(p, shape)
     if p.sync_every is not None:
         hint = "use --zero-stage 0"
         yield Rule(
@@ -206,6 +209,39 @@ def schedule_rules(plan: TrainPlan, shape: Shape, micro_batches: Num) -> Iterato
         )
 
 
+def stage_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
+    """What the layers that are named for the first and the last stage want: the rest is shared evenly by the other stages."""
+    named = {"first": p.first_stage_layers, "last": p.last_stage_layers}
+    given = {place: value for place, value in named.items() if value is not None}
+    if not given:
+        return
+    flags = " and ".join(f"--{place}-stage-layers" for place in given)
+    hint = "use pp 2 or more, or leave it out"
+    yield Rule(p.pp > 1, lambda: Problem("plan.stages-pp", f"{flags} without pipeline stages", hint))
+    rest, left = shape.layers - sum(given.values()), p.pp - len(given)
+    shared = (left > 0) & (rest >= 0) & (rest % maximum(left, 1.0) == 0)
+    yield Rule(
+        (p.pp <= 1) | shared | ((left == 0) & (rest == 0)),
+        lambda: Problem(
+            "plan.stage-layers",
+            f"{flags} leave {rest:g} of the {shape.layers} layers, which {left:g} other stages cannot share evenly",
+            _other_ends(given, shape, int(left)),
+        ),
+    )
+
+
+def _other_ends(given: Mapping[str, float], shape: Shape, left: int) -> str:
+    """Numbers of layers for the last end that is named with which the others come out even."""
+    place, value = list(given.items())[-1]
+    others = sum(given.values()) - value
+    legal = [
+        one
+        for one in range(shape.layers + 1)
+        if (rest := shape.layers - others - one) >= 0 and (rest % left == 0 if left > 0 else rest == 0)
+    ]
+    return f"use --{place}-stage-layers {nearest(value, legal)}" if legal else "leave one of them out"
+
+
 def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     """What recomputation and offload want."""
     p, limit = plan.parallel, plan.saving.recompute_layers
@@ -251,4 +287,9 @@ def even(plan: TrainPlan, layers: int) -> Any:
     Uneven chunks are legal where an engine takes a layout by hand, so this is no rule.
     """
     chunks = plan.parallel.pp * plan.parallel.vpp
+    if plan.parallel.first_stage_layers is not None or plan.parallel.last_stage_layers is not None:
+        return plan.parallel.vpp == 1
+    if plan.mtp:
+        # Only the last chunk, which also holds the modules, has fewer.
+        return (ceil_div(layers + plan.mtp, chunks) * (chunks - 1) <= layers) | (plan.parallel.vpp == 1)
     return (layers % chunks == 0) | ((layers + 2) % chunks == 0) | (plan.parallel.vpp == 1)

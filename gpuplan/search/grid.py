@@ -36,6 +36,7 @@ class Space(Record, kw_only=True):
     sequence_parallel: bool
     ranks: int
     dp: int | None = None
+    mtp: float = 0.0
     how: Manner = Manner()
     tuning: Tuning = Tuning()
     saving: Saving = Saving()
@@ -45,6 +46,8 @@ class Space(Record, kw_only=True):
     expert_load: float | None = None
     sync_every: float | None = None
     shard_group: float | None = None
+    first_stage_layers: float | None = None
+    last_stage_layers: float | None = None
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
@@ -53,6 +56,7 @@ class Space(Record, kw_only=True):
                 **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
                 cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
                 sync_every=self.sync_every, shard_group=self.shard_group,
+                first_stage_layers=self.first_stage_layers, last_stage_layers=self.last_stage_layers,
             ),
             seq_len=float(self.seq_len),
             global_batch=float(self.global_batch),
@@ -60,6 +64,7 @@ class Space(Record, kw_only=True):
             recompute=recompute,
             precision=self.precision,
             optimizer=self.optimizer,
+            mtp=self.mtp,
             how=self.how,
             tuning=self.tuning,
             saving=self.saving,

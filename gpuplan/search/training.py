@@ -13,7 +13,7 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
-from gpuplan.models.card import Pretraining
+from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
@@ -156,6 +156,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     if precision is None:
         precision = default_precision(hw)
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
+    mtp = modules_to_train(ask, found.card, chosen)
     zero = (profile.zero_stage if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
     if ask.recompute is None and any(isinstance(b.mixer, Mla) for stack in arch.stacks for b in stack.blocks.values()):
@@ -173,16 +174,33 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
     degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
+    names = ("etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
+    numbers = {name: None if (value := getattr(ask, name)) is None else float(value) for name in names}
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
-        how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
+        mtp=float(mtp), how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
         tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
-        etp=None if ask.etp is None else float(ask.etp), expert_load=ask.expert_load,
-        sync_every=None if ask.sync_every is None else float(ask.sync_every),
-        shard_group=None if ask.shard_group is None else float(ask.shard_group),
+        expert_load=ask.expert_load, **numbers,
     )  # fmt: skip
     return space, chosen
+
+
+def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> int:
+    """Modules of multi-token prediction: what the question says, or those of the model's own training where all of it is trained.
+
+    Raises:
+        PlanError: a model that predicts no next token has none.
+    """
+    if ask.mtp is not None:
+        if ask.mtp and not card.architecture.head:
+            hint = "leave --mtp out"
+            raise PlanError(Problem("plan.mtp-head", f"--mtp {ask.mtp}, but {card.id} predicts no tokens", hint))
+        return ask.mtp
+    if card.mtp is None or ask.lora is not None or ask.reference or any(getattr(ask, name) is not None for name in RL_FIELDS):
+        return 0
+    chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
+    return card.mtp.modules
 
 
 def tuning_of(ask: TrainAsk) -> Tuning:
@@ -251,6 +269,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
         "precision": plan.precision,
         "optimizer": plan.optimizer,
         "seq_len": f"{plan.seq_len:g}",
+        **({"mtp": f"{plan.mtp:g}"} if plan.mtp else {}),
         "global_batch": f"{plan.global_batch:g}",
         "micro_batch": f"{plan.micro_batch:g}",
     }
@@ -269,6 +288,8 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
             "expert_load",
             "sync_every",
             "shard_group",
+            "first_stage_layers",
+            "last_stage_layers",
         )
     ]
     for name, value in (*manner, *said):

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpuplan.formulas.basic import difference
 from gpuplan.formulas.pipeline import in_flight_dualpipe, in_flight_gpipe, in_flight_zb_h1, in_flight_zb_h2
-from gpuplan.formulas.training import edge_layers, filled_layers, in_flight, mixed_layers, on_single_stage, stage_layers
+from gpuplan.formulas.training import (
+    edge_layers,
+    filled_layers,
+    full_with_modules,
+    in_flight,
+    last_with_modules,
+    lower_edge_layers,
+    mean_of_ends,
+    mixed_layers,
+    on_single_stage,
+    shared_rest,
+    stage_layers,
+    upper_edge_layers,
+)
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import all_true, is_array
@@ -28,7 +42,9 @@ class Stage(Record):
     layers: dict[str, Term]
     in_flight: Term
     head: Term | None
-    """How much of the head the stage has; in a grid, a first stage has all of it where there is no pipeline."""
+    """How often the stage runs the head (again for each prediction module); in a grid, a first stage does without a pipeline."""
+    modules: Term | None = None
+    """Modules of multi-token prediction on the stage, whose layers are counted in `layers`; None: there are none."""
 
     @property
     def prefix(self) -> str:
@@ -58,9 +74,13 @@ def block_keys(arch: Architecture) -> dict[str, tuple[int, str]]:
 
 def stages(
     arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term,
-    schedule: Schedule = "1f1b",
+    schedule: Schedule = "1f1b", first: Term | None = None, last: Term | None = None, modules: Term | None = None,
 ) -> tuple[Stage, ...]:  # fmt: skip
-    """The stages that can bind. Kinds of blocks that alternate are shared out; long runs are placed heaviest first."""
+    """The stages that can bind. Kinds of blocks that alternate are shared out; long runs are placed heaviest first.
+
+    `first` and `last` are the layers of the stages at the ends where the plan names them, `modules` those of multi-token
+    prediction on the last.
+    """
     layers = {
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
         for key, (index, block) in block_keys(arch).items()
@@ -68,13 +88,12 @@ def stages(
     if all_true(pp.value == 1):
         return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION), ONE),)
     depth = total("model.layers", layers)
-    full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
-    edge = edge_layers.term("stage.edge_layers", layers=depth, pp=pp, full=full)
+    ends = _divided(depth, pp=pp, vpp=vpp, first=first, last=last, modules=modules)
     last_index = Term("stage.last_index", pp.value - 1, "1", pp.source)
     indexes = {
-        "first": (edge, Term("stage.first_index", 0.0, "1", DEFINITION)),
-        "middle": (full, Term("stage.middle_index", 1.0, "1", DEFINITION)),
-        "last": (edge, last_index),
+        "first": (ends[0], Term("stage.first_index", 0.0, "1", DEFINITION)),
+        "middle": (ends[1], Term("stage.middle_index", 1.0, "1", DEFINITION)),
+        "last": (ends[2], last_index),
     }
     heads = {"last": ONE}
     if is_array(pp.value):
@@ -85,6 +104,41 @@ def stages(
         placed = _placed(arch, counts, leaves, layers, depth, held, place)
         made.append(Stage(place, placed, flying, heads.get(place)))  # type: ignore[arg-type]
     return tuple(made)
+
+
+def paired(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages of DualPipe, whose ranks at the ends hold the first and the last one: each has the mean of both."""
+    ends = {stage.place: stage for stage in stages if stage.place in ("first", "last")}
+    if len(ends) < 2:
+        return stages
+    first, last, none = ends["first"], ends["last"], count("none")
+
+    def mean(name: str, one: Term | None, other: Term | None) -> Term:
+        return mean_of_ends.term(f"ends.{name}", first=one or none, last=other or none)
+
+    layers = {key: mean(f"{key}.layers", first.layers[key], last.layers[key]) for key in first.layers}
+    head = mean("head", first.head, last.head)
+    modules = None if last.modules is None else mean("mtp", first.modules, last.modules)
+    return tuple(stage.replaced(layers=layers, head=head, modules=modules) if stage.place in ends else stage for stage in stages)
+
+
+def _divided(
+    depth: Term, *, pp: Term, vpp: Term, first: Term | None, last: Term | None, modules: Term | None
+) -> tuple[Term, Term, Term]:
+    """Layers of the first stage, of a stage in the middle, and of the last."""
+    if first is None and last is None and modules is None:
+        full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
+        edge = edge_layers.term("stage.edge_layers", layers=depth, pp=pp, full=full)
+        upper = upper_edge_layers.term("stage.first_layers", edge=edge, pp=pp)
+        return upper, full, lower_edge_layers.term("stage.last_layers", edge=edge, upper=upper)
+    if first is None and last is None and modules is not None:
+        full = full_with_modules.term("stage.full_layers", layers=depth, modules=modules, pp=pp, vpp=vpp)
+        return full, full, last_with_modules.term("stage.last_layers", layers=depth, pp=pp, full=full)
+    none = count("none")
+    named = Term("stage.named", float((first is not None) + (last is not None)), "1", DEFINITION)
+    stages_left = difference.term("stage.left", whole=pp, part=named)
+    rest = shared_rest.term("stage.shared_layers", layers=depth, first=first or none, last=last or none, stages=stages_left)
+    return first or rest, rest, last or rest
 
 
 def _flying(name: str, schedule: Schedule, *, pp: Term, stage: Term, micro_batches: Term, vpp: Term) -> Term:

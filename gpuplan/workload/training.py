@@ -21,7 +21,7 @@ from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
-from gpuplan.term import DEFINITION, USER, Term, greatest, total
+from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import ActivationMaker, Habits
 from gpuplan.workload.adapters import AdapterMaker
@@ -30,7 +30,8 @@ from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
-from gpuplan.workload.stages import Stage, block_keys, stages
+from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
+from gpuplan.workload.stages import Stage, block_keys, paired, stages
 
 
 class StepTerms(Record, kw_only=True):
@@ -103,6 +104,8 @@ class TrainingWork(Record):
     largest_layer: Term
     dense_ranks: Term
     """Ranks with the same dense weights before anything is sharded."""
+    modules: Modules | None = None
+    """Modules of multi-token prediction."""
     replicas: Term | None = None
     """Groups that each hold all states; None: there is one."""
 
@@ -111,6 +114,7 @@ def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     dispatch: Dispatch | None = None, habits: Habits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated",
+    mtp_from: Source = USER,
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
@@ -157,7 +161,19 @@ def training_work(
             keeper.kept(key, block, kept, plan.recompute) or everything,
             adapters,
         )
-    held = stages(arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=plan.parallel.schedule)
+    modules = None
+    if plan.mtp:
+        number = Term("plan.mtp", plan.mtp, "1", mtp_from)
+        modules = with_work(modules_of(arch, leaves, number), maker, step.gradient, frozen=tuning.frozen)
+    held = stages(
+        arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=p.schedule,
+        first=_named("first_stage_layers", p.first_stage_layers), last=_named("last_stage_layers", p.last_stage_layers),
+        modules=None if modules is None else modules.count,
+    )  # fmt: skip
+    if modules is not None:
+        held = with_modules(held, modules, step.pp)
+    if p.schedule == "dualpipe":
+        held = paired(held)
     vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
     ranks = shards = product.term("plan.shards", a=step.dp, b=step.cp)
     experts_cut = expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp)
@@ -167,7 +183,10 @@ def training_work(
         replicas = share.term("plan.replicas", amount=ranks, ways=shards)
         experts_cut = share.term("plan.expert_shard_group", amount=experts_cut, ways=replicas)
     copies = kv_copies(arch, leaves, split)
-    params: dict[str, StageParams] = {stage.place: _params(arch, counts, step, etp, stage, copies) for stage in held}
+    shares_ends = p.schedule == "dualpipe"
+    params: dict[str, StageParams] = {
+        stage.place: _params(arch, counts, step, etp, stage, copies, modules, shares_ends=shares_ends) for stage in held
+    }
     return TrainingWork(
         blocks=blocks,
         stages=held,
@@ -187,7 +206,13 @@ def training_work(
         ),
         dense_ranks=ranks,
         replicas=replicas,
+        modules=modules,
     )
+
+
+def _named(name: str, value: float | None) -> Term | None:
+    """A number that the plan names, or None."""
+    return None if value is None else Term(f"plan.{name}", value, "1", USER)
 
 
 def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term) -> Term:
@@ -222,7 +247,8 @@ def _layer_params(one: BlockCount, step: StepTerms, etp: Term, copies: Term | No
 
 
 def _params(
-    arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage, copies: Mapping[str, Term]
+    arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage, copies: Mapping[str, Term],
+    modules: Modules | None, *, shares_ends: bool,
 ) -> StageParams:  # fmt: skip
     at = f"{stage.prefix}params"
     dense: dict[str, Term] = {}
@@ -243,6 +269,10 @@ def _params(
         if "experts" in one.layer:
             held = product.term(f"{at}.{key}.all_experts", a=layers, b=one.layer["experts"])
             experts[key] = sharded_params.term(f"{at}.{key}.experts", params=held, a=step.ep, b=etp)
+    if modules is not None and stage.modules is not None:
+        dense["mtp"] = rank_params.term(
+            f"{at}.mtp", layers=stage.modules, split=modules.projection, whole=modules.norms, tp=step.tp
+        )
     edges: dict[str, Term] = {}
     ends = {"head": counts.head, "final": counts.final}
     if stage.has_embedding:
@@ -255,7 +285,9 @@ def _params(
         edges |= {
             name: on_single_stage.term(f"{at}.{name}", amount=term, pp=step.pp) for name, term in ends.items() if term is not None
         }
-    if stage.place == "last" and not arch.tied:
+    if stage.place == "last" and not arch.tied and modules is not None and not shares_ends:
+        edges["embedding"] = counts.embedding
+    elif stage.place == "last" and not arch.tied:
         edges["embedding"] = on_single_stage.term(f"{at}.embedding", amount=counts.embedding, pp=step.pp)
     at_edges: Term | None = None
     if edges:

@@ -19,7 +19,10 @@ MODELS = (
     "llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gemma-3-27b", "gpt2", "mamba2-2.7b", "qwen3-next-80b-a3b",
 )  # fmt: skip
 """Grouped heads, experts, latent attention, windows, a small tied model, a state-space model and a hybrid."""
-LAYOUT = ("zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "sync_every", "shard_group")
+LAYOUT = (
+    "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "sync_every", "shard_group",
+    "first_stage_layers", "last_stage_layers",
+)  # fmt: skip
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 

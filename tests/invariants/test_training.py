@@ -277,3 +277,47 @@ def test_a_shard_group_of_all_ranks_is_plain_sharding_and_a_smaller_one_holds_mo
         assert whole.figures[name].value == pytest.approx(term.value, rel=1e-12), name
     sizes = [float(figures(model, train_plan(**base, shard_group=group)).memory.peak.value) for group in (1.0, 2.0, 4.0, 8.0, 16.0)]
     assert all(more > less for more, less in pairwise(sizes)), sizes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_modules_are_none_and_each_further_one_takes_memory_and_time(model: str) -> None:
+    base: dict[str, Any] = {"dp": 16.0}
+    plain = figures(model, train_plan(**base))
+    made = [figures(model, train_plan(**base, mtp=number)) for number in (0.0, 1.0, 2.0)]
+    for name, term in plain.figures.items():
+        assert made[0].figures[name].value == term.value, name
+    for few, many in pairwise(made):
+        assert many.memory.peak.value > few.memory.peak.value
+        assert many.time.step.value > few.time.step.value
+        assert many.figures["hfu"].value >= many.figures["mfu"].value
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gpt2", "gemma-3-27b"])
+@pytest.mark.parametrize("pp", [2.0, 4.0])
+def test_ends_that_are_named_as_even_are_the_even_division(model: str, pp: float) -> None:
+    layers = subject(model).arch.depth
+    base: dict[str, Any] = {"pp": pp, "dp": 16 / pp}
+    plain = figures(model, train_plan(**base))
+    if layers % pp:
+        return
+    each = layers / pp
+    for ends in (
+        {"first_stage_layers": each},
+        {"last_stage_layers": each},
+        {"first_stage_layers": each, "last_stage_layers": each},
+    ):
+        made = figures(model, train_plan(**base, **ends))
+        for name, term in plain.figures.items():
+            assert made.figures[name].value == pytest.approx(term.value, rel=1e-12), (name, ends)
+
+
+def test_an_odd_division_still_holds_every_layer() -> None:
+    for pp in (2.0, 8.0, 16.0):
+        made = figures("deepseek-v3", train_plan(pp=pp, dp=16 / pp))
+        held = {}
+        for place in ("first", "middle", "last"):
+            whole = made.time.stages[place][0]  # type: ignore[index]
+            found = [whole.find(f"{place}_stage.{kind}.layers") for kind in ("dense", "moe")]
+            held[place] = sum(float(one.value) for one in found if one is not None)
+            assert held[place] == int(held[place])
+        assert held["first"] + (pp - 2) * held["middle"] + held["last"] == 61

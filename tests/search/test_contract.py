@@ -69,6 +69,19 @@ def test_a_column_of_a_training_grid_is_the_single_estimate(
     assert_same(model, engine, found, space, int(where * len(found)))
 
 
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v3", "gemma-3-27b"])
+@pytest.mark.parametrize(
+    "given",
+    [{"mtp": 1.0}, {"shard_group": 2.0, "zero_stages": (3,)}, {"first_stage_layers": 1.0}, {"mtp": 2.0, "schedule": "dualpipe"}],
+    ids=",".join,
+)
+def test_a_column_of_each_kind_of_plan_is_the_single_estimate(model: str, given: dict[str, Any]) -> None:
+    space = space_for(model, **given)
+    for found in candidates(space, shape_of(subject(model).arch, space.ranks)):
+        for index in {0, len(found) // 2, len(found) - 1}:
+            assert_same(model, "megatron-lm", found, space, index)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(
