@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.subject import Setting
 from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas import cost, reliability
 from gpuplan.formulas.training import run_seconds
@@ -17,22 +17,26 @@ class Run(Record, kw_only=True):
     """A whole run: its tokens, and what the user says of interruptions and checkpoints (seconds; None: usual and best)."""
 
     tokens: float
+    """Or samples, where these are counted."""
+    counted: str = "tokens"
     accelerator_mtbf: float | None = None
     checkpoint_interval: float | None = None
 
 
-def run_figures(subject: Subject, run: Run, per_step: Term, step: Term, recipe: RecipeTerms) -> dict[str, Term]:
-    """Duration with and without interruptions, accelerator time, cost and energy of a run.
+def run_figures(
+    subject: Setting, run: Run, per_step: Term, step: Term, recipe: RecipeTerms, *, params: Term
+) -> dict[str, Term]:  # fmt: skip
+    """Duration with and without interruptions, accelerator time, cost and energy of a run of a model of `params` parameters.
 
     Cost and energy are those of the wall-clock time. Without operations data there are no interruptions in it.
     """
-    length = subject.plan("tokens", run.tokens)
+    length = subject.plan(run.counted, run.tokens)
     chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
     training = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
     found = {"run_time_s": training}
     wall = training
     if subject.operations is not None:
-        found |= _interrupted(subject, subject.operations, run, training=training, chips=chips, recipe=recipe)
+        found |= _interrupted(subject, subject.operations, run, training=training, chips=chips, recipe=recipe, params=params)
         wall = found["wall_time_s"]
     used = cost.accelerator_seconds.term("run.accelerator_seconds", chips=chips, seconds=wall)
     found["accelerator_time_s"] = used
@@ -45,7 +49,7 @@ def run_figures(subject: Subject, run: Run, per_step: Term, step: Term, recipe: 
 
 
 def _interrupted(
-    subject: Subject, usual: Operations, run: Run, *, training: Term, chips: Term, recipe: RecipeTerms
+    subject: Setting, usual: Operations, run: Run, *, training: Term, chips: Term, recipe: RecipeTerms, params: Term
 ) -> dict[str, Term]:  # fmt: skip
     """Wall-clock time with checkpoints every `interval` and an interruption every `mtbf`, and what it is made of."""
     part = usual.term("run.accelerator_mtbf", usual.accelerator_mtbf, usual.accelerator_mtbf.accept)
@@ -54,7 +58,7 @@ def _interrupted(
     mtbf = reliability.job_mtbf_seconds.term("run.mtbf", part_mtbf=part, parts=chips)
     size = reliability.checkpoint_bytes.term(
         "run.checkpoint_bytes",
-        params=subject.counts.params_total,
+        params=params,
         bytes_per_param=total(
             "recipe.checkpoint_bytes", {"weights": recipe.weight, "master": recipe.master, "moments": recipe.moments}
         ),

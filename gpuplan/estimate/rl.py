@@ -140,7 +140,8 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     figures["memory_capacity_bytes"] = policy.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=policy.hw.memory_capacity, used=peak)
     if run is not None:
-        figures |= run_figures(policy, run, figures["tokens_per_step"], step, step_pricer(policy, plan.policy).recipe)
+        recipe, params = step_pricer(policy, plan.policy).recipe, policy.counts.params_total
+        figures |= run_figures(policy, run, figures["tokens_per_step"], step, recipe, params=params)
     return RlFigures(
         figures=figures, step=step, parts=(parts["rollout"], parts["weight_sync"], *scoring.values(), *learning.values(),
                                            *([parts["host_transfer"]] if "host_transfer" in parts else [])),

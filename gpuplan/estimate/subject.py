@@ -16,12 +16,10 @@ from gpuplan.term import USER, Source, Term
 from gpuplan.workload.context import Leaves
 
 
-class Subject(Record, kw_only=True):
-    """Model, machine and engine of an estimate; `origins` says where plan values come from (default: the user)."""
+class Setting(Record, kw_only=True):
+    """Machine and engine of an estimate; `origins` says where plan values come from (default: the user)."""
 
     model_name: str
-    arch: Architecture
-    counts: ParamCount
     card: Source
     hw: Hardware
     engine: Engine
@@ -31,10 +29,6 @@ class Subject(Record, kw_only=True):
     """How long runs go where this one runs; None: a run without interruptions."""
     origins: Mapping[str, Source] = field(default_factory=dict)
 
-    def leaves(self) -> Leaves:
-        """A fresh set of model leaves, whose source is the model's card."""
-        return Leaves(self.card)
-
     def plan(self, name: str, value: Num) -> Term:
         """The leaf `plan.<name>`."""
         return Term(f"plan.{name}", value, "1", self.origins.get(name, USER))
@@ -42,3 +36,14 @@ class Subject(Record, kw_only=True):
     def habit(self, name: str, sourced: Sourced) -> Term:
         """The leaf `engine.<name>`, with the profile's range."""
         return self.engine.term(f"engine.{name}", sourced, sourced.accept)
+
+
+class Subject(Setting, kw_only=True):
+    """A transformer, a state-space model or a hybrid of them on its machine with its engine."""
+
+    arch: Architecture
+    counts: ParamCount
+
+    def leaves(self) -> Leaves:
+        """A fresh set of model leaves, whose source is the model's card."""
+        return Leaves(self.card)

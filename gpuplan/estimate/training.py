@@ -51,7 +51,7 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
     if run is not None:
-        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe)
+        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe, params=subject.counts.params_total)
     return TrainingFigures(figures=figures, memory=memory, time=time)
 
 

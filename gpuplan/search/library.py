@@ -18,6 +18,7 @@ from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.target import Target, parse_target
+from gpuplan.term import Term
 
 Task: TypeAlias = Literal["train", "serve"]
 USUAL_ENGINES: Mapping[Task, str] = {"train": "megatron-lm", "serve": "vllm"}
@@ -30,6 +31,16 @@ class Found(Record, kw_only=True):
     card: ModelCard
     target: Target
     subject: Subject
+    notes: tuple[Note, ...]
+
+
+class Place(Record, kw_only=True):
+    """Where a question runs: its target with the kernels of its engine, at a price in USD a second of one accelerator."""
+
+    target: Target
+    hw: Hardware
+    engine: Engine
+    price: Term | None
     notes: tuple[Note, ...]
 
 
@@ -87,15 +98,22 @@ class Library:
             UsageError: an ambiguous name, a bad count or a missing folder.
             SpecError: a data file that is wrong.
         """
-        card, target = self.card(ask.model), self.target(ask.on)
-        usual = target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
+        card = self.card(ask.model)
+        place = self.place(ask, task, with_price=with_price)
+        subject = Subject(
+            model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=place.hw, engine=place.engine,
+            price=place.price,
+        )  # fmt: skip
+        return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes))
+
+    def place(self, ask: Common, task: Task, *, with_price: bool = True, usual: str | None = None) -> Place:
+        """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine where the user names none."""
+        target = self.target(ask.on)
+        usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         profile = self.catalog.load(Engine, ask.engine or usual)
         hw = self.machine(ask.on, profile)
         price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
-        subject = Subject(
-            model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=hw, engine=profile, price=price
-        )
-        notes = (*card.warnings(), *target.notes, *hw.notes, *said)
+        notes = (*target.notes, *hw.notes, *said)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
-        return Found(card=card, target=target, subject=subject, notes=notes)
+        return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
