@@ -36,6 +36,11 @@ class ShardingPricer(Record, kw_only=True):
         """Whether several ranks hold the same weights: of dense layers, or of experts where ep is less than tp x cp x dp."""
         return not (alone(self.work.dense_ranks) and alone(self.work.expert_shards))
 
+    @property
+    def scattered(self) -> bool:
+        """ZeRO-2: no rank has room for whole gradients, so that every micro-batch's are scattered (ZeRO, 7.2.1)."""
+        return self.plan.parallel.zero_stage == 2 and self.plan.parallel.sync_every is None
+
     def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
         """Parameters of a stage by how they are shared: how many, by how many ranks, how far apart."""
         found = {"dense": (held.dense, self.work.dense_shards, self.step.tp)}
@@ -76,7 +81,8 @@ class ShardingPricer(Record, kw_only=True):
         """Gradient synchronisation that the last micro-batch does not hide."""
         at = f"{stage.prefix}step"
         gradients, weights = self.gradient_sync(stage)
-        comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], self.subject.hw)
+        last = weights if self.scattered else [*gradients, *weights]
+        comm = priced(f"{at}.data_parallel.all", last, self.subject.hw)
         if self.plan.parallel.sync_every is not None:
             steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
             return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
@@ -89,6 +95,13 @@ class ShardingPricer(Record, kw_only=True):
             return exposed_seconds.term(name, comm=comm, window=window, overlap=overlap)
         contention = self.subject.habit("contention", self.profile.contention)
         return contended_seconds.term(name, comm=comm, window=window, overlap=overlap, contention=contention)
+
+    def gradients_sharded(self, stage: Stage, window: Term) -> Term:
+        """ZeRO-2: gradients are scattered in every micro-batch; weights are gathered once a step."""
+        at = f"{stage.prefix}step.micro"
+        gradients, _ = self.gradient_sync(stage)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        return self.beside(f"{at}.sharded_gradients", priced(f"{at}.scatter", gradients, self.subject.hw), window, overlap)
 
     def fully_sharded(self, stage: Stage, window: Term) -> Term:
         """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""

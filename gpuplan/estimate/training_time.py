@@ -269,7 +269,8 @@ class StepPricer(ShardingPricer):
                 f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
             )
         if not alone(work.pipeline.group):
-            sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), step.vpp)
+            chunks = count("chunks_zb_v") if self.plan.parallel.schedule == "zb-v" else step.vpp
+            sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), chunks)
             handed = repeated_seconds.term(
                 f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
             )
@@ -281,6 +282,8 @@ class StepPricer(ShardingPricer):
         stays = profile.held.gathered_in_pipeline and not alone(work.pipeline.group)
         if self.plan.parallel.zero_stage == 3 and self.replicated and not stays:
             micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
+        if self.scattered and self.replicated:
+            micro["sharded_gradients"] = self.gradients_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
         whole = total(f"{at}.micro", dict(micro))
         parts = {
             name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()

@@ -16,6 +16,12 @@ _TITAN = Source(
     "https://github.com/pytorch/torchtitan/blob/b5bcd76c/torchtitan/models/llama/parallelize_llama.py",
 )
 _DUALPIPE = Source("paper", "DeepSeek-V3 Technical Report", f"{_ARXIV}2412.19437", "3.2.1, table 2; zero-bubble: 2401.10241")
+_ZERO_BUBBLE = Source(
+    "docs",
+    "sail-sg/zero-bubble-pipeline-parallelism, README: ZBV sends twice as much between stages as 1F1B",
+    "https://github.com/sail-sg/zero-bubble-pipeline-parallelism/blob/39f2c186a27580b7051eb51e0f651e1efd0a8170/README.md",
+    "Comparision of Schedules",
+)
 _PIPELINE = Source(
     "paper",
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
@@ -59,6 +65,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
         for schedule, ends, share in (("zb-h1", 1, 1 / 3), ("zb-h2", 1, 0.0), ("zb-v", 1, 0.0), ("dualpipe", 2, 1 / 3))
         for what, value in (("pipeline_ends", ends), ("idle_share", share))
     },
+    "chunks_zb_v": (2, _ZERO_BUBBLE),
     "context_exchanges": (3, _RING),
     "sends_a_chunk": (2, _PIPELINE),
     "gathers_a_pass": (2, _ZERO3),
