@@ -85,7 +85,12 @@ KvCache: TypeAlias = Annotated[
 ]
 Precision: TypeAlias = Annotated[
     Text,
-    Option("--precision", metavar="TYPE", rich_help_panel=NUMBERS, help="Data type of the arithmetic: bf16, fp16, fp32 or fp8"),
+    Option(
+        "--precision",
+        metavar="TYPE",
+        rich_help_panel=NUMBERS,
+        help="Data type of the arithmetic: bf16, fp16, fp32, fp8 or bf16-pure",
+    ),
 ]
 Optimizer: TypeAlias = Annotated[
     Text, Option("--optimizer", metavar="NAME", rich_help_panel=NUMBERS, help="Optimizer, such as `adamw`")

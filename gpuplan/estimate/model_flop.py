@@ -1,21 +1,46 @@
-"""How many FLOP does the model of a training step take, by both conventions of counting attention, and how many run again?"""
+"""How many FLOP does the model of a training step take, by both conventions of counting attention, and how many more are done?"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training_memory import training_profile
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
-from gpuplan.models.architecture import Attention, Mla
+from gpuplan.formulas.params import idle_expert_params
+from gpuplan.formulas.training import recomputed_share
+from gpuplan.models.architecture import Attention, Block, Mla, Moe
+from gpuplan.models.count import BlockCount
 from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
-from gpuplan.workload.mtp import active_params, modules_of
+from gpuplan.workload.mtp import Modules, active_params, modules_of
 from gpuplan.workload.stages import block_keys
 
 
-def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term) -> tuple[Term, Term, Term]:
-    """Model FLOP of a step with attention counted in full and halved by the mask, and the FLOP that are recomputed."""
+class ModelFlop(Record):
+    """FLOP of a step: of the model with attention in full, of the model as its masks leave it, and done beside it."""
+
+    full: Term
+    causal: Term
+    again: Term
+    """What is computed again, and the forward pass of a frozen reference."""
+
+
+class Kind(Record):
+    """One kind of layer: its key, its block, how many there are, and what one holds."""
+
+    key: str
+    block: Block
+    layers: Term
+    counts: BlockCount
+
+
+def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term) -> ModelFlop:
+    """Model FLOP of a step in both conventions, and the FLOP that are done beyond them."""
     counts, arch = subject.counts, subject.arch
     lookups = {"embedding": counts.embedding} if counts.head is not None or not arch.head else {}
     matmul_params = counts.params_active
@@ -26,48 +51,148 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         modules = modules_of(arch, leaves, Term("plan.mtp", plan.mtp, "1", subject.origins.get("mtp", USER)))
         main = {"main": matmul_params, "mtp": active_params(arch, counts, leaves, modules)}
         matmul_params = total("params.with_mtp", main)
-    attention: dict[str, Term] = {}
-    for key, (index, block_name) in block_keys(arch).items():
-        block = arch.stacks[index].blocks[block_name]
-        layers = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == arch.stacks[index].kind)
+    kinds = list(_kinds(subject, modules))
+    scores, causal_scores = _attention(kinds, leaves, tokens, seq_len)
+    weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
+    weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
+    full = total("step.model_flop", {"weights": weights, "attention": scores})
+    causal = total("step.model_flop_causal", {"weights": weights, "attention": causal_scores})
+    layers_params = matmul_params
+    head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
+    if head is not None and modules is not None:
+        head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
+    if head is not None:
+        layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
+    again = _recomputed(subject, plan, leaves, kinds, layers_params, tokens, scores)
+    if plan.tuning.reference:
+        scored = {
+            "weights": flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens),
+            "attention": repeated_flop.term("step.reference_attention_flop", count=count("forward_share"), flop=scores),
+        }
+        again = total("step.flop_beside_the_model", {"recomputed": again, "reference": total("step.reference_flop", scored)})
+    return ModelFlop(full, causal, again)
+
+
+def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
+    """The kinds of layers of a model, those in modules of multi-token prediction included."""
+    for key, (index, name) in block_keys(subject.arch).items():
+        stack = subject.arch.stacks[index]
+        held = next(one for one in subject.counts.blocks if one.block == name and one.stack == stack.kind)
+        layers = held.layers
         if modules is not None and key == modules.key:
             layers = total(f"{key}.layers_and_mtp", {"layers": layers, "mtp": modules.count})
+        yield Kind(key, stack.blocks[name], layers, held)
+
+
+def _attention(kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term) -> tuple[Term, Term]:
+    """FLOP of scores and values, forward and backward: of all that windows show, and of what causal masks leave of it."""
+    whole: dict[str, Term] = {}
+    masked: dict[str, Term] = {}
+    for kind in kinds:
+        block = kind.block
         for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
             if not isinstance(mixer, (Attention, Mla)):
                 continue
-            at = f"{key}.{name}"
-            length = seq_len
+            at, length = f"{kind.key}.{name}", seq_len
             limit = (mixer.window or mixer.chunk) if isinstance(mixer, Attention) else None
             if limit:
                 length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", limit))
             width = mixer.head_dim if isinstance(mixer, Attention) else (mixer.nope_dim + mixer.rope_dim + mixer.v_dim) / 2
-            attention[at] = flop.attention_training_flop_per_token.term(
-                f"{at}.flop_per_token", layers=layers, heads=leaves(f"{at}.heads", mixer.heads),
-                head_dim=leaves(f"{at}.score_and_value_dim", width), seq_len=length,
-            )  # fmt: skip
-    if plan.tuning.frozen:
-        weights = flop.frozen_training_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
-    else:
-        weights = flop.six_nd_flop.term("step.weight_flop", params=matmul_params, tokens=tokens)
-    scores = (
-        repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", attention))
-        if attention
-        else Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
+            sizes = {
+                "layers": kind.layers,
+                "heads": leaves(f"{at}.heads", mixer.heads),
+                "head_dim": leaves(f"{at}.score_and_value_dim", width),
+            }
+            per_token = flop.attention_training_flop_per_token
+            whole[at] = masked[at] = per_token.term(f"{at}.flop_per_token", seq_len=length, **sizes)
+            if isinstance(mixer, Mla) or mixer.causal:
+                reach = length if isinstance(mixer, Attention) and mixer.chunk else seq_len
+                seen = flop.causal_visible_tokens.term(f"{at}.causal_tokens", visible=length, seq_len=reach)
+                masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
+    if not whole:
+        nothing = Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
+        return nothing, nothing
+    return (
+        repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", whole)),
+        repeated_flop.term("step.causal_attention_flop", count=tokens, flop=total("causal_attention_flop_per_token", masked)),
     )
-    half = repeated_flop.term("step.causal_attention_flop", count=count("causal_share"), flop=scores)
-    full = total("step.model_flop", {"weights": weights, "attention": scores})
-    causal = total("step.model_flop_causal", {"weights": weights, "attention": half})
-    forward = count("forward_share")
-    if plan.recompute == "full":
-        layers_params = matmul_params
-        head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
-        if head is not None and modules is not None:
-            head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
-        if head is not None:
-            layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-        again = flop.forward_flop.term("step.recomputed_weight_flop", params=layers_params, tokens=tokens)
-        scores_again = repeated_flop.term("step.recomputed_attention_flop", count=forward, flop=scores)
-        return full, causal, total("step.recomputed_flop", {"weights": again, "attention": scores_again})
-    if plan.recompute == "selective":
-        return full, causal, repeated_flop.term("step.recomputed_flop", count=forward, flop=scores)
-    return full, causal, Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)
+
+
+def _recomputed(
+    subject: Subject, plan: TrainPlan, leaves: Leaves, kinds: list[Kind], layers_params: Term, tokens: Term, scores: Term
+) -> Term:
+    """FLOP of the forward pass that are done once more before the backward pass."""
+    name = "step.recomputed_flop"
+    weights: Term | None = None
+    once = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=scores)
+    attention: Term | None = once
+    chosen = training_profile(subject.engine).selective
+    match plan.recompute:
+        case "none":
+            return Term(name, 0.0, "FLOP", DEFINITION)
+        case "full":
+            weights = layers_params
+        case "selective-op":
+            weights, attention = product.term("params.recomputed", a=count("every_second"), b=layers_params), None
+        case "mlp" | "moe":
+            weights, attention = _channel_mixers(kinds, leaves, moe=plan.recompute == "moe"), None
+        case "selective":
+            up = _up_projections(kinds, leaves)
+            if up is not None:
+                weights, attention = up, None
+            elif chosen is not None:
+                weights = product.term("params.recomputed", a=subject.habit("recomputed_matmuls", chosen.matmul), b=layers_params)
+                share = subject.habit("recomputed_attention", chosen.attention)
+                attention = repeated_flop.term("step.recomputed_attention_share_flop", count=share, flop=once)
+    made: dict[str, Term] = {}
+    if weights is not None:
+        made["weights"] = flop.forward_flop.term("step.recomputed_weight_flop", params=weights, tokens=tokens)
+    if attention is not None:
+        made["attention"] = attention
+    if not made:
+        return Term(name, 0.0, "FLOP", DEFINITION)
+    limit = plan.saving.recompute_layers
+    if limit is None:
+        return total(name, made)
+    layers = leaves.times(
+        "recomputed.of_all_stages", subject.plan("recompute_layers", float(limit)), subject.plan("pp", plan.parallel.pp)
+    )
+    depth = total("model.all_layers", {kind.key: kind.layers for kind in kinds})
+    part = recomputed_share.term("recomputed.share_of_layers", recomputed=layers, stage_layers=depth)
+    return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))
+
+
+def _channel_mixers(kinds: list[Kind], leaves: Leaves, *, moe: bool) -> Term | None:
+    """Active parameters of what `--recompute moe` runs again (layers of experts), or `mlp` (dense layers and shared experts)."""
+    found: dict[str, Term] = {}
+    for kind in kinds:
+        held, parts = kind.counts.layer, dict[str, Term]()
+        sparse = isinstance(kind.block.mlp, Moe)
+        if "mlp" in held and (sparse or not moe):
+            parts["mlp"] = held["mlp"]
+        if isinstance(kind.block.mlp, Moe) and moe:
+            at, routed = f"recomputed.{kind.key}", held["experts"]
+            idle = idle_expert_params.term(
+                f"{at}.idle", layers=ONE, routed=routed, experts=leaves(f"{kind.key}.mlp.experts", kind.block.mlp.experts),
+                top_k=leaves(f"{kind.key}.mlp.top_k", kind.block.mlp.top_k),
+            )  # fmt: skip
+            parts["experts"] = difference.term(f"{at}.active", whole=routed, part=idle)
+        if parts:
+            one = total(f"recomputed.{kind.key}.params", parts)
+            found[kind.key] = product.term(f"recomputed.{kind.key}.all_params", a=kind.layers, b=one)
+    return total("params.recomputed", found) if found else None
+
+
+def _up_projections(kinds: list[Kind], leaves: Leaves) -> Term | None:
+    """Parameters that expand the latents of queries, keys and values, which selective recomputation runs again."""
+    found: dict[str, Term] = {}
+    for kind in kinds:
+        mixer = kind.block.mixer
+        if isinstance(mixer, Mla):
+            one = mixer.heads * (
+                (mixer.q_rank or 0) * (mixer.nope_dim + mixer.rope_dim) + mixer.kv_rank * (mixer.nope_dim + mixer.v_dim)
+            )
+            found[kind.key] = product.term(
+                f"recomputed.{kind.key}.up_params", a=kind.layers, b=leaves(f"{kind.key}.mixer.up_projections", one)
+            )
+    return total("params.recomputed", found) if found else None

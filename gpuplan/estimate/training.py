@@ -130,7 +130,7 @@ def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, glo
     chips = Term("plan.accelerators", float(subject.hw.count), "1", subject.origins.get("accelerators", DEFINITION))
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
-    full, causal, recomputed = model_flop(subject, plan, leaves, tokens, seq_len)
+    of_model = model_flop(subject, plan, leaves, tokens, seq_len)
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
     return {
@@ -139,11 +139,13 @@ def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, glo
         "tokens_per_s_per_accelerator": rate.term(
             "tokens_per_s_per_accelerator", count=share.term("step.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
         ),
-        "mfu": flop.mfu.term("mfu", model_flop=full, **use),
-        "mfu_causal": flop.mfu.term("mfu_causal", model_flop=causal, **use),
-        "hfu": flop.hfu.term("hfu", hardware_flop=total("step.hardware_flop", {"model": full, "recomputed": recomputed}), **use),
+        "mfu": flop.mfu.term("mfu", model_flop=of_model.full, **use),
+        "mfu_causal": flop.mfu.term("mfu_causal", model_flop=of_model.causal, **use),
+        "hfu": flop.hfu.term(
+            "hfu", hardware_flop=total("step.hardware_flop", {"model": of_model.full, "recomputed": of_model.again}), **use
+        ),
         "model_flop_per_s_per_accelerator": flop.achieved_flop_per_s.term(
-            "model_flop_per_s_per_accelerator", flop=full, seconds=step, chips=chips
+            "model_flop_per_s_per_accelerator", flop=of_model.full, seconds=step, chips=chips
         ),
         "tokens_per_step": tokens,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.num import Count, Flop, FlopPerS, Ratio, Seconds
-from gpuplan.term import Source, formula
+from gpuplan.term import DEFINITION, Source, formula
 
 _BOOK = "https://jax-ml.github.io/scaling-book/"
 _SCALING_BOOK = Source("paper", "How to Scale Your Model", f"{_BOOK}transformers", "Counting Dots")
@@ -113,6 +113,18 @@ def causal_attention_training_flop_per_token(*, layers: Count, heads: Count, hea
     17817403392
     """
     return 6 * layers * heads * head_dim * seq_len
+
+
+@formula(DEFINITION)
+def causal_visible_tokens(*, visible: Count, seq_len: Count) -> Count:
+    """Keys that a query sees on average behind a causal mask, when it sees at most `visible` of a sequence.
+
+    Half of all without a window, and all but the beginning of a sequence with a short one:
+
+    >>> causal_visible_tokens(visible=8192.0, seq_len=8192.0), causal_visible_tokens(visible=1024.0, seq_len=8192.0)
+    (4096.0, 960.0)
+    """
+    return visible * (1 - visible / (2 * seq_len))
 
 
 @formula(_PALM)

@@ -314,12 +314,27 @@ def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> list[Note]:
         *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
         Note(
             "mfu.convention",
-            "mfu counts attention in full, as PaLM and Megatron do; mfu_causal counts the half that the mask leaves",
+            "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
         ),
         *(run_notes(ask) if ask.tokens is not None else ()),
     ]
     if plan.recompute == "selective":
-        notes.append(
-            Note("recompute.selective", "selective recomputes the attention core; fused attention leaves nothing to save there")
-        )
+        notes.append(Note("recompute.selective", _selective(subject)))
+    arch, length = subject.arch, float(plan.seq_len)
+    if 0 < arch.positions < length:
+        told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
+        notes.append(Note("model.positions", told, "a longer table of positions is not counted; use a shorter --seq-len"))
+    if {stack.kind for stack in arch.stacks} >= {"encoder", "decoder"}:
+        told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
+        notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
     return notes
+
+
+def _selective(subject: Subject) -> str:
+    """What selective recomputation runs again."""
+    blocks = [block for stack in subject.arch.stacks for block in stack.blocks.values()]
+    if any(isinstance(block.mixer, Mla) for block in blocks):
+        return "selective runs the up-projections of latent attention again"
+    if training_profile(subject.engine).selective is not None:
+        return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
+    return "selective recomputes the attention core; fused attention leaves nothing to save there"
