@@ -31,8 +31,9 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Library
 from gpuplan.search.shape import shape_of
 from gpuplan.search.training import chosen_plan, space_of
-from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, Pace, SelectiveRecompute, TrainingProfile
+from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, SelectiveRecompute, TrainingProfile
 from gpuplan.specs.quantity import Sourced
+from gpuplan.specs.training_habits import Pace
 
 ENGINES = Path(__file__).parent.parent / "hardware_specs" / "engines"
 NEAR = 0.04
@@ -42,10 +43,19 @@ SECTIONS: Mapping[str, type] = {
 }  # fmt: skip
 UNITS = {"us": 1e-6, "ms": 1e-3, "B": 1.0}
 UNIT_OF = {
-    "layer_host": "us", "expert_host": "us", "adapter_host": "us", "graph_host": "us", "step_host": "ms", "dequantise": "B",
+    "layer_host": "us", "expert_host": "us", "adapter_host": "us", "graph_host": "us", "gather_host": "us", "step_host": "ms",
+    "dequantise": "B", "rowwise": "B",
 }  # fmt: skip
 KERNELS = ("matmul", "attention", "attention_backward")
-WIDTHS = {"matmul": 0.08, "matmul_fp8": 0.12, "attention": 0.15, "attention_backward": 0.15, "elementwise": 0.2, "grouped": 0.25}
+WIDTHS = {
+    "matmul": 0.08,
+    "matmul_fp8": 0.12,
+    "attention": 0.15,
+    "attention_backward": 0.15,
+    "elementwise": 0.2,
+    "grouped": 0.25,
+    "matmul_fp4": 0.2,
+}
 
 Start = tuple[float, float]
 """Where a parameter starts, and the width of its prior in logarithms."""
@@ -73,7 +83,7 @@ PLAN: dict[str, Fitted] = {
         paces(("ampere", "hopper"), KERNELS)
         | paces(("hopper",), ("matmul_fp8",))
         | SPREAD
-        | {"hidden_passes": (18, 0.3), "step_host": (0.025, 0.5)},
+        | {"hidden_passes": (18, 0.3), "step_host": (0.025, 0.5), "pace.ampere.attention_depth": (60, 0.5)},
     ),
     "torchtitan": Fitted(
         ("torchtitan", "fsdp", "torchtune", "litgpt"),
@@ -82,6 +92,7 @@ PLAN: dict[str, Fitted] = {
         | {f"pace.cdna3.{kind}": (1.2, 0.2) for kind in (*KERNELS, "matmul_fp8")}
         | paces(("hopper",), ("matmul_fp8",))
         | SPREAD
+        | {"rowwise": (18, 0.3)}
         | {"compiled.hidden_passes": (11, 0.25), "eager.hidden_passes": (24, 0.25), "hidden_passes": (16, 0.25)},
     ),
     "megatron-lm": Fitted(
@@ -101,7 +112,7 @@ PLAN: dict[str, Fitted] = {
         ("megatron-2021", "megatron-deepspeed"),
         ("bigscience", "megatron-papers"),
         paces(("ampere",), ("matmul", "elementwise"))
-        | {"pace.ampere.attention": (3, 0.4), "pace.ampere.attention_backward": (3, 0.4), "straggle": (0.01, 0.7)}
+        | {"pace.ampere.attention": (1, 0.2), "pace.ampere.attention_backward": (1, 0.2), "straggle": (0.01, 0.7)}
         | {"dp_overlap": (0.3, 0.5), "step_host": (0.1, 0.5), "hidden_passes": (12, 0.3)},
         lambda row: str(row.hardware.get("accelerator")).startswith("a100"),
     ),
@@ -119,7 +130,7 @@ PLAN: dict[str, Fitted] = {
         ("qwen", "ml-engineering"),
         paces(("ampere",), KERNELS)
         | {"hidden_passes": (28, 0.25), "layer_host": (4e-4, 0.4), "adapter_host": (8e-5, 0.5), "dequantise": (25, 0.5)}
-        | {"step_host": (0.04, 0.5)},
+        | {"step_host": (0.04, 0.5), "gather_host": (4e-4, 0.5)},
         lambda row: "multinode" not in row.id,
     ),
 }

@@ -8,6 +8,7 @@ and not looked at.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,8 @@ class Row(Record, kw_only=True):
     kind: str = "pretrain"
     engine: str = ""
     """The framework or engine, as the row names it."""
+    month: str | None = None
+    """The month of the software, as `YYYY-MM`, where the row's source tells it."""
     flag: str = ""
     """Why the row is doubtful; such rows are skipped."""
     fault: str = ""
@@ -138,7 +141,8 @@ def _list(file: Path) -> Iterator[Any]:
         first = str(error).replace("\n", " ")[:160]
         raise UsageError(Problem("accuracy.not-rows", f"{file} is no YAML: {first}", hint)) from None
     if isinstance(data, Mapping) and isinstance(data.get("rows"), list):
-        data = data["rows"]
+        sources = data.get("sources") or {}
+        data = [one | {"source": sources.get(one.get("source"))} if isinstance(one, dict) else one for one in data["rows"]]
     if data is not None and not isinstance(data, list):
         raise UsageError(Problem("accuracy.not-rows", f"{file} holds no list", hint))
     yield from data or ()
@@ -170,8 +174,23 @@ def _row(data: Any, file: Path, number: int) -> Row:
     fault = f"the row has no {', '.join(wrong)}" if wrong else _fault(data)
     if task not in get_args(Task):
         fault = f"no task is called `{task}`"
+    source = data.get("source")
     return Row(
+        month=_month(str(source.get("title") or "")) if isinstance(source, Mapping) else None,
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
         **{part: {} if part in wrong else data[part] for part in PARTS}, kind=str(data.get("kind") or "pretrain"),
         engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault,
     )  # fmt: skip
+
+
+def _month(title: str) -> str | None:
+    """The month that a source's title tells: of a release (`v25.04.02`, `container 26.06`), or as a date.
+
+    >>> _month("Megatron Bridge performance summary, NeMo container 26.04.01"), _month("benchmarks, 2024-12"), _month("README")
+    ('2026-04', '2024-12', None)
+    """
+    release = re.search(r"(?:release v|container )(\d\d)\.(\d\d)", title)
+    if release is not None:
+        return f"20{release[1]}-{release[2]}"
+    date = re.search(r"\b(20\d\d)(?:-(\d\d))?$", title)
+    return None if date is None else f"{date[1]}-{date[2] or '12'}"

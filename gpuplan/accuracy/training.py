@@ -10,12 +10,24 @@ from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import BaseWeights, LoraTargets, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, TrainAsk
+from gpuplan.plan.ask import (
+    AttentionKernel,
+    BaseWeights,
+    LoraTargets,
+    Offload,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+    ReduceIn,
+    Scaling,
+    TrainAsk,
+)
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
 PRECISIONS: Mapping[str, Precision] = {
-    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8",
+    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
 }  # fmt: skip
 RESEMBLES = {
     "hf-transformers+deepspeed": "accelerate",
@@ -28,8 +40,18 @@ ONE_BATCH = ("maxtext", "paxml")
 """Frameworks that take a device's whole batch at once unless a run says otherwise."""
 USUAL = "megatron-lm"
 """What rows of papers that name no framework mostly are."""
-UNSAID: Mapping[str, Recompute] = {"nanotron": "none", "torchtune": "full"}
-"""What frameworks recompute where a configuration does not say (nanotron) or where their recipes do by default (torchtune)."""
+UNSAID: Mapping[str, Recompute] = {
+    "nanotron": "none", "torchtune": "full", "megatron-lm": "none", "megatron-bridge": "none", "nemo": "none",
+}  # fmt: skip
+"""What frameworks recompute where a configuration does not say: nothing, unless their recipes do (torchtune)."""
+UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
+"""Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""
+SQUAD = ("nemo", "megatron-bridge")
+"""Frameworks whose fine-tuning recipes pack the questions of SQuAD into sequences."""
+SQUAD_TOKENS = 200
+"""Tokens of a question of SQuAD with its paragraph and answer, about."""
+ONE_EACH = "2025-04"
+"""From here on torchtitan cuts a rank's batch into micro-batches of one; before, into as many as there are stages."""
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
@@ -53,15 +75,18 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     card = card_of(row, find)
     planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
+    if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
+        degrees["vpp"] = 2
     batch = _batches(row, degrees, chips)
     return TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
-        seq_len=int(run["seq_len"]), **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
+        seq_len=int(run["seq_len"]), documents=_documents(row),
+        **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
-        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), offload=_offload(run),
+        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row), offload=_offload(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
-        attention="eager" if run.get("attention") == "standard" else None,
+        attention=_attention(row), schedule="dualpipe" if str(run.get("pp_schedule")).lower() == "dualpipe" else None,
         chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
     )  # fmt: skip
 
@@ -69,7 +94,33 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
 def _engine(row: Row) -> str:
     """The engine of a row; Megatron-LM that still wrote out the scores of attention is of another era."""
     named = RESEMBLES.get(row.engine, row.engine) or USUAL
-    return "megatron-2021" if named == USUAL and row.run.get("attention") == "standard" else named
+    if named == USUAL and row.run.get("attention") == "standard":
+        return "megatron-2021"
+    return f"{named}@{row.month}" if row.month is not None else named
+
+
+def _attention(row: Row) -> AttentionKernel | None:
+    """How attention ran; papers that compare `flash` with `flash2` mean the first kernels by it."""
+    said = row.run.get("attention")
+    if said == "standard":
+        return "eager"
+    return "flash1" if said == "flash" and not row.engine else None
+
+
+def _documents(row: Row) -> int | None:
+    """Mean length of packed documents."""
+    packed = row.engine in SQUAD and row.kind.startswith("finetune")
+    return min(SQUAD_TOKENS, int(row.run["seq_len"])) if packed else None
+
+
+def _scaling(row: Row) -> Scaling | None:
+    """The scales of fp8 matmuls."""
+    said = f"{row.run.get('precision')} {row.run.get('precision_mode') or ''} {row.run.get('fp8_recipe') or ''}".lower()
+    if "rowwise" in said:
+        return "rowwise"
+    if "mxfp8" in said or "block" in said:
+        return "blockwise"
+    return "tensorwise" if "tensor" in said else None
 
 
 def _machine(row: Row, chips: int) -> str:
@@ -99,6 +150,9 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
         whole = micro * ranks * (accumulated or 1)
     if micro is None and whole and accumulated and whole % (ranks * accumulated) == 0:
         micro = whole // (ranks * accumulated)
+    stages = degrees.get("pp", 1)
+    if micro is None and each and row.engine == "torchtitan" and stages > 1:
+        micro = each / stages if (row.month or ONE_EACH) < ONE_EACH else 1
     if micro is not None and micro != int(micro):
         raise Skip("its micro-batch is no whole number of sequences")
     if whole is not None and whole != int(whole):
@@ -183,7 +237,7 @@ def _adapters(row: Row) -> dict[str, Any]:
         return {}
     said = row.run.get("lora")
     stated: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    rank = stated.get("rank") or row.run.get("lora_rank")
+    rank = stated.get("rank") or row.run.get("lora_rank") or UNSAID_RANK.get(row.engine)
     if not isinstance(rank, int):
         raise Skip("the row does not say the rank of its adapters")
     where = f"{stated.get('targets') or ''} {row.run.get('lora_targets') or ''}".lower()
@@ -192,7 +246,7 @@ def _adapters(row: Row) -> dict[str, Any]:
         targets = "all" if "attention" in where or "all" in where else "mlp"
     elif "query and value" in where or ("q_proj" in where and "v_proj" in where and "k_proj" not in where):
         targets = "qv"
-    elif "qkv" in where or "attention" in where:
+    elif "qkv" in where or "attn" in where or "attention" in where:
         targets = "attention"
     return {
         "lora": rank, "lora_targets": targets, "base_weights": _base_weights(row),

@@ -185,6 +185,20 @@ ReduceIn: TypeAlias = Annotated[
     Text,
     Option("--reduce-in", metavar="TYPE", rich_help_panel=PARALLEL, help="Type in which gradients travel: fp32 or bf16"),
 ]
+Scaling: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--scaling", metavar="KIND", rich_help_panel=PARALLEL,
+        help="Scales of fp8 matmuls: tensorwise, rowwise or blockwise (MX); left out, the engine's usual",
+    ),
+]  # fmt: skip
+Documents: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--documents", metavar="TOKENS", rich_help_panel=PARALLEL,
+        help="Mean length of the documents packed into a sequence, where attention stays within each",
+    ),
+]  # fmt: skip
 Recompute: TypeAlias = Annotated[
     Text,
     Option(
@@ -236,8 +250,12 @@ Reference: TypeAlias = Annotated[
     ),
 ]
 AttentionKernel: TypeAlias = Annotated[
-    Text, Option("--attention", metavar="KIND", rich_help_panel=PARALLEL, help="flash, or eager, which writes the scores out")
-]
+    Text,
+    Option(
+        "--attention", metavar="KIND", rich_help_panel=PARALLEL,
+        help="flash, flash1 (kernels before FlashAttention-2), or eager, which writes the scores out; left out, the engine's",
+    ),
+]  # fmt: skip
 ChunkedLoss: TypeAlias = Annotated[
     Switch,
     Option("--chunked-loss/--no-chunked-loss", rich_help_panel=PARALLEL, help="Logits are made and reduced piece by piece"),

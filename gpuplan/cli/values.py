@@ -15,7 +15,7 @@ Ask = TypeVar("Ask", bound=ask.Common)
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
     "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group", "mtp", "first_stage_layers",
-    "last_stage_layers",
+    "last_stage_layers", "documents",
 }  # fmt: skip
 COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"}
 FROM_ZERO = {"zero_stage", "mtp", "first_stage_layers", "last_stage_layers"}
@@ -27,6 +27,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "kv_cache": get_args(ask.KvFormat),
     "dispatcher": get_args(ask.Dispatcher),
     "reduce_in": get_args(ask.ReduceIn),
+    "scaling": get_args(ask.Scaling),
     "schedule": get_args(ask.Schedule),
     "cp_kind": get_args(ask.ContextKind),
     "attention": get_args(ask.AttentionKernel),
@@ -40,7 +41,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 """The options that take one of a few words."""
 LISTS: Mapping[str, tuple[str, ...]] = {"overlap": get_args(ask.Overlap), "offload": get_args(ask.Offload)}
 """The options that take several of them."""
-LENGTHS = {"seq_len", "prompt", "output", "context", "prompt_len", "response_len", "response_max"}
+LENGTHS = {"seq_len", "documents", "prompt", "output", "context", "prompt_len", "response_len", "response_max"}
 """Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""
 DURATIONS = {"mtbf", "checkpoint_every"}
 ASKS: Mapping[str, type[ask.Common]] = {"fit": ask.FitAsk, "train": ask.TrainAsk, "serve": ask.ServeAsk}

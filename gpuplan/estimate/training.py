@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.subject import Subject
@@ -66,6 +67,13 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
     )
     subject = subject.replaced(hw=subject.hw.under_load(), engine=subject.engine.replaced(training=profile))
+    depth = profile.pace_of(subject.hw.accelerator, subject.hw.family, "attention_depth")
+    subject = subject.replaced(
+        hw=with_training_depth(subject.hw, None if depth is None else subject.habit("attention_depth", depth))
+    )
+    latent = has_latent([block.mixer for stack in subject.arch.stacks for block in stack.blocks.values()])
+    kernel = attention_kernel(plan, profile, subject.hw, latent=latent)
+    plan = plan.replaced(saving=plan.saving.replaced(attention=kernel))
     leaves = subject.leaves()
     recipe = RecipeTerms.of(plan, subject, profile)
     names, p = RECIPES[plan.precision], plan.parallel
@@ -87,10 +95,11 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         logit_bytes=subject.habit("logit_bytes", profile.logit_bytes),
     )
     activation = byte("recipe.activation_bytes", names.activation, names.source)
-    operand = byte("recipe.operand_bytes", 1.0 if names.matmul == "fp8" else names.activation, names.source)
+    narrow = {"fp8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
+    operand = byte("recipe.operand_bytes", narrow or names.activation, names.source)
     types = Types(
         matmul=names.matmul,
-        attention="bf16" if names.matmul == "fp8" else names.matmul,
+        attention="bf16" if narrow else names.matmul,
         activation=activation,
         operand=operand,
         weight=operand,
@@ -111,9 +120,11 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         habits=habits_of(subject, profile),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
-        stored=operand if names.matmul == "fp8" and profile.held.fp8_inputs else None,
+        stored=operand if narrow and profile.held.fp8_inputs else None,
     )
-    return StepPricer(subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves)
+    return StepPricer(
+        subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves, attention=kernel
+    )  # fmt: skip
 
 
 def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.attention_time import attention_seconds
 from gpuplan.estimate.offload import offload_seconds
 from gpuplan.estimate.pricing import alone, exposed, no_time, priced
 from gpuplan.estimate.sharding import ShardingPricer
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import (
     bubble_seconds,
     grouped_seconds,
@@ -16,6 +18,7 @@ from gpuplan.formulas.training import (
     unhidden_seconds,
     unmodelled_seconds,
 )
+from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
@@ -56,6 +59,8 @@ class TrainingTime(Record):
 class StepPricer(ShardingPricer):
     """Prices a step's work on one machine with one engine."""
 
+    attention: AttentionKernel = "flash"
+
     def time(self) -> TrainingTime:
         """The step of every stage that can be the slowest; the step is as long as the longest."""
         layers = {key: self.layer(key, block) for key, block in self.work.blocks.items()}
@@ -72,11 +77,14 @@ class StepPricer(ShardingPricer):
             found = {}
             for phase, work in both:
                 if kind == "matmuls":
-                    found[phase] = self.matmuls(f"{phase}.{key}.{kind}", work.matmuls)
+                    found[phase] = self.scaled(f"{phase}.{key}.{kind}", work.matmuls)
                     continue
-                items = work.attentions if kind == "attention" else work.streams
-                pace = "attention_backward" if kind == "attention" and phase == "backward" else kind
-                found[phase] = self.paced(pace, priced(f"{phase}.{key}.{kind}", items, hw))
+                if kind == "attention":
+                    pace = "attention_backward" if phase == "backward" else kind
+                    seconds = attention_seconds(f"{phase}.{key}.{kind}", work.attentions, self.attention, hw, self.leaves)
+                else:
+                    pace, seconds = kind, priced(f"{phase}.{key}.{kind}", work.streams, hw)
+                found[phase] = self.paced(pace, seconds)
             return found
 
         kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
@@ -103,6 +111,13 @@ class StepPricer(ShardingPricer):
         if self.plan.tuning.reference:
             scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
             parts["reference"] = total(f"layer.{key}.reference", scored)
+        device = total(f"layer.{key}.device", dict(parts))
+        parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=self.issue(key, block), hidden=device)
+        return parts
+
+    def issue(self, key: str, block: BlockWork) -> Term:
+        """Host time to issue all passes of a layer, which the accelerator waits for where its kernels are shorter."""
+        habit, profile = self.subject.habit, self.profile
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
         host = habit("layer_host", profile.layer_host)
         experts = next((item.batch for item in block.forward.matmuls if item.batch is not ONE), None)
@@ -110,6 +125,12 @@ class StepPricer(ShardingPricer):
             each = habit("expert_host", profile.expert_host)
             of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
             host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
+        if profile.gather_host is not None and self.plan.parallel.zero_stage == 3 and self.replicated:
+            # Its matrices, and the norms before attention and feed-forward layer.
+            modules = self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2)
+            each = habit("gather_host", profile.gather_host)
+            gathers = repeated_seconds.term(f"layer.{key}.issued_gathers", count=modules, seconds=each)
+            host = total(f"layer.{key}.issued_with_gathers", {"layer": host, "gathers": gathers})
         adapted = sum(item.name.endswith(".lora_up") for item in block.forward.matmuls)
         if profile.adapter_host is not None and adapted:
             each = habit("adapter_host", profile.adapter_host)
@@ -117,10 +138,7 @@ class StepPricer(ShardingPricer):
                 f"layer.{key}.issued_adapters", count=self.leaves(f"{key}.adapted", adapted), seconds=each
             )
             host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
-        issue = repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
-        device = total(f"layer.{key}.device", dict(parts))
-        parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue, hidden=device)
-        return parts
+        return repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
 
     def widening(self, key: str, block: BlockWork) -> Term:
         """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
@@ -152,12 +170,26 @@ class StepPricer(ShardingPricer):
         window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
         return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
 
+    def scaled(self, name: str, items: list[Matmul]) -> Term:
+        """Seconds of matmuls with what finer scales than one for a tensor take."""
+        each, how = self.profile.rowwise, self.plan.how
+        if each is None or how.scaling != "rowwise" or RECIPES[self.plan.precision].matmul != "fp8":
+            return self.matmuls(name, items)
+        element = self.subject.habit("rowwise", each)
+        sizes = {
+            item.name: tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element)
+            for item in items
+        }
+        stream = Stream(name=f"{name}.scales", size=total(f"{name}.scaled_bytes", sizes), launches=ONE)
+        scales = priced(f"{name}.scales_s", [stream], self.subject.hw)
+        return total(name, {"products": self.matmuls(f"{name}.products", items), "scales": scales})
+
     def matmuls(self, name: str, items: list[Matmul]) -> Term:
         """Seconds of matmuls, those over several experts apart, at the engine's pace."""
         hw = self.subject.hw
         plain = [item for item in items if item.batch is ONE]
         grouped = [item for item in items if item.batch is not ONE]
-        kind = "matmul_fp8" if RECIPES[self.plan.precision].matmul == "fp8" else "matmul"
+        kind = {"fp8": "matmul_fp8", "fp4": "matmul_fp4"}.get(RECIPES[self.plan.precision].matmul, "matmul")
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
         over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))
@@ -184,6 +216,8 @@ class StepPricer(ShardingPricer):
                 f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second")
             )
             return {"matmuls": half, "elementwise": forward["elementwise"]}
+        if self.attention == "eager" and self.profile.selective is None:
+            return {"attention": forward["attention"]}
         again = self.up_projections(key, block)
         if again:
             return again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Ratio, maximum, where
+from gpuplan.num import Bytes, Count, Ratio, Seconds, maximum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MAMBA2 = Source(
@@ -86,3 +86,34 @@ def gathered_projection_bytes(*, size: Bytes, tp: Count, kv_heads: Count) -> Byt
     (8.0, 0.0)
     """
     return where(tp > kv_heads, size, 0.0 * size)
+
+
+@formula(
+    Source(
+        "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198",
+        "4.1: attention keeps tensors of a s b by s elements",
+    )
+)  # fmt: skip
+def score_bytes(*, products: Count, q_len: Count, kv_len: Count, element_bytes: Bytes) -> Bytes:
+    """Bytes for every score of attention: `products` heads of all sequences, each query with each key.
+
+    >>> score_bytes(products=16.0, q_len=2048.0, kv_len=2048.0, element_bytes=5.0)
+    335544320.0
+    """
+    return products * q_len * kv_len * element_bytes
+
+
+@formula(
+    Source(
+        "docs", "NVIDIA Matrix Multiplication Background User's Guide",
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
+        "2: dimensions that are multiples of 16 bytes use the tensor cores best",
+    )
+)  # fmt: skip
+def aligned_seconds(*, seconds: Seconds, dim: Count, pace: Ratio) -> Seconds:
+    """Time of products along a dimension: `pace` times as long where its rows of 16-bit elements are no multiple of 16 bytes.
+
+    >>> aligned_seconds(seconds=2.0, dim=128.0, pace=2.5), aligned_seconds(seconds=2.0, dim=108.0, pace=2.5)
+    (2.0, 5.0)
+    """
+    return where(dim // 8.0 * 8.0 < dim, seconds * pace, seconds)

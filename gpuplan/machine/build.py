@@ -10,6 +10,7 @@ from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.collectives import measured_share
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
@@ -56,6 +57,7 @@ def hardware_of(
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of or engine)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
+    parameters = with_lent_throttle(chip, parameters, chain, catalog)
     fabrics: list[Link] = []
     levels = _distinct(target.levels)
     for level in levels:

@@ -9,11 +9,12 @@ from typing import Literal, TypeAlias
 from gpuplan.record import Record, field
 
 Recompute: TypeAlias = Literal["none", "selective", "selective-op", "mlp", "moe", "full"]
-Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "bf16-pure"]
+Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "nvfp4", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
 BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "int8", "int4", "nf4", "nf4-dq"]
-AttentionKernel: TypeAlias = Literal["flash", "eager"]
+AttentionKernel: TypeAlias = Literal["flash", "flash1", "eager"]
+Scaling: TypeAlias = Literal["tensorwise", "rowwise", "blockwise"]
 Offload: TypeAlias = Literal["optimizer", "params", "activations"]
 Schedule: TypeAlias = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
 ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
@@ -60,6 +61,7 @@ PRICE_FIELDS = ("price", "price_kind", "region", "price_date", "max_price_age")
 class TrainAsk(Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run.
 
+    `documents` is the mean length of the documents that are packed into a sequence, where attention stays within each.
     `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
     With `rl`, each step generates `group_size` responses to each of `prompts` prompts before it trains on them.
     """
@@ -68,6 +70,7 @@ class TrainAsk(Common, kw_only=True):
     mtbf: float | None = None
     checkpoint_every: float | None = None
     seq_len: int | None = None
+    documents: int | None = None
     global_batch: int | None = None
     micro_batch: int | None = None
     mtp: int | None = None
@@ -87,6 +90,7 @@ class TrainAsk(Common, kw_only=True):
     graphs: bool | None = None
     dispatcher: Dispatcher | None = None
     reduce_in: ReduceIn | None = None
+    scaling: Scaling | None = None
     schedule: Schedule | None = None
     cp_kind: ContextKind | None = None
     etp: int | None = None

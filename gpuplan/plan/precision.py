@@ -38,6 +38,13 @@ _AWQ = Source(
 )
 _IEEE = Source("definition", "width of the number format")
 
+_NVFP4_TRAINING = Source(
+    "paper",
+    "Pretraining Large Language Models with NVFP4: all three products of a linear layer in 4 bits, scales for 16 values",
+    "https://arxiv.org/abs/2509.25149",
+    "3 and 4; Transformer Engine's NVFP4BlockScaling recipe: 4-bit weights by rows and by columns beside the 16-bit ones",
+)
+
 
 class TrainRecipe(Record):
     """Bytes a parameter by use, and the types that matmuls run in.
@@ -63,6 +70,7 @@ RECIPES: dict[Precision, TrainRecipe] = {
     "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, 2, _IEEE),
     "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, 4, _IEEE),
     "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
+    "nvfp4": TrainRecipe("nvfp4", "fp4", 2 + 2 * (0.5 + 1 / 16), 4, None, 2, 2, _NVFP4_TRAINING),
 }
 
 _ADAFACTOR = Source(

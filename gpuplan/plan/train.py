@@ -19,6 +19,7 @@ from gpuplan.plan.ask import (
     Precision,
     Recompute,
     ReduceIn,
+    Scaling,
 )
 from gpuplan.plan.parallelism import (
     Parallelism,
@@ -48,6 +49,8 @@ class Manner(Record, kw_only=True):
     """`alltoall` sends every copy of a token to its expert, `deepep` one for each node (also HybridEP)."""
     reduce_in: ReduceIn | None = None
     """The type in which gradients travel; None: the engine's."""
+    scaling: Scaling | None = None
+    """Scales of fp8 matmuls: one for a tensor, one for each row, or one for blocks (MX)."""
 
 
 class Tuning(Record, kw_only=True):
@@ -100,6 +103,8 @@ class TrainPlan(Record, kw_only=True):
     how: Manner = Manner()
     tuning: Tuning = Tuning()
     saving: Saving = Saving()
+    documents: float | None = None
+    """Mean tokens of the documents packed into a sequence; attention stays within each. None: sequences are whole."""
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
@@ -116,6 +121,14 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             f"use a micro batch of {nearest(float(plan.micro_batch), divisors(int(plan.global_batch)))}",
         ),
     )
+    if plan.documents is not None:
+        yield Rule(
+            plan.documents <= plan.seq_len,
+            lambda: Problem(
+                "plan.documents", f"documents of {plan.documents:g} tokens do not fit into sequences of {plan.seq_len:g}",
+                "leave --documents out, or make the sequences longer",
+            ),
+        )  # fmt: skip
     batch_ranks = maximum(plan.micro_batch * p.dp, 1.0)
     yield Rule(
         (plan.global_batch % batch_ranks == 0) | (plan.global_batch % maximum(plan.micro_batch, 1.0) != 0),

@@ -48,6 +48,7 @@ class Space(Record, kw_only=True):
     shard_group: float | None = None
     first_stage_layers: float | None = None
     last_stage_layers: float | None = None
+    documents: float | None = None
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
@@ -68,6 +69,7 @@ class Space(Record, kw_only=True):
             how=self.how,
             tuning=self.tuning,
             saving=self.saving,
+            documents=self.documents,
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from gpuplan.record import Record
 from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.target import Target, parse_target
 from gpuplan.term import Term
 
@@ -110,7 +111,8 @@ class Library:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine where the user names none."""
         target = self.target(ask.on)
         usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
-        profile = self.catalog.load(Engine, ask.engine or usual)
+        name, month = split_date(ask.engine or usual)
+        profile = self.catalog.load(Engine, name).dated(month)
         hw = self.machine(ask.on, profile)
         price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said)

@@ -136,7 +136,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     Raises:
         PlanError: a negative or zero batch, sequence or degree.
     """
-    positive(ask, ("tokens", "seq_len", "global_batch", *_DEGREES, "dp"))
+    positive(ask, ("tokens", "seq_len", "documents", "global_batch", *_DEGREES, "dp"))
     subject, chosen = found.subject, []
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
@@ -174,7 +174,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
     degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
-    names = ("etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
+    names = ("documents", "etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
     numbers = {name: None if (value := getattr(ask, name)) is None else float(value) for name in names}
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,

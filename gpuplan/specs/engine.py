@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.engine_era import Era
 from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
-from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, RatioField, SecondsField, Sourced
+from gpuplan.specs.training_habits import Pace, Share
 
 Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
-Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
-
 
 KvHeads: TypeAlias = Literal["replicated", "gathered", "divides"]
 """Tensor parallel ranks beyond the key and value heads: each holds a copy of one head, or weights are cut evenly and what they
@@ -29,22 +29,6 @@ class Fusion(Schema):
     layer_host: SecondsField | None = None
     kept_norm: StoredBytes | None = None
     kept_gate: Share | None = None
-
-
-class Pace(Schema):
-    """How long kinds of work take in whole steps of an engine, over the same kernels measured one by one."""
-
-    matmul: RatioField | None = None
-    """Matmuls in 16 or 32 bits."""
-    matmul_fp8: RatioField | None = None
-    """Matmuls in 8 bits or less, with casts, scales and transposes."""
-    attention: RatioField | None = None
-    """Forward attention: an engine's era may have older kernels than those that were measured."""
-    attention_backward: RatioField | None = None
-    elementwise: RatioField | None = None
-    """Memory-bound work: norms, activations, loss."""
-    grouped: RatioField | None = None
-    """Matmuls over many experts, beyond what other matmuls take; a rank with one expert takes no longer."""
 
 
 class SelectiveRecompute(Schema):
@@ -126,6 +110,10 @@ class TrainingProfile(Schema):
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
     dequantise: BytesField | None = None
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
+    rowwise: BytesField | None = None
+    """Traffic for each element of a left operand that fp8 with a scale for each row takes beyond one scale for a tensor."""
+    gather_host: SecondsField | None = None
+    """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
     graph_host: SecondsField | None = None
     """Host time of one layer's forward pass where kernels are replayed from graphs."""
     switched: Overlaps | None = None
@@ -152,6 +140,10 @@ class TrainingProfile(Schema):
     """Bytes of an adapter's weight, of its gradient and of each moment; None: as the recipe trains other weights."""
     unquantised: BytesField | None = None
     """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
+    attention: Literal["flash", "eager"] = "flash"
+    """Whether attention is fused unless the user says otherwise (`eager`: scores are written out)."""
+    unfused_latent: tuple[str, ...] = ()
+    """Families of accelerators on which latent attention (MLA) is not fused."""
     chunked_logits: Share | None = None
     """Share of the logits' bytes that is alive where the loss is chunked; None: one chunk in eight."""
     pace: dict[str, Pace] = field(default_factory=dict)
@@ -268,4 +260,18 @@ class Engine(SpecFile):
     matmuls_like: Id | None = None
     """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None
+    eras: tuple[Era, ...] = ()
+    """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
+
+    def dated(self, month: str | None) -> Engine:
+        """The engine as it was in a month (`YYYY-MM`); None: as it is today."""
+        profile = self.training
+        if month is None or profile is None:
+            return self
+        given: dict[str, Any] = {}
+        for era in reversed(self.eras):
+            if month <= era.name:
+                profile = profile.replaced(**era.changes(profile))
+                given["training"] = profile
+        return self.replaced(**given) if given else self

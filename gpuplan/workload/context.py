@@ -54,6 +54,8 @@ class Pass(Record, kw_only=True):
     decode: bool = False
     hidden_passes: Term
     activation_passes: Term
+    document: Term | None = None
+    """Tokens of the documents that a sequence is packed of, where attention stays within each."""
     kernels: Term
     """Memory-bound kernels a layer."""
 

@@ -147,12 +147,20 @@ class LayerMaker(Record, kw_only=True):
         """Sequences, queries and visible keys of an attention; chunks are short sequences of their own."""
         work, leaf = self.work, self.leaves
         if not a.chunk:
-            return work.sequences, work.q_len, work.kv_len
+            return self.packed(at)
         chunk = leaf.least(f"{at}.chunk_tokens", work.kv_len, leaf(f"{key}.chunk", a.chunk))
         if work.decode:
             return work.sequences, work.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, count("middle_of_chunk"))
         chunks = leaf.split(f"{at}.chunks", work.kv_len, chunk)
         return leaf.times(f"{at}.chunked_sequences", work.sequences, chunks), chunk, chunk
+
+    def packed(self, at: str) -> tuple[Term, Term, Term]:
+        """Sequences, queries and keys of attention that sees no limit but its document."""
+        work, leaf = self.work, self.leaves
+        if work.document is None:
+            return work.sequences, work.q_len, work.kv_len
+        documents = leaf.split("step.documents", work.kv_len, work.document)
+        return leaf.times("step.packed_sequences", work.sequences, documents), work.document, work.document
 
     def mla(self, made: LayerWork, at: str, key: str, a: Mla) -> list[Term]:
         """Low-rank projections and attention: expanded heads in prefill and training, the cached latent in decode."""
@@ -182,10 +190,11 @@ class LayerMaker(Record, kw_only=True):
                 k_dim=latent, v_dim=kv_rank, kv_element_bytes=types.kv, dtype=types.attention, causal=True, v_shared=True,
             )  # fmt: skip
         else:
+            sequences, q_len, kv_len = self.packed(at)
             up = leaf.times(f"{key}.kv_up_width", heads, total(f"{key}.kv_up_dim", {"nope": nope, "v": v_dim}))
             made.matmuls.append(self.matmul(f"{at}.kv_up", tokens, up, kv_rank))
             core = AttentionWork(
-                name=f"{at}.attention", sequences=work.sequences, q_len=work.q_len, kv_len=work.kv_len, heads=heads, kv_heads=heads,
+                name=f"{at}.attention", sequences=sequences, q_len=q_len, kv_len=kv_len, heads=heads, kv_heads=heads,
                 k_dim=qk_dim, v_dim=v_dim, kv_element_bytes=types.kv, dtype=types.attention, causal=True,
             )  # fmt: skip
         made.attentions.append(core)

@@ -130,6 +130,7 @@ def training_work(
         hidden_passes=step.hidden_passes,
         activation_passes=step.activation_passes,
         kernels=step.kernels,
+        document=None if plan.documents is None else Term("plan.documents", plan.documents, "1", USER),
     )
     leaves("hidden", arch.hidden)
     maker = LayerMaker(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)

@@ -1,0 +1,70 @@
+"""How long does attention take in a training step: fused by today's or an earlier kernel, or with its scores written out?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuplan.estimate.pricing import priced
+from gpuplan.formulas.layers import aligned_seconds
+from gpuplan.formulas.training import paced_seconds
+from gpuplan.machine.hardware import Hardware
+from gpuplan.models.architecture import Mla
+from gpuplan.plan.ask import AttentionKernel
+from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import TrainingProfile
+from gpuplan.term import Source, Term, total
+from gpuplan.work import Attention
+from gpuplan.workload.context import Leaves
+from gpuplan.workload.scores import written_out
+
+FLASH1 = Term(
+    "work.flash1_pace", 1.9, "1",
+    Source(
+        "paper", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
+        "https://arxiv.org/abs/2307.08691", "abstract: around twice as fast as FlashAttention; 4.1, figures 4 to 6",
+    ),
+    spread=(1.6, 2.3),
+)  # fmt: skip
+MISALIGNED = Term(
+    "work.misaligned_pace", 8.0, "1",
+    Source("assumed", "products whose rows are no multiple of 16 bytes are loaded in smaller pieces"),
+    spread=(4.0, 12.0),
+)  # fmt: skip
+
+
+def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *, latent: bool) -> AttentionKernel:
+    """The kernel that attention runs with: the plan's, else the engine's."""
+    if plan.saving.attention is not None:
+        return plan.saving.attention
+    return "eager" if latent and hw.family in profile.unfused_latent else profile.attention
+
+
+def has_latent(blocks: Sequence[object]) -> bool:
+    """Whether a model has latent attention."""
+    return any(isinstance(block, Mla) for block in blocks)
+
+
+def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, leaves: Leaves) -> Term:
+    """Seconds of the attention of a layer, forward or backward."""
+    if kernel != "eager" or not items:
+        fused = priced(name, items, hw)
+        if kernel == "flash1" and fused.formula is not None:
+            return paced_seconds.term(f"{name}.by_flash1", seconds=fused, pace=FLASH1)
+        return fused
+    parts: dict[str, Term] = {}
+    for item in items:
+        products, stream = written_out(item, leaves)
+        seconds = priced(f"{item.name}.products_s", products, hw)
+        parts[f"{item.name}.products"] = aligned_seconds.term(
+            f"{item.name}.aligned_s", seconds=seconds, dim=item.k_dim, pace=MISALIGNED
+        )
+        parts[f"{item.name}.kernels"] = priced(f"{item.name}.kernels_s", [stream], hw)
+    return total(name, parts)
+
+
+def with_training_depth(hw: Hardware, depth: Term | None) -> Hardware:
+    """The hardware where attention of a small head dimension is as fast as the engine's training kernels are."""
+    if depth is None:
+        return hw
+    names = [name for name in hw.parameters if name.startswith("attention.prefill.") and name.endswith(".short_depth")]
+    return hw.replaced(parameters={**hw.parameters, **dict.fromkeys(names, depth)})

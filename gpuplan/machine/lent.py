@@ -1,0 +1,45 @@
+"""How far does a chip's clock fall under load, where the fall was measured on another chip of its family?
+
+Matmuls draw power in proportion to the rate that they run at, so a chip with fewer FLOP/s for each watt of its limit is held back
+less than the one that was measured, and one with more is held back more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpuplan.formulas.power import lent_throttle
+from gpuplan.machine.overlay import Link
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog
+from gpuplan.term import Term
+
+USUAL = ("bf16", "fp16")
+
+
+def with_lent_throttle(
+    chip: Accelerator, parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog
+) -> dict[str, Term]:  # fmt: skip
+    """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit."""
+    link = next((link for link in chain if link.file.matmul), None)
+    if link is None or not link.borrowed or link.file.describes != "accelerator" or chip.power is None:
+        return dict(parameters)
+    lender = catalog.load(Accelerator, link.file.id)
+    if lender.power is None:
+        return dict(parameters)
+    own, its = set(chip.dtypes()), set(lender.dtypes())
+    found = dict(parameters)
+    for name, term in parameters.items():
+        if not name.endswith(".throttle"):
+            continue
+        dtype = next((one for one in (name.split(".")[-2], *USUAL) if one in own and one in its), None)
+        if dtype is None:
+            continue
+        found[name] = lent_throttle.term(
+            f"hw.{name}", throttle=replace(term, name=f"hw.lender.{name}"),
+            peak=chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), power=chip.term("hw.power", chip.power),
+            lender_peak=lender.term(f"hw.lender.{dtype}_flop_per_s", lender.peak(dtype)),
+            lender_power=lender.term("hw.lender.power", lender.power),
+        )  # fmt: skip
+    return found

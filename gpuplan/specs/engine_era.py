@@ -1,0 +1,64 @@
+"""What was an engine like before? States of a profile up to a date, by what has changed since."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpuplan.errors import Problem, UsageError
+from gpuplan.schema import Schema
+from gpuplan.specs.base import Id
+from gpuplan.specs.quantity import SecondsField
+from gpuplan.specs.training_habits import Pace, Share
+
+SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
+
+
+class Era(Schema):
+    """What an engine did otherwise in software of a month or before; a later era's values hold where this one says nothing."""
+
+    name: str
+    """The month of the last software of the era, as `YYYY-MM`."""
+    note: str
+    """What changed then."""
+    source: Id
+    """The source of the change."""
+    pace: dict[str, Pace] | None = None
+    """Paces of that time, by accelerator or family; kinds that are missing are as they are today."""
+    expert_host: SecondsField | None = None
+    layer_host: SecondsField | None = None
+    ep_overlap: Share | None = None
+    unfused_latent: tuple[str, ...] = ()
+    """Families of accelerators on which latent attention (MLA) had no fused kernel."""
+
+    def changes(self, profile: Any) -> dict[str, Any]:
+        """The fields of a training profile that this era changes, and their values."""
+        given = {name: value for name in ("expert_host", "layer_host", "ep_overlap") if (value := getattr(self, name)) is not None}
+        if self.pace:
+            paces = dict(profile.pace)
+            for who, one in self.pace.items():
+                said = {kind: value for kind in one.field_names() if (value := getattr(one, kind)) is not None}
+                paces[who] = paces[who].replaced(**said) if who in paces else one
+            given["pace"] = paces
+        if self.unfused_latent:
+            given["unfused_latent"] = self.unfused_latent
+        return given
+
+
+def split_date(name: str) -> tuple[str, str | None]:
+    """An engine's name and the month of its software: `nemo@25.04` and `nemo@2025-04` mean April 2025.
+
+    >>> split_date("nemo@25.04"), split_date("torchtitan@2024-12-01"), split_date("nemo")
+    (('nemo', '2025-04'), ('torchtitan', '2024-12'), ('nemo', None))
+
+    Raises:
+        UsageError: no month stands behind the `@`.
+    """
+    engine, at, said = name.partition("@")
+    if not at:
+        return name, None
+    found = SAID.match(said.strip())
+    if found is None or not 1 <= int(found[3]) <= 12:
+        hint = "write a release or a month, such as `nemo@25.04` or `torchtitan@2024-12`"
+        raise UsageError(Problem("engine.date", f"`{said}` is no month of software", hint))
+    return engine, f"{found[1] or '20' + found[2]}-{int(found[3]):02d}"

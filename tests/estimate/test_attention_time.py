@@ -1,0 +1,100 @@
+"""Attention that writes its scores, earlier fused kernels, packed documents, and engines as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuplan.errors import PlanError, UsageError
+from gpuplan.formulas.layers import aligned_seconds
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.library import Library
+from gpuplan.search.training import answer_training as train
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_era import split_date
+
+LIBRARY = Library.of(TrainAsk(model="", on=""))
+
+
+def step(**given: Any) -> float:
+    ask = TrainAsk(**({"model": "llama-3.1-8b", "on": "8xa100", "tp": 1, "pp": 1, "micro_batch": 1, "global_batch": 64} | given))
+    return float(train(ask, LIBRARY).figures["step_time_s"].value)  # type: ignore[arg-type]
+
+
+def test_written_scores_take_longer_and_grow_with_the_square_of_the_sequence() -> None:
+    """One reads and writes what is quadratic: four times the tokens of a sequence cost four times as much for each token."""
+    extra = {
+        length: (step(seq_len=length, attention="eager", recompute="none") - step(seq_len=length, recompute="none")) / length
+        for length in (4096, 16384)
+    }
+    assert extra[4096] > 0
+    assert extra[16384] / extra[4096] == pytest.approx(4, rel=0.15)
+
+
+def test_flash_attention_2_is_about_twice_as_fast_as_the_first() -> None:
+    """GPT-3 1.3B of 8,192 tokens on A100 took 1.29 times as long with the first kernels (arXiv 2307.08691, table 1)."""
+    plan = {"model": "llama-3.2-1b", "seq_len": 8192, "engine": "megatron-lm", "recompute": "none"}
+    assert 1.15 < step(**plan, attention="flash1") / step(**plan) < 1.45
+
+
+def test_heads_of_odd_width_are_slow_where_scores_are_written() -> None:
+    """BLOOM's search (tr11): 182B with 128 heads of 108 took 1.3 times as long as with 96 heads of 144."""
+    assert aligned_seconds(seconds=1.0, dim=108.0, pace=8.0) == 8.0
+    assert aligned_seconds(seconds=1.0, dim=144.0, pace=8.0) == 1.0
+
+
+def test_documents_take_attention_away_and_nothing_else() -> None:
+    whole, packed = (
+        train(TrainAsk(model="llama-3.1-8b", on="8xh100", tp=1, pp=1, cp=2, documents=said), LIBRARY) for said in (None, 512)
+    )
+    times = [
+        {part.name.rpartition(".")[2]: part for part in next(one for one in made.breakdowns if "time" in one.title.lower()).parts}
+        for made in (whole, packed)
+    ]
+    assert float(times[1]["attention"].value) < 0.3 * float(times[0]["attention"].value)  # type: ignore[arg-type]
+    assert times[1]["matmuls"].value == times[0]["matmuls"].value
+    assert whole.figures["peak_memory_bytes"].value == packed.figures["peak_memory_bytes"].value
+
+
+def test_a_document_longer_than_its_sequence_is_refused() -> None:
+    with pytest.raises(PlanError, match="do not fit into sequences"):
+        step(seq_len=2048, documents=4096)
+
+
+def test_latent_attention_on_blackwell_was_not_fused_before_cudnn_9_11() -> None:
+    plan = {"model": "deepseek-v3", "on": "256xgb200", "tp": 2, "pp": 4, "ep": 64, "seq_len": 4096, "global_batch": 2048}
+    plan |= {"recompute": "selective"}
+    assert step(**plan, engine="nemo@25.05") > 1.3 * step(**plan, engine="nemo")
+    assert step(**plan, engine="nemo@25.07") == step(**plan, engine="nemo")
+
+
+def test_an_era_holds_up_to_its_month() -> None:
+    engine = LIBRARY.catalog.load(Engine, "nemo")
+    assert engine.dated("2025-06") != engine
+    assert engine.dated("2025-07") == engine == engine.dated(None)
+
+
+@pytest.mark.parametrize("wrong", ["nemo@", "nemo@new", "nemo@25.13", "nemo@1999-01"])
+def test_what_is_no_month_is_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match="no month"):
+        split_date(wrong)
+
+
+def test_gathers_one_by_one_hold_small_steps_up() -> None:
+    """Qwen-7B in full on two A100 took 4.0 s at 256 tokens and at 512 under ZeRO-3 (its README), so the host decides."""
+    plan = {"model": "qwen-7b", "on": "2xa100", "engine": "accelerate", "zero_stage": 3, "recompute": "full", "global_batch": 16}
+    short, long = (step(**plan, seq_len=length) for length in (256, 512))
+    assert short == pytest.approx(4.0, rel=0.2)
+    assert long == pytest.approx(4.0, rel=0.2)
+
+
+def test_rowwise_scales_cost_traffic_and_only_in_fp8() -> None:
+    plan = {"on": "64xh100", "engine": "torchtitan", "tp": 8, "micro_batch": 4, "global_batch": 64, "compiled": True}
+    assert step(**plan, precision="fp8", scaling="rowwise") > 1.1 * step(**plan, precision="fp8", scaling="tensorwise")
+    assert step(**plan, precision="bf16", scaling="rowwise") == step(**plan, precision="bf16")
+
+
+def test_four_bits_multiply_faster_than_eight() -> None:
+    plan = {"model": "llama-3.1-70b", "on": "64xgb300", "tp": 2, "pp": 4, "vpp": 5, "seq_len": 8192, "global_batch": 256}
+    assert step(**plan, precision="nvfp4") < step(**plan, precision="fp8") < step(**plan, precision="bf16")
