@@ -117,7 +117,7 @@ def test_utilisation_is_compared_in_its_own_convention(tmp_path: Path) -> None:
         (changed(hardware={"count": None}), "how many accelerators"),
         (changed(hardware={"accelerator": "h9000"}), "h9000"),
         (changed(run={"seq_len": None}), "how long its sequences"),
-        (changed(run={"precision": "nvfp4"}), "nvfp4"),
+        (changed(run={"precision": "mxfp4"}), "mxfp4"),
         (changed(run={"tp": 3}), "does not divide the 8 accelerators"),
         (changed(kind="finetune-adapter"), "finetune-adapter"),
         ({**LLAMA, "measured": {"loss": 2.0}}, "nothing was measured"),
