@@ -9,7 +9,7 @@ from gpuplan.term import Term
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
-Path: TypeAlias = Literal["scale_up", "scale_out", "host"]
+Path: TypeAlias = Literal["scale_up", "scale_out", "host", "disk"]
 
 
 class Matmul(Record, kw_only=True):
@@ -83,7 +83,7 @@ class Collective(Record, kw_only=True):
 
 
 class Transfer(Record, kw_only=True):
-    """`size` bytes from one rank to the rank `stride` away, or from the host; `back`: to the host."""
+    """`size` bytes from one rank to the rank `stride` away, or from the host or its disks; `back`: to them."""
 
     name: str
     size: Term

@@ -267,6 +267,17 @@ Offload: TypeAlias = Annotated[
         help="What lives in host memory, of optimizer, params and activations, such as `optimizer,params`",
     ),
 ]  # fmt: skip
+OffloadTo: TypeAlias = Annotated[
+    Text,
+    Option("--offload-to", metavar="WHERE", rich_help_panel=PARALLEL, help="Where optimizer and params live then: host or nvme"),
+]
+NvmeBandwidth: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--nvme-bandwidth", metavar="RATE", rich_help_panel=PARALLEL,
+        help="What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record",
+    ),
+]  # fmt: skip
 Lora: TypeAlias = Annotated[
     Text,
     Option("--lora", metavar="RANK", rich_help_panel=TUNING, help="Train low-rank adapters of this rank; the weights are frozen"),

@@ -49,6 +49,8 @@ def train(
     attention: o.AttentionKernel = None,
     chunked_loss: o.ChunkedLoss = None,
     offload: o.Offload = None,
+    offload_to: o.OffloadTo = None,
+    nvme_bandwidth: o.NvmeBandwidth = None,
     lora: o.Lora = None,
     lora_targets: o.LoraTargets = None,
     dora: o.Dora = None,

@@ -26,6 +26,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "weights": get_args(ask.WeightFormat),
     "kv_cache": get_args(ask.KvFormat),
     "dispatcher": get_args(ask.Dispatcher),
+    "offload_to": get_args(ask.OffloadTo),
     "reduce_in": get_args(ask.ReduceIn),
     "scaling": get_args(ask.Scaling),
     "schedule": get_args(ask.Schedule),
@@ -152,6 +153,8 @@ def _value(name: str, typed: Any) -> Any:
         return load
     if name in DURATIONS:
         return _duration(name, typed)
+    if name == "nvme_bandwidth":
+        return _rate(name, typed)
     if name == "price":
         return _price(typed)
     if name == "price_date":
@@ -203,6 +206,18 @@ def _duration(flag: str, text: str) -> float:
     if seconds <= 0:
         raise UsageError(Problem("usage.duration", f"{dashed(flag)} {text}: a time above zero is wanted"))
     return seconds
+
+
+def _rate(flag: str, text: str) -> float:
+    """Bytes a second from a text with its unit."""
+    try:
+        rate = parse(text, "B/s").value
+    except UnitError as error:
+        hint = f"write it with its unit, such as `{dashed(flag)} 1.6GB/s`"
+        raise UsageError(Problem("usage.rate", f"{dashed(flag)}: {error}", hint)) from None
+    if rate <= 0:
+        raise UsageError(Problem("usage.rate", f"{dashed(flag)} {text}: a rate above zero is wanted"))
+    return rate
 
 
 def _price(text: str) -> float:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.plan.train import TrainPlan
-from gpuplan.term import Term, total
+from gpuplan.term import Term, greatest, total
 from gpuplan.work import Transfer
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Stage
-from gpuplan.workload.training import StepTerms, TrainingWork
+from gpuplan.workload.training import StageParams, StepTerms, TrainingWork
 
 
 def offload_seconds(
@@ -23,32 +25,47 @@ def offload_seconds(
     """Time on the host link that computation does not hide, by what is offloaded.
 
     Optimizer states never travel: gradients go to the host once a step and new weights come back, beside nothing. Weights come
-    in twice and activations go out and come back in every micro-batch, beside its computation (`micro`).
+    in twice and activations go out and come back in every micro-batch, beside its computation (`micro`). What lives on disks is
+    read and written there besides: states and gradients once a step each way (ZeRO-Infinity, arXiv 2104.07857, 4.1: 2 x 16 bytes
+    a parameter), weights twice a micro-batch.
 
     Raises:
-        UnknownError: the link to the host is not known.
+        UnknownError: the link to the host, or how fast its disks are, is not known.
     """
     at, hw, offload = f"{stage.prefix}step.offload", subject.hw, plan.saving.offload
     trained, params, zero = work.trained[stage.place], work.params[stage.place], plan.parallel.zero_stage
 
-    def local(name: str, held: Term, element: Term, *, cut: bool) -> Term:
-        return state_bytes.term(
-            f"{at}.{name}_bytes", params=held, bytes_per_param=element, shards=work.dense_shards if cut else ONE
+    def local(name: str, held: StageParams, element: Term, *, cut: bool) -> Term:
+        dense = state_bytes.term(
+            f"{at}.{name}_bytes", params=held.dense, bytes_per_param=element, shards=work.dense_shards if cut else ONE
         )
+        if held.experts is None:
+            return dense
+        experts = state_bytes.term(
+            f"{at}.{name}_bytes.experts", params=held.experts, bytes_per_param=element, shards=work.expert_shards if cut else ONE
+        )
+        return total(f"{at}.{name}_bytes.all", {"dense": dense, "experts": experts})
 
     def link(name: str, size: Term, *, back: bool = False) -> Term:
         return priced(f"{at}.{name}", [Transfer(name=f"{at}.{name}", size=size, path="host", stride=ONE, back=back)], hw)
 
+    on_disk = plan.saving.on_disk
+
+    def disk(name: str, size: Term, *, back: bool = False) -> Term:
+        return priced(f"{at}.{name}", [Transfer(name=f"{at}.{name}", size=size, path="disk", stride=ONE, back=back)], hw)
+
     found: dict[str, Term] = {}
+    if on_disk:
+        found["offload_disk"] = total(f"{at}_disk", _updated(on_disk, recipe, trained, local, disk, cut=zero >= 1))
     if "optimizer" in offload:
         ways = {
-            "gradients": link("gradients", local("gradients", trained.dense, recipe.gathered, cut=zero >= 1), back=True),
-            "weights": link("weights", local("weights", trained.dense, recipe.gathered, cut=zero >= 1)),
+            "gradients": link("gradients", local("gradients", trained, recipe.gathered, cut=zero >= 1), back=True),
+            "weights": link("weights", local("weights", trained, recipe.gathered, cut=zero >= 1)),
         }
         found["offload_optimizer"] = total(f"{at}_optimizer", ways)
     beside: dict[str, Term] = {}
     if "params" in offload:
-        once = link("params", local("params", params.dense, recipe.frozen or recipe.gathered, cut=zero == 3))
+        once = link("params", local("params", params, recipe.frozen or recipe.gathered, cut=zero == 3))
         beside["params"] = repeated_seconds.term(f"{at}.params_twice", count=count("gathers_a_pass"), seconds=once)
     if "activations" in offload:
         kept = {
@@ -60,6 +77,26 @@ def offload_seconds(
             f"{at}.activations", {"out": link("out", size, back=True), "in": link("in", size)}
         )  # fmt: skip
     if beside:
-        exposed = remaining_seconds.term(f"{at}.exposed", whole=total(f"{at}.streams", beside), hidden=micro)
-        found["offload"] = repeated_seconds.term(f"{at}.all", count=step.micro_batches, seconds=exposed)
+        whole = total(f"{at}.streams", beside)
+        if "params" in on_disk:
+            read = disk("params_read", local("params_on_disk", params, recipe.frozen or recipe.gathered, cut=zero == 3))
+            twice = repeated_seconds.term(f"{at}.params_read_twice", count=count("gathers_a_pass"), seconds=read)
+            whole = greatest(f"{at}.slowest_stream", {"link": whole, "disk": twice})
+        exposed = remaining_seconds.term(f"{at}.exposed", whole=whole, hidden=micro)
+        found["offload"] = repeated_seconds.term(f"{at}_streams", count=step.micro_batches, seconds=exposed)
+    return found
+
+
+def _updated(
+    on_disk: Collection[str], recipe: RecipeTerms, trained: StageParams, local: Callable[..., Term], disk: Callable[..., Term],
+    *, cut: bool,
+) -> dict[str, Term]:  # fmt: skip
+    """What a step reads and writes on disks after its backward pass."""
+    found: dict[str, Term] = {}
+    if "optimizer" in on_disk:
+        states = total("recipe.states_on_disk", {"master": recipe.master, "moments": recipe.moments, "gradient": recipe.gradient})
+        size = local("states", trained, states, cut=cut)
+        found = {"read": disk("states_read", size), "written": disk("states_written", size, back=True)}
+    if "params" in on_disk:
+        found["weights"] = disk("weights_written", local("new_weights", trained, recipe.gathered, cut=cut), back=True)
     return found

@@ -66,7 +66,11 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
     profile = training_profile(subject.engine).run(
         compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
     )
-    subject = subject.replaced(hw=subject.hw.under_load(), engine=subject.engine.replaced(training=profile))
+    hw = subject.hw.under_load()
+    if plan.saving.nvme_bandwidth is not None:
+        rate = Term("plan.nvme_bandwidth", plan.saving.nvme_bandwidth, "B/s", USER)
+        hw = hw.replaced(disk_read=rate, disk_write=rate)
+    subject = subject.replaced(hw=hw, engine=subject.engine.replaced(training=profile))
     depth = profile.pace_of(subject.hw.accelerator, subject.hw.family, "attention_depth")
     subject = subject.replaced(
         hw=with_training_depth(subject.hw, None if depth is None else subject.habit("attention_depth", depth))

@@ -285,3 +285,13 @@ def measured_share(*, bus_bandwidth: BytesPerS, bandwidth: BytesPerS) -> Ratio:
     0.4
     """
     return bus_bandwidth / bandwidth
+
+
+@formula(Source("definition", "disks serve the accelerators of their host alike"))
+def disk_share(*, bandwidth: BytesPerS, accelerators: Count) -> BytesPerS:
+    """What disks read or write for each of the accelerators that share them.
+
+    >>> disk_share(bandwidth=10e9, accelerators=4) / 1e9
+    2.5
+    """
+    return bandwidth / accelerators

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.formulas.collectives import measured_share
+from gpuplan.formulas.collectives import disk_share, measured_share
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.lent import with_lent_throttle
@@ -80,12 +80,24 @@ def hardware_of(
         parameters=parameters,
         levels=levels,
         host_link=target.host_link,
+        disk_read=_disk(target, "disk_read"),
+        disk_write=_disk(target, "disk_write"),
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
         notes=(*_measured_here(chip, chain, catalog, engine), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
+
+
+def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | None:
+    """One accelerator's share of the rate of the local disks, where it is on record."""
+    system = target.system
+    if system is None or system.host is None or (rate := getattr(system.host, which)) is None:
+        return None
+    whole = system.term(f"hw.{which}_of_all", rate)
+    cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
+    return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
 
 
 def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None) -> Iterator[Note]:

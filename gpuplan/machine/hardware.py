@@ -34,6 +34,9 @@ class Hardware(Record, kw_only=True):
     parameters: Mapping[str, Term]
     levels: tuple[Level, ...] = ()
     host_link: Term | None = None
+    disk_read: Term | None = None
+    """What the local disks of a host read for each accelerator."""
+    disk_write: Term | None = None
     power: Term | None = None
     l2: Term | None = None
     notes: tuple[Note, ...] = ()

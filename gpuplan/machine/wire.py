@@ -78,12 +78,14 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
 
 
 def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
-    """The time of one point-to-point transfer in seconds: on the innermost or the outermost level, or from or to the host.
+    """The time of one point-to-point transfer in seconds: on the innermost or outermost level, or from or to the host or its disks.
 
     Raises:
         UnknownError: the machine has no such link, or no parameters are known for it.
     """
     name = item.name
+    if item.path == "disk":
+        return _disk_seconds(item, hw)
     residual = hw.parameter("transfer_residual")
     if item.path == "host":
         if hw.host_link is None:
@@ -102,6 +104,14 @@ def transfer_seconds(item: Transfer, hw: Hardware) -> Term:
         efficiency, start = hw.parameter(f"{prefix}.pair"), hw.parameter(f"{prefix}.start")
     wire = fabric.wire_seconds.term(f"{name}.wire_s", wire=item.size, bandwidth=link, share=efficiency)
     return fabric.collective_seconds.term(f"{name}.seconds", transfer=wire, latency=start, residual=residual)
+
+
+def _disk_seconds(item: Transfer, hw: Hardware) -> Term:
+    rate = hw.disk_write if item.back else hw.disk_read
+    if rate is None:
+        hint = "give what they read and write for each accelerator (fio tells), such as `--nvme-bandwidth 1.6GB/s`"
+        raise UnknownError(Problem("hw.no-disk", f"how fast the local disks of {hw.name} are is not on record", hint, item.name))
+    return fabric.wire_seconds.term(f"{item.name}.seconds", wire=item.size, bandwidth=rate, share=ONE)
 
 
 def _transfer(here: str, hw: Hardware, prefix: str, level: Level, *, wire: Term, ranks: Term, item: Collective) -> Term:

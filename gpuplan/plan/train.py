@@ -14,6 +14,7 @@ from gpuplan.plan.ask import (
     Dispatcher,
     LoraTargets,
     Offload,
+    OffloadTo,
     Optimizer,
     Overlap,
     Precision,
@@ -85,7 +86,16 @@ class Saving(Record, kw_only=True):
     chunked_loss: bool | None = None
     """Logits are made and reduced piece by piece."""
     offload: tuple[Offload, ...] = ()
-    """What lives in host memory and travels when it is needed."""
+    """What lives in host memory, or on its disks, and travels when it is needed."""
+    offload_to: OffloadTo = "host"
+    """Where optimizer states and weights live then; activations stay in host memory."""
+    nvme_bandwidth: float | None = None
+    """What the disks read, and write, for each accelerator in B/s; None: what is on record."""
+
+    @property
+    def on_disk(self) -> tuple[Offload, ...]:
+        """What lives on disks."""
+        return tuple(what for what in self.offload if what != "activations") if self.offload_to == "nvme" else ()
 
 
 class TrainPlan(Record, kw_only=True):
@@ -275,6 +285,14 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         yield Rule(
             shape.experts > 0, lambda: Problem("plan.recompute-dense", "--recompute moe, but the model has no experts", hint)
         )
+    if plan.saving.offload_to == "nvme":
+        hint = "name what lives there with --offload optimizer, params, or both"
+        yield Rule(
+            bool(plan.saving.on_disk), lambda: Problem("plan.offload-to", "--offload-to nvme, but nothing lives there", hint)
+        )
+    if plan.saving.nvme_bandwidth is not None:
+        hint = "add --offload-to nvme, or leave it out"
+        yield Rule(plan.saving.offload_to == "nvme", lambda: Problem("plan.nvme-bandwidth", "--nvme-bandwidth without disks", hint))
     if "params" in plan.saving.offload:
         hint = "use --zero-stage 3"
         yield Rule(

@@ -293,7 +293,9 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
         )
     ]
     for name, value in (*manner, *said):
-        if value is not None:
+        if name == "nvme_bandwidth" and value is not None:
+            asked[name] = human(value, "B/s")
+        elif value is not None:
             asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
     return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
 

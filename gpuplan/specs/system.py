@@ -135,6 +135,10 @@ class Host(Schema):
     """What the link between host and accelerator is."""
     local_disk: BytesField | None = None
     """All local NVMe disks together."""
+    disk_read: BytesPerSField | None = None
+    """What all local disks together read, one block after the other."""
+    disk_write: BytesPerSField | None = None
+    """What they write."""
     note: str = ""
     """Measured copy rates and other remarks."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from estimate.subjects import subject, train_plan
+from gpuplan.errors import UnknownError
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.models.architecture import Attention
 from gpuplan.plan.train import Manner, Saving, Tuning
@@ -232,3 +233,38 @@ def test_gradients_travel_in_the_type_that_is_named() -> None:
         assert sent is not None
         sizes[kind] = float(sent.value)
     assert sizes["fp32"] == 2 * sizes["bf16"]
+
+
+def test_states_on_disks_are_read_and_written_once_a_step() -> None:
+    # ZeRO-Infinity (arXiv 2104.07857), 4.1: 2 x 16 bytes a parameter move for the optimizer's states of mixed-precision Adam,
+    # so that a step of batch b and length s does s b / 4 FLOP for each byte; weights add what is written, 2 bytes.
+    plan: dict[str, Any] = {"dp": 8.0, "zero_stage": 3, "recompute": "full"}
+    rate = 1.6e9
+    on_disk = Saving(offload=("optimizer", "params"), offload_to="nvme", nvme_bandwidth=rate)
+    figures = made("llama-3.1-8b", "8xh100-sxm-80gb", "deepspeed", **plan, saving=on_disk, precision="fp16")
+    local = float(subject("llama-3.1-8b").counts.params_total.value) / 8
+    found = figures.time.step.find("step.offload_disk")
+    gradient = figures.time.step.find("recipe.gradient_bytes") or figures.time.step.find("engine.gradient")
+    assert found is not None
+    assert gradient is not None
+    moved = 2 * (12 + float(gradient.value)) + 2
+    assert float(found.value) == pytest.approx(local * moved / rate, rel=1e-9)
+
+
+def test_disks_of_a_machine_on_record_and_of_one_that_is_not() -> None:
+    # microsoft/DeepSpeed 08f24443, DeepNVMe: 10 GB/s read and 5 GB/s written by the drives of an NC96ads A100 v4 with 4 GPUs.
+    hw = subject("llama-3.1-8b", "azure-nc96ads-a100", "deepspeed").hw
+    assert hw.disk_read is not None
+    assert hw.disk_write is not None
+    assert (hw.disk_read.value, hw.disk_write.value) == (2.5e9, 1.25e9)
+    plan: dict[str, Any] = {"dp": 8.0, "zero_stage": 3, "saving": Saving(offload=("optimizer",), offload_to="nvme")}
+    with pytest.raises(UnknownError, match="--nvme-bandwidth"):
+        made("llama-3.1-8b", "8xh100-sxm-80gb", "deepspeed", **plan)
+
+
+def test_experts_travel_to_the_host_too() -> None:
+    plan: dict[str, Any] = {"dp": 8.0, "ep": 8.0, "zero_stage": 3, "recompute": "full", "saving": Saving(offload=("optimizer",))}
+    figures = made("mixtral-8x7b", "8xh100-sxm-80gb", "deepspeed", **plan)
+    sizes = figures.time.step.find("step.offload.gradients_bytes.all")
+    assert sizes is not None
+    assert sizes.value == pytest.approx(2 * float(subject("mixtral-8x7b").counts.params_total.value) / 8, rel=1e-3)

@@ -321,3 +321,15 @@ def test_an_odd_division_still_holds_every_layer() -> None:
             held[place] = sum(float(one.value) for one in found if one is not None)
             assert held[place] == int(held[place])
         assert held["first"] + (pp - 2) * held["middle"] + held["last"] == 61
+
+
+def test_faster_disks_take_no_longer_and_hold_as_much() -> None:
+    def on(rate: float | None, to: Any) -> TrainingFigures:
+        saving = Saving(offload=("optimizer", "params"), offload_to=to, nvme_bandwidth=rate)
+        return figures("llama-3.1-8b", train_plan(dp=16.0, zero_stage=3, saving=saving), engine="deepspeed")
+
+    host = on(None, "host")
+    steps = [on(rate, "nvme") for rate in (1e9, 2e9, 8e9, 1e15)]
+    assert all(slow.time.step.value > fast.time.step.value for slow, fast in pairwise(steps))
+    assert steps[-1].time.step.value == pytest.approx(host.time.step.value, rel=1e-4)
+    assert {float(one.memory.peak.value) for one in steps} == {float(host.memory.peak.value)}

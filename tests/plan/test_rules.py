@@ -96,6 +96,12 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "use --last-stage-layers 25",
         ),
         ({"pp": 4.0, "dp": 2.0, "first_stage_layers": 40.0}, "plan.stage-layers", "use --first-stage-layers 29 or 32"),
+        (
+            {"dp": 8.0, "saving": Saving(offload=("activations",), offload_to="nvme")},
+            "plan.offload-to",
+            "name what lives there with --offload optimizer, params, or both",
+        ),
+        ({"dp": 8.0, "saving": Saving(nvme_bandwidth=1e9)}, "plan.nvme-bandwidth", "add --offload-to nvme, or leave it out"),
         ({"dp": 8.0, "zero_stage": 1, "sync_every": 10.0}, "plan.sync-zero", "use --zero-stage 0"),
         ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
