@@ -192,6 +192,16 @@ Scaling: TypeAlias = Annotated[
         help="Scales of fp8 matmuls: tensorwise, rowwise or blockwise (MX); left out, the engine's usual",
     ),
 ]  # fmt: skip
+DocumentSpread: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--document-spread", metavar="RATIO", rich_help_panel=PARALLEL,
+        help="Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long",
+    ),
+]  # fmt: skip
+Padded: TypeAlias = Annotated[
+    Switch, Option("--padded", rich_help_panel=PARALLEL, help="Each sequence holds one document and padding: not packed")
+]
 Documents: TypeAlias = Annotated[
     Text,
     Option(

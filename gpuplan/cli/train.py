@@ -22,6 +22,8 @@ def train(
     checkpoint_every: o.CheckpointEvery = None,
     seq_len: o.SeqLen = None,
     documents: o.Documents = None,
+    document_spread: o.DocumentSpread = None,
+    padded: o.Padded = None,
     global_batch: o.GlobalBatch = None,
     mtp: o.Mtp = None,
     engine: o.Engine = None,

@@ -151,6 +151,11 @@ def _value(name: str, typed: Any) -> Any:
         if load < 1:
             raise UsageError(Problem("usage.count", f"{dashed(name)} {typed}: the fullest rank has no less than the mean, 1"))
         return load
+    if name == "document_spread":
+        spread = _number(name, typed)
+        if spread < 0:
+            raise UsageError(Problem("usage.count", f"{dashed(name)} {typed}: a number of zero or more is wanted"))
+        return spread
     if name in DURATIONS:
         return _duration(name, typed)
     if name == "nvme_bandwidth":

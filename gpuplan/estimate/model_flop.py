@@ -17,6 +17,7 @@ from gpuplan.record import Record
 from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
+from gpuplan.workload.documents import seen_document
 from gpuplan.workload.mtp import Modules, active_params, modules_of
 from gpuplan.workload.stages import block_keys
 
@@ -52,7 +53,7 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         main = {"main": matmul_params, "mtp": active_params(arch, counts, leaves, modules)}
         matmul_params = total("params.with_mtp", main)
     kinds = list(_kinds(subject, modules))
-    scores, causal_scores = _attention(kinds, leaves, tokens, seq_len)
+    scores, causal_scores = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len))
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
@@ -84,8 +85,10 @@ def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
         yield Kind(key, stack.blocks[name], layers, held)
 
 
-def _attention(kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term) -> tuple[Term, Term]:
-    """FLOP of scores and values, forward and backward: of all that windows show, and of what causal masks leave of it."""
+def _attention(
+    kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None
+) -> tuple[Term, Term]:  # fmt: skip
+    """FLOP of scores and values, forward and backward: of all that windows show, and of what masks leave of it."""
     whole: dict[str, Term] = {}
     masked: dict[str, Term] = {}
     for kind in kinds:
@@ -105,8 +108,11 @@ def _attention(kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term) -
             }
             per_token = flop.attention_training_flop_per_token
             whole[at] = masked[at] = per_token.term(f"{at}.flop_per_token", seq_len=length, **sizes)
+            if document is not None and name != "cross":
+                length = leaves.least(f"{at}.visible_of_document", length, document)
+                masked[at] = per_token.term(f"{at}.document_flop_per_token", seq_len=length, **sizes)
             if isinstance(mixer, Mla) or mixer.causal:
-                reach = length if isinstance(mixer, Attention) and mixer.chunk else seq_len
+                reach = length if isinstance(mixer, Attention) and mixer.chunk else document or seq_len
                 seen = flop.causal_visible_tokens.term(f"{at}.causal_tokens", visible=length, seq_len=reach)
                 masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
     if not whole:

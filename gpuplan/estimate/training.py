@@ -19,6 +19,7 @@ from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
+from gpuplan.workload.documents import not_padding
 from gpuplan.workload.layer import Dispatch
 from gpuplan.workload.training import StepTerms, training_work
 
@@ -51,8 +52,13 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     figures["allocated_memory_bytes"] = memory.allocated
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
+    useful = not_padding(plan, figures["tokens_per_step"], seq_len)
+    if useful is not None:
+        figures["useful_tokens_per_s"] = rate.term("useful_tokens_per_s", count=useful, seconds=time.step)
     if run is not None:
-        figures |= run_figures(subject, run, figures["tokens_per_step"], time.step, recipe, params=subject.counts.params_total)
+        figures |= run_figures(
+            subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=subject.counts.params_total
+        )
     return TrainingFigures(figures=figures, memory=memory, time=time)
 
 

@@ -115,6 +115,10 @@ class TrainPlan(Record, kw_only=True):
     saving: Saving = Saving()
     documents: float | None = None
     """Mean tokens of the documents packed into a sequence; attention stays within each. None: sequences are whole."""
+    document_spread: float | None = None
+    """Standard deviation of their lengths over the mean; None: all are as long."""
+    padded: bool = False
+    """Each sequence holds one document and padding instead."""
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
@@ -131,6 +135,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             f"use a micro batch of {nearest(float(plan.micro_batch), divisors(int(plan.global_batch)))}",
         ),
     )
+    yield from document_rules(plan)
     if plan.documents is not None:
         yield Rule(
             plan.documents <= plan.seq_len,
@@ -198,6 +203,19 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
                 f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
                 f"use --no-sequence-parallel or tp {nearest(float(p.tp), _splitting(plan, shape))}",
             ),
+        )
+
+
+def document_rules(plan: TrainPlan) -> Iterator[Rule]:
+    """What is said of documents wants documents."""
+    hint = "give their mean length with --documents"
+    yield Rule(plan.documents is not None or not plan.padded, lambda: Problem("plan.padded", "--padded without documents", hint))
+    if plan.document_spread is not None:
+        yield Rule(plan.documents is not None, lambda: Problem("plan.document-spread", "--document-spread without documents", hint))
+        hint_padded = "leave one of them out"
+        yield Rule(
+            not plan.padded,
+            lambda: Problem("plan.document-spread", "--document-spread says nothing of sequences that are padded", hint_padded),
         )
 
 

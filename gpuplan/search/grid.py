@@ -49,6 +49,8 @@ class Space(Record, kw_only=True):
     first_stage_layers: float | None = None
     last_stage_layers: float | None = None
     documents: float | None = None
+    document_spread: float | None = None
+    padded: bool = False
 
     def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
         """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
@@ -70,6 +72,8 @@ class Space(Record, kw_only=True):
             tuning=self.tuning,
             saving=self.saving,
             documents=self.documents,
+            document_spread=self.document_spread,
+            padded=self.padded,
         )  # fmt: skip
 
 

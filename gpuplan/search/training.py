@@ -174,14 +174,14 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
     degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
-    names = ("documents", "etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
+    names = ("documents", "document_spread", "etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
     numbers = {name: None if (value := getattr(ask, name)) is None else float(value) for name in names}
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
         precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
         mtp=float(mtp), how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
         tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
-        expert_load=ask.expert_load, **numbers,
+        expert_load=ask.expert_load, padded=bool(ask.padded), **numbers,
     )  # fmt: skip
     return space, chosen
 
@@ -290,6 +290,9 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
             "shard_group",
             "first_stage_layers",
             "last_stage_layers",
+            "documents",
+            "document_spread",
+            "padded",
         )
     ]
     for name, value in (*manner, *said):

@@ -28,6 +28,7 @@ from gpuplan.workload.adapters import AdapterMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.counts import count
+from gpuplan.workload.documents import seen_document
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -130,7 +131,7 @@ def training_work(
         hidden_passes=step.hidden_passes,
         activation_passes=step.activation_passes,
         kernels=step.kernels,
-        document=None if plan.documents is None else Term("plan.documents", plan.documents, "1", USER),
+        document=seen_document(plan, step.seq_len),
     )
     leaves("hidden", arch.hidden)
     maker = LayerMaker(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)

@@ -102,6 +102,8 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "name what lives there with --offload optimizer, params, or both",
         ),
         ({"dp": 8.0, "saving": Saving(nvme_bandwidth=1e9)}, "plan.nvme-bandwidth", "add --offload-to nvme, or leave it out"),
+        ({"dp": 8.0, "padded": True}, "plan.padded", "give their mean length with --documents"),
+        ({"dp": 8.0, "document_spread": 1.0}, "plan.document-spread", "give their mean length with --documents"),
         ({"dp": 8.0, "zero_stage": 1, "sync_every": 10.0}, "plan.sync-zero", "use --zero-stage 0"),
         ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),

@@ -1,0 +1,30 @@
+"""Documents that are shorter than a sequence: what their tokens see, and how many tokens are padding."""
+
+from __future__ import annotations
+
+from gpuplan.num import Count, Ratio
+from gpuplan.term import DEFINITION, Source, formula
+
+
+@formula(Source("definition", "the second moment of the lengths over their mean: a document of l tokens is seen by l of them"))
+def weighted_document(*, mean: Count, spread: Ratio) -> Count:
+    """Length of the document of a token on average, from the mean of the lengths and their standard deviation over it.
+
+    As many documents of 1,000 as of 3,000 tokens: a token's own has 2,500 on average.
+
+    >>> weighted_document(mean=2000.0, spread=0.5)
+    2500.0
+    """
+    return mean * (1 + spread**2)
+
+
+@formula(DEFINITION)
+def useful_tokens(*, tokens: Count, documents: Count, seq_len: Count) -> Count:
+    """Tokens that are no padding where each sequence holds one document.
+
+    Documents that fill half of their sequences, as Wikipedia's do of 512 tokens (arXiv 2107.02027):
+
+    >>> useful_tokens(tokens=4096.0, documents=256.0, seq_len=512.0)
+    2048.0
+    """
+    return tokens * documents / seq_len

@@ -1,0 +1,30 @@
+"""How long is the document that a token sees, where sequences are packed of documents, and which tokens are no padding?"""
+
+from __future__ import annotations
+
+from gpuplan.formulas.basic import smaller
+from gpuplan.formulas.documents import useful_tokens, weighted_document
+from gpuplan.plan.train import TrainPlan
+from gpuplan.term import USER, Term
+
+
+def seen_document(plan: TrainPlan, seq_len: Term) -> Term | None:
+    """Tokens of the document of a token on average, within the sequence; None: sequences are whole, or padded documents."""
+    if plan.documents is None or plan.padded:
+        return None
+    mean = _mean(plan.documents)
+    if plan.document_spread is None:
+        return mean
+    spread = Term("plan.document_spread", plan.document_spread, "1", USER)
+    return smaller.term("step.document", a=weighted_document.term("step.seen_document", mean=mean, spread=spread), b=seq_len)
+
+
+def not_padding(plan: TrainPlan, tokens: Term, seq_len: Term) -> Term | None:
+    """Tokens of a step that are no padding, where each sequence is one document; None: all are."""
+    if plan.documents is None or not plan.padded:
+        return None
+    return useful_tokens.term("step.useful_tokens", tokens=tokens, documents=_mean(plan.documents), seq_len=seq_len)
+
+
+def _mean(length: float) -> Term:
+    return Term("plan.documents", length, "1", USER)
