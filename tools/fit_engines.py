@@ -120,10 +120,10 @@ PLAN: dict[str, Fitted] = {
         ("maxtext",),
         ("maxtext", "tpu-recipes", "jax-toolbox"),
         paces(("tpu",), (*KERNELS, "elementwise", "grouped"))
-        | paces(("any",), KERNELS)
-        | {"pace.tpu-v5e.matmul": (1.0, 0.15), "pace.tpu-v5e.elementwise": (1.0, 0.2)}
-        | {"pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v6e.attention": (1.3, 0.3), "pace.tpu-v6e.attention_backward": (1.3, 0.3)}
-        | {"contention": (0.2, 0.7), "straggle": (0.003, 0.7), "selective.matmul": (0.6, 0.2)},
+        | paces(("any",), (*KERNELS, "matmul_fp8"))
+        | {"pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v7-ironwood.matmul": (1.1, 0.15)}
+        | {"pace.tpu-v7-ironwood.matmul_fp8": (1.2, 0.2)}
+        | {"contention": (0.2, 0.7), "straggle": (0.02, 0.5), "tp_overlap": (0.5, 0.3)},
     ),
     "accelerate": Fitted(
         ("accelerate", "ms-swift"),

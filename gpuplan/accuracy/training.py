@@ -23,6 +23,7 @@ from gpuplan.plan.ask import (
     Scaling,
     TrainAsk,
 )
+from gpuplan.plan.remat import POLICIES, RESULTS
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
@@ -38,6 +39,8 @@ RESEMBLES = {
 """Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
 ONE_BATCH = ("maxtext", "paxml")
 """Frameworks that take a device's whole batch at once unless a run says otherwise."""
+TOKENS_A_CHIP = 32768
+"""Tokens of a step that such runs give a chip where they do not say: the middle of MaxText's own benchmark configurations."""
 USUAL = "megatron-lm"
 """What rows of papers that name no framework mostly are."""
 UNSAID: Mapping[str, Recompute] = {
@@ -57,6 +60,10 @@ FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 
 
+SLICE_STATES = 16
+"""GB of states on a chip above which runs shard over several slices (Llama 3.1 405B on two slices of Trillium)."""
+
+
 def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str]) -> TrainAsk:
     """The question of a row; `find` looks a card up, `keep` makes a card made of the row's dimensions known and names it.
 
@@ -73,7 +80,8 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     if of_many_lengths(row) and not (row.measured.get("peak_memory_gib") or row.measured.get("out_of_memory")):
         raise Skip("its sequences are of many lengths")
     card = card_of(row, find)
-    planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
+    # MaxText shards over all chips, and nothing else, unless it is told otherwise.
+    planned = row.engine in ONE_BATCH or any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
@@ -126,6 +134,10 @@ def _scaling(row: Row) -> Scaling | None:
 def _machine(row: Row, chips: int) -> str:
     """`--on`: the accelerators, and the network where a row states a rate that is not the usual one."""
     name = str(row.hardware["accelerator"])
+    slices = row.hardware.get("slices")
+    if isinstance(slices, int) and slices > 1 and chips % slices == 0:
+        # `256xtpu-v5e` is one slice; several of them are joined by the network.
+        return f"{slices}x{chips // slices}x{name}"
     on = f"{chips}x{name}"
     per_node = row.hardware.get("per_node")
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))
@@ -157,6 +169,8 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
         raise Skip("its micro-batch is no whole number of sequences")
     if whole is not None and whole != int(whole):
         raise Skip("its batch is no whole number of sequences")
+    if whole is None and micro is None and row.engine in ONE_BATCH:
+        whole = max(TOKENS_A_CHIP // int(run["seq_len"]), 1) * chips
     return {"global_batch": None if whole is None else int(whole), "micro_batch": None if micro is None else int(micro)}
 
 
@@ -175,7 +189,7 @@ def _sharding(row: Row) -> dict[str, Any]:
         known = isinstance(group, int) and isinstance(chips, int) and chips % group == 0
         return {"zero_stage": 3, "shard_group": group if known else None}
     if "fsdp" in said or "zero3" in said:
-        return {"zero_stage": 3}
+        return {"zero_stage": 3, "shard_group": _in_slices(row)}
     if said == "none" and "distributed" not in optimizer:
         return {"zero_stage": 0}
     if "distributed" in optimizer:
@@ -185,6 +199,22 @@ def _sharding(row: Row) -> dict[str, Any]:
     if said == "ddp" and row.engine != "megatron-bridge":  # Its pages do not say whether the optimizer is sharded.
         return {"zero_stage": 0}
     return {"zero_stage": None}
+
+
+def _in_slices(row: Row) -> int | None:
+    """Ranks that share one copy: those of a slice, since MaxText shards over its links and reduces gradients between slices.
+
+    None where there is one slice, or where one cannot hold the states of all weights beside anything else.
+    """
+    slices, chips = row.hardware.get("slices"), row.hardware.get("count")
+    if not (isinstance(slices, int) and isinstance(chips, int) and slices > 1 and chips % slices == 0):
+        return None
+    inner = int(row.run.get("tp") or 1) * int(row.run.get("pp") or 1) * int(row.run.get("cp") or 1)
+    group = chips // slices // inner
+    # 12 bytes a parameter: fp32 weights and two moments.
+    if (row.model.get("params_b") or 0) * 12 / (chips // slices) > SLICE_STATES:
+        return None
+    return group if group > 0 else None
 
 
 def _precision(row: Row) -> Precision:
@@ -216,10 +246,11 @@ def _optimizer(row: Row) -> Optimizer | None:
 
 def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     said, detail = row.run.get("recompute"), str(row.run.get("recompute_detail") or "")
-    if "offload" in detail:
-        raise Skip("named activations are kept on the host and others computed again")
     if said is None:
         return {"recompute": UNSAID.get(row.engine)}
+    named = _named(row, detail)
+    if named is not None:
+        return named
     if "second layer" in detail:
         return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
     kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
@@ -230,6 +261,34 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     elif "'moe'" in detail:
         kind = "moe"
     return {"recompute": kind}
+
+
+def _named(row: Row, detail: str) -> dict[str, Any] | None:
+    """A policy of named results: one of MaxText's, or what is kept and what waits in the host's memory; None: no such policy."""
+    if row.engine not in ONE_BATCH:
+        return None
+    policy = next((one for one in sorted(POLICIES, key=len, reverse=True) if re.search(rf"\b{one}\b", detail)), None)
+    if policy is not None or "minimal_flash" in detail:
+        return {"recompute": policy or "minimal_with_context"}  # The old name of the second.
+    if row.run.get("recompute") != "selective":
+        return None
+    listed = detail.rpartition(": ")[2] if ": " in detail else ""
+    keep: list[str] = []
+    host: list[str] = []
+    for part in re.split(r",\s*", listed):
+        where, names = (keep if "device" in part else host), re.sub(r"\s*(kept|offloaded|on|to|host|memory|device)\b", "", part)
+        if "recompute" in part:
+            continue
+        where += [NAMED[one] for one in re.split(r"\s*/\s*", names.strip()) if one in NAMED]
+    # Where a row names nothing, what MaxText makes of `custom` alone: everything but the layer's input is made again.
+    return {"recompute": "custom", "keep": tuple(keep), "to_host": tuple(host)}
+
+
+NAMED: Mapping[str, str] = {
+    "decoder input": "decoder_layer_input", "q": "query_proj", "k": "key_proj", "v": "value_proj", "out": "out_proj",
+    "qkv": "qkv_proj", **{name: name for name in RESULTS},
+}  # fmt: skip
+"""How rows write the names of a layer's results."""
 
 
 def _adapters(row: Row) -> dict[str, Any]:

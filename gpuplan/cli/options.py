@@ -213,7 +213,22 @@ Recompute: TypeAlias = Annotated[
     Text,
     Option(
         "--recompute", metavar="MODE", rich_help_panel=PARALLEL,
-        help="Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full",
+        help="Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full,"
+        " custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`",
+    ),
+]  # fmt: skip
+Keep: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--keep", metavar="NAME,NAME", rich_help_panel=PARALLEL,
+        help="With --recompute custom: results of a layer that stay on the device, such as query_proj,key_proj,context,out_proj",
+    ),
+]  # fmt: skip
+ToHost: TypeAlias = Annotated[
+    Text,
+    Option(
+        "--to-host", metavar="NAME,NAME", rich_help_panel=PARALLEL,
+        help="With --recompute custom: results of a layer that wait in the host's memory, such as decoder_layer_input,mlpwo",
     ),
 ]  # fmt: skip
 RecomputeLayers: TypeAlias = Annotated[

@@ -48,6 +48,8 @@ def train(
     sync_every: o.SyncEvery = None,
     recompute: o.Recompute = None,
     recompute_layers: o.RecomputeLayers = None,
+    keep: o.Keep = None,
+    to_host: o.ToHost = None,
     attention: o.AttentionKernel = None,
     chunked_loss: o.ChunkedLoss = None,
     offload: o.Offload = None,

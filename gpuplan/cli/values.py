@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan import ask
+from gpuplan.plan.remat import RESULTS
 from gpuplan.units import HOUR, UnitError, parse, parse_count
 
 Ask = TypeVar("Ask", bound=ask.Common)
@@ -40,7 +41,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "idle": get_args(ask.Idle),
 }
 """The options that take one of a few words."""
-LISTS: Mapping[str, tuple[str, ...]] = {"overlap": get_args(ask.Overlap), "offload": get_args(ask.Offload)}
+LISTS: Mapping[str, tuple[str, ...]] = {
+    "overlap": get_args(ask.Overlap), "offload": get_args(ask.Offload), "keep": tuple(RESULTS), "to_host": tuple(RESULTS),
+}  # fmt: skip
 """The options that take several of them."""
 LENGTHS = {"seq_len", "documents", "prompt", "output", "context", "prompt_len", "response_len", "response_max"}
 """Lengths of sequences, where the field's `k` is 1024: an 8k context has 8192 tokens."""

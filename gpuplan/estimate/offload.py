@@ -25,9 +25,9 @@ def offload_seconds(
     """Time on the host link that computation does not hide, by what is offloaded.
 
     Optimizer states never travel: gradients go to the host once a step and new weights come back, beside nothing. Weights come
-    in twice and activations go out and come back in every micro-batch, beside its computation (`micro`). What lives on disks is
-    read and written there besides: states and gradients once a step each way (ZeRO-Infinity, arXiv 2104.07857, 4.1: 2 x 16 bytes
-    a parameter), weights twice a micro-batch.
+    in twice, and activations or the results that the plan names go out and come back, in every micro-batch, beside its
+    computation (`micro`). What lives on disks is read and written there besides: states and gradients once a step each way
+    (ZeRO-Infinity, arXiv 2104.07857, 4.1: 2 x 16 bytes a parameter), weights twice a micro-batch.
 
     Raises:
         UnknownError: the link to the host, or how fast its disks are, is not known.
@@ -75,6 +75,16 @@ def offload_seconds(
         size = total(f"{at}.activation_bytes", kept)
         beside["activations"] = total(
             f"{at}.activations", {"out": link("out", size, back=True), "in": link("in", size)}
+        )  # fmt: skip
+    hosted = {
+        key: repeated_bytes.term(f"{at}.named.{key}", count=stage.layers[key], size=block.hosted)
+        for key, block in work.blocks.items()
+        if block.hosted is not None
+    }
+    if hosted:
+        size = total(f"{at}.named_bytes", hosted)
+        beside["named"] = total(
+            f"{at}.named", {"out": link("named_out", size, back=True), "in": link("named_in", size)}
         )  # fmt: skip
     if beside:
         whole = total(f"{at}.streams", beside)

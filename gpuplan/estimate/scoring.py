@@ -122,7 +122,7 @@ def _slower(pricer: StepPricer, at: str, parts: dict[str, Term], straggle: Sourc
     if straggle is not None:
         chips = Term("plan.accelerators", float(pricer.subject.hw.count), "1", DEFINITION)
         found["stragglers"] = straggler_seconds.term(
-            f"{at}.stragglers", counted=total(f"{at}.one_rank", dict(parts)), accelerators=chips,
+            f"{at}.stragglers", counted=total(f"{at}.one_rank", dict(parts)), accelerators=chips, unit=pricer.in_step(),
             straggle=pricer.subject.habit("straggle", straggle),
         )  # fmt: skip
     found["unmodelled"] = unmodelled_seconds.term(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
+from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
@@ -13,6 +14,7 @@ from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.plan.precision import RECIPES, byte
+from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
@@ -21,7 +23,7 @@ from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
 from gpuplan.workload.layer import Dispatch
-from gpuplan.workload.training import StepTerms, training_work
+from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
 
 class TrainingFigures(Record, kw_only=True):
@@ -46,7 +48,7 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
     time = pricer.time()
     global_batch = subject.plan("global_batch", plan.global_batch)
-    figures = _rates(subject, plan, leaves, time.step, global_batch=global_batch, seq_len=seq_len)
+    figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
     figures["peak_memory_bytes"] = memory.peak
     figures["reserved_memory_bytes"] = memory.reserved
     figures["allocated_memory_bytes"] = memory.allocated
@@ -131,6 +133,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
         stored=operand if narrow and profile.held.fp8_inputs else None,
+        remat=remat_of(plan, drops_unread=profile.drops_unread, selective=policy_of(profile.selective_policy)),
     )
     return StepPricer(
         subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves, attention=kernel
@@ -146,12 +149,17 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
     return Habits(**found, selective_keeps=profile.selective_keeps)
 
 
-def _rates(subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, *, global_batch: Term, seq_len: Term) -> dict[str, Term]:
+def _rates(
+    subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, work: TrainingWork, terms: StepTerms,
+    *, global_batch: Term, seq_len: Term,
+) -> dict[str, Term]:  # fmt: skip
     """Throughput and utilisation, in both conventions of counting attention."""
     chips = Term("plan.accelerators", float(subject.hw.count), "1", subject.origins.get("accelerators", DEFINITION))
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)
+    if any(block.again is not None for block in work.blocks.values()):
+        of_model = of_model.replaced(again=recomputed_flop(subject, work, terms))
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
     return {

@@ -244,7 +244,10 @@ def _gathered(
         alive = stage_or_few_params.term(f"{at}.gathered_stage_params", pp=work.pipeline.group, stage=inner, few=alive)
     held = {"layers": repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)}
     if params.edges is not None:
-        held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=params.edges, size=recipe.gathered)
+        edges = (
+            smaller.term(f"{at}.larger_edge", a=params.edges, b=work.largest_edge) if profile.held.edges_in_turn else params.edges
+        )
+        held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=edges, size=recipe.gathered)
     return between_ranks.term(f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards)
 
 
@@ -381,6 +384,10 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
             f"{at}.activations.mtp", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
         )
     one = total(f"{at}.activations.micro_batch", parts)
+    hosted = {key: block.hosted for key, block in work.blocks.items() if block.hosted is not None}
+    if hosted:
+        # One layer's results are on their way out or back in while the next one is computed.
+        one = total(f"{at}.activations.with_passing", {"kept": one, "passing": greatest(f"{at}.activations.passing", hosted)})
     if "activations" in plan.saving.offload:
         return greatest(f"{at}.activations", {key: block.saved for key, block in work.blocks.items()})
     return repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)

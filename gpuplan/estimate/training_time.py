@@ -25,6 +25,7 @@ from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
+from gpuplan.workload.layer import LayerWork
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import BlockWork
 
@@ -101,7 +102,9 @@ class StepPricer(ShardingPricer):
             )
         forward = {kind: found["forward"] for kind, found in kinds.items()}
         again: dict[str, Term] = {}
-        if self.plan.recompute == "full":
+        if block.again is not None:
+            again = self.made_again(key, block.again, exposed_share=tp_overlap)
+        elif self.plan.recompute == "full":
             again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
         elif self.plan.recompute in ("mlp", "moe"):
             again = self.channel_mixer(key, block, expert["forward"])
@@ -139,6 +142,25 @@ class StepPricer(ShardingPricer):
             )
             host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
         return repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
+
+    def made_again(self, key: str, work: LayerWork, exposed_share: Term) -> dict[str, Term]:
+        """Seconds of what the backward pass runs again, by kind, where the plan names the results that it keeps."""
+        at, hw = f"layer.{key}.again", self.subject.hw
+        found: dict[str, Term] = {}
+        if work.matmuls:
+            found["matmuls"] = self.matmuls(f"{at}.matmuls", work.matmuls)
+        if work.attentions:
+            found["attention"] = self.paced("attention", priced(f"{at}.attention", work.attentions, hw))
+        found["elementwise"] = self.paced("elementwise", priced(f"{at}.elementwise", work.streams, hw))
+        if work.tensor_collectives:
+            found["tensor_parallel"] = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, exposed_share)
+        if work.expert_collectives:
+            window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
+            comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
+            if comm.formula is not None:
+                overlap = self.subject.habit("ep_overlap", self.profile.ep_overlap)
+                found["expert_parallel"] = self.beside(f"{at}.expert_parallel", comm, window, overlap)
+        return found
 
     def widening(self, key: str, block: BlockWork) -> Term:
         """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
@@ -327,7 +349,7 @@ class StepPricer(ShardingPricer):
         if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
         parts["optimizer"] = self.optimizer(stage)
-        if self.plan.saving.offload:
+        if self.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
             parts |= offload_seconds(self.subject, self.plan, work, step, self.recipe, stage, micro=whole)
         parts["step_host"] = self.subject.habit("step_host", profile.step_host)
         if profile.straggle is not None:
@@ -336,6 +358,7 @@ class StepPricer(ShardingPricer):
                 f"{at}.stragglers",
                 counted=total(f"{at}.one_rank", dict(parts)),
                 accelerators=chips,
+                unit=self.in_step(),
                 straggle=self.subject.habit("straggle", profile.straggle),
             )
         parts["unmodelled"] = unmodelled_seconds.term(
@@ -344,6 +367,13 @@ class StepPricer(ShardingPricer):
             residual=self.subject.habit("residual", profile.residual),
         )
         return total(f"{at}.seconds", parts), tuple(parts.values())
+
+    def in_step(self) -> Term:
+        """Accelerators that keep step with each other: a node of eight, or a whole slice of a torus."""
+        inner = self.subject.hw.levels[0] if self.subject.hw.levels else None
+        if inner is None or inner.topology != "torus" or inner.size is None:
+            return count("node")
+        return Term(f"hw.fabric.{inner.name}.size", float(inner.size), "1", inner.bandwidth_per_direction.source)
 
     def recomputed(self, stage: Stage) -> dict[str, Term]:
         """How many layers of each kind are run again: all of the stage, or the first few of it."""

@@ -34,6 +34,13 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
+MXU = Source(
+    "docs",
+    "How to Scale Your Model: How to Think About TPUs",
+    url="https://jax-ml.github.io/scaling-book/tpus/",
+    section="What is a TPU: a 128 x 128 systolic array (256 x 256 on TPU v6e); smaller matrices are padded",
+    checked="2026-11-21",
+)
 FLASH3 = Source(
     "paper",
     "Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: FlashAttention-3: Fast and Accurate Attention with Asynchrony and Low-precision",
@@ -242,6 +249,16 @@ def attention_flop(*, pairs: Count, sequences: Count, heads: Count, k_dim: Count
     274877906944.0
     """
     return 2.0 * pairs * sequences * heads * (k_dim + v_dim)
+
+
+@formula(MXU)
+def array_dim(*, dim: Count, array: Count) -> Count:
+    """Head dimension that a systolic array is busy for: whole multiples of its side.
+
+    >>> array_dim(dim=64.0, array=128.0), array_dim(dim=128.0, array=256.0), array_dim(dim=256.0, array=128.0)
+    (128.0, 256.0, 256.0)
+    """
+    return array * ceil_div(dim, array)
 
 
 @formula(FLASH2)

@@ -342,15 +342,17 @@ def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds
 
 
 @formula(_MEGASCALE)
-def straggler_seconds(*, counted: Seconds, accelerators: Count, straggle: Ratio) -> Seconds:
-    """Time that all wait for the slowest rank: a share of the step for each doubling beyond one node of eight.
+def straggler_seconds(*, counted: Seconds, accelerators: Count, unit: Count, straggle: Ratio) -> Seconds:
+    """Time that all wait for the slowest rank: a share of the step for each doubling beyond one unit that keeps step.
 
-    >>> straggler_seconds(counted=1.0, accelerators=64.0, straggle=0.01)
+    A unit is a node of eight, or a slice whose links join all of its chips.
+
+    >>> straggler_seconds(counted=1.0, accelerators=64.0, unit=8.0, straggle=0.01)
     0.03
-    >>> straggler_seconds(counted=1.0, accelerators=4.0, straggle=0.01)
+    >>> straggler_seconds(counted=1.0, accelerators=4.0, unit=8.0, straggle=0.01)
     0.0
     """
-    return counted * straggle * log2(maximum(accelerators / 8.0, 1.0))
+    return counted * straggle * log2(maximum(accelerators / unit, 1.0))
 
 
 @formula(DEFINITION)

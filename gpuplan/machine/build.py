@@ -117,11 +117,18 @@ def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:
     for kinds, link in (
         [("kernels", matmul)] if matmul.file is attention.file else [("matmuls", matmul), ("attention kernels", attention)]
     ):
-        if link.borrowed:
-            told = f"those of {link.file.name} are used" if link.file.describes == "accelerator" else "assumptions are used"
+        if link.borrowed or _assumed(link):
+            lent = link.borrowed and link.file.describes == "accelerator"
+            told = f"those of {link.file.name} are used" if lent else "assumptions are used"
             text = f"no {kinds} of {chip.name} were measured: {told}, as shares of its own peaks"
             ranges = f", with ranges to the power of {link.widen:g}" if link.widen != 1 else ""
             yield Note("hw.not-measured", text + ranges, "run `gpuplan calibrate` on the machine")
+
+
+def _assumed(link: Link) -> bool:
+    """Whether a file of an accelerator states geometry and assumptions, and nothing that somebody measured."""
+    fits = link.file.matmul.values()
+    return bool(fits) and all(link.file.source_of(fit.efficiency).kind == "assumed" for fit in fits)
 
 
 def _chip_term(chip: Accelerator, name: str, value: Sourced, share: float) -> Term:

@@ -95,7 +95,10 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
     rows, cached = hw.parameter(f"{prefix}.rows"), hw.parameter(f"{prefix}.cached")
     dims = {"k_dim": item.k_dim, "v_dim": item.v_dim}
     pairs, seen = _tiled_pairs(item, rows)
-    flop = kernels.attention_flop.term(f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **dims)
+    busy, array = dims, hw.parameters.get(f"{prefix}.array")
+    if array is not None:
+        busy = {key: kernels.array_dim.term(f"{name}.array_{key}", dim=dim, array=array) for key, dim in dims.items()}
+    flop = kernels.attention_flop.term(f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **busy)
     size = _attention_bytes(item, item.kv_len)
     efficiency = hw.parameter(f"{prefix}.efficiency")
     if item.backward:

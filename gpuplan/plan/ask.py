@@ -8,7 +8,12 @@ from typing import Literal, TypeAlias
 
 from gpuplan.record import Record, field
 
-Recompute: TypeAlias = Literal["none", "selective", "selective-op", "mlp", "moe", "full"]
+Recompute: TypeAlias = Literal[
+    "none", "selective", "selective-op", "mlp", "moe", "full", "custom",
+    "minimal_with_context", "minimal", "save_dot_with_context_except_mlp", "save_dot_except_mlpwi", "save_dot_except_mlp",
+    "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
+]  # fmt: skip
+"""What is made again; the names with underscores are MaxText's policies."""
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "nvfp4", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
@@ -102,6 +107,8 @@ class TrainAsk(Common, kw_only=True):
     expert_load: float | None = None
     recompute: Recompute | None = None
     recompute_layers: int | None = None
+    keep: tuple[str, ...] | None = None
+    to_host: tuple[str, ...] | None = None
     attention: AttentionKernel | None = None
     chunked_loss: bool | None = None
     offload: tuple[Offload, ...] | None = None

@@ -81,6 +81,10 @@ class Saving(Record, kw_only=True):
 
     recompute_layers: int | None = None
     """Layers of each stage to which `recompute` applies; None: all."""
+    keep: tuple[str, ...] = ()
+    """Named results of a layer that `recompute` custom keeps on the device (`gpuplan.plan.remat`)."""
+    to_host: tuple[str, ...] = ()
+    """Named results that it keeps in the host's memory."""
     attention: AttentionKernel | None = None
     """`eager` writes out the scores; None: fused."""
     chunked_loss: bool | None = None
@@ -298,6 +302,15 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
                 f"use --recompute-layers up to {shape.layers}",
             ),
         )  # fmt: skip
+    keep, host = plan.saving.keep, plan.saving.to_host
+    if keep or host:
+        told = f"--keep and --to-host name results of layers, which --recompute {plan.recompute} does not take"
+        yield Rule(
+            plan.recompute == "custom", lambda: Problem("plan.named-results", told, "use --recompute custom")
+        )  # fmt: skip
+        both = sorted(set(keep) & set(host))
+        twice = f"{', '.join(both)}: kept on the device and in the host's memory"
+        yield Rule(not both, lambda: Problem("plan.named-twice", twice, "name each in one of the two"))
     if plan.recompute == "moe":
         hint = "use --recompute mlp"
         yield Rule(

@@ -162,6 +162,10 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     if ask.recompute is None and any(isinstance(b.mixer, Mla) for stack in arch.stacks for b in stack.blocks.values()):
         recomputes = ("none", "selective", "full")
     sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
+    if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
+        sequence_parallel = False
+        why = f"{seq_len} tokens are no multiple of tp {ask.tp or 1} x cp {ask.cp or 1}"
+        chosen.append(Choice("sequence_parallel", "false", why))
     domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
     micro = [one for one in (1, 2, 4, 8, 16, 32) if one <= global_batch]
     grid: Mapping[str, list[int]] = {
@@ -340,6 +344,9 @@ def _selective(subject: Subject) -> str:
     blocks = [block for stack in subject.arch.stacks for block in stack.blocks.values()]
     if any(isinstance(block.mixer, Mla) for block in blocks):
         return "selective runs the up-projections of latent attention again"
+    policy = training_profile(subject.engine).selective_policy
+    if policy is not None:
+        return f"selective is the policy {policy} of {subject.engine.name}"
     if training_profile(subject.engine).selective is not None:
         return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
     return "selective recomputes the attention core; fused attention leaves nothing to save there"

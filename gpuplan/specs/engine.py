@@ -124,6 +124,10 @@ class TrainingProfile(Schema):
     """Surely without."""
     selective: SelectiveRecompute | None = None
     """None: the attention core is run again, and nothing else."""
+    drops_unread: bool = False
+    """A compiler makes nothing again that nobody reads: full recomputation leaves out the down projection."""
+    selective_policy: str | None = None
+    """The policy of named results that `selective` means (`gpuplan.plan.remat`)."""
     dispatch: Dispatch | None = None
     """None: every copy of a token is sent, in 16 bits."""
     holdings: TrainingHoldings | None = None

@@ -34,6 +34,8 @@ class TrainingHoldings(Schema):
     """Each rank holds the whole model before it is cut into shards."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    edges_in_turn: bool = False
+    """Embedding and head are gathered where each is used, one after the other, and not both for the whole pass."""
     residual: RatioField | None = None
     """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     spread_lengths: Portion | None = None

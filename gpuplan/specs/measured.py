@@ -110,6 +110,8 @@ class PrefillFit(Schema):
     """Traffic of copying new keys and values into the pages of a cache, in their own size, at full datasheet bandwidth."""
     per_token: SecondsField
     """Time that copying takes for each token however few its keys are."""
+    array: CountField | None = None
+    """Side of a systolic array: head dimensions take up whole multiples of it. None: as wide as they are."""
     fit: Fit | None = None
     """How well it fits."""
 

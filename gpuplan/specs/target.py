@@ -58,6 +58,8 @@ class Target(Record):
 def parse_target(text: str, catalog: Catalog) -> Target:
     """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance, a TPU slice or a cluster.
 
+    `2x64xtpu-v5p` is two slices of 64 chips each.
+
     Behind an `@` stands the network that joins them, or the cluster that they are a part of.
 
     Raises:
@@ -76,6 +78,9 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         return _of_system(text, units, name, catalog)
     if _exact("accelerators", wanted, catalog):
         return _of_accelerator(text, units, name, catalog)
+    inner = _COUNTED.match(name)
+    if inner is not None and _exact("accelerators", key(inner[2]), catalog):
+        return _of_slices(text, units, *counted(name), catalog)
     if _exact("systems", wanted, catalog):
         return _of_system(text, units, name, catalog)
     pod, part = _slice(name, catalog)
@@ -150,11 +155,23 @@ def _slice(name: str, catalog: Catalog) -> tuple[System | None, Slice | None]:
         pod = catalog.read(System, path)
         part = pod.slice_named(wanted)
         if part is None:
-            sizes = ", ".join(f"`{one.name}`" for one in pod.slices[:12])
-            hint = did_you_mean(wanted, [slice_key(one.name) for one in pod.slices]) or f"there are {sizes}"
-            raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice `{name}`", hint))
+            raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice `{name}`", _near_slices(wanted, pod)))
         return pod, part
     return None, None
+
+
+def _near_slices(wanted: str, pod: System) -> str:
+    """The slices whose names hold the next smaller and the next larger number; by spelling where the name holds none."""
+    from gpuplan.specs.system import slice_key
+
+    numbers = {int(found[1]): one.name for one in pod.slices if (found := re.search(r"-(\d+)$", slice_key(one.name)))}
+    said = re.search(r"-(\d+)$", wanted)
+    if said is None or not numbers:
+        sizes = ", ".join(f"`{one.name}`" for one in pod.slices[:12])
+        return did_you_mean(wanted, [slice_key(one.name) for one in pod.slices]) or f"there are {sizes}"
+    below = [number for number in sorted(numbers) if number < int(said[1])][-1:]
+    above = [number for number in sorted(numbers) if number > int(said[1])][:1]
+    return f"nearest: {' and '.join(f'`{numbers[one]}`' for one in (*below, *above))}"
 
 
 def _of_slice(text: str, units: int, pod: System, part: Slice, catalog: Catalog) -> Target:
@@ -266,14 +283,42 @@ def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tupl
         return (), True
 
 
+def _of_slices(text: str, units: int, chips: int, name: str, catalog: Catalog) -> Target:
+    """`2x64xtpu-v5p`: several slices of so many chips each, joined by the network.
+
+    Raises:
+        UsageError: the accelerator does not come in slices.
+        UnknownError: there is no slice of that size.
+    """
+    from gpuplan.specs.system import System
+
+    accelerator = catalog.load(Accelerator, name)
+    home = accelerator.default_system
+    pod = catalog.load(System, home) if home is not None and _exact("systems", key(home), catalog) else None
+    if pod is None or not pod.slices:
+        what = f"`{text}`: {accelerator.name} does not come in slices that a count could stand before"
+        raise UsageError(Problem("target.no-slices", what, f"write `{units * chips}x{name}`, or name a system"))
+    part = pod.slice_of(chips)
+    if part is None:
+        raise _no_slice(pod, chips)
+    return _of_slice(text, units, pod, part, catalog)
+
+
+def _no_slice(pod: System, chips: int) -> UnknownError:
+    """The error for a number of chips that no slice has, with the nearest that slices have."""
+    sizes = sorted({part.chips for part in pod.slices})
+    near = [*[one for one in sizes if one < chips][-1:], *[one for one in sizes if one > chips][:1]]
+    named = [next(part.name for part in pod.slices if part.chips == one) for one in near]
+    told = " or ".join(f"{one} chips (`{name}`)" for one, name in zip(near, named, strict=True))
+    return UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {chips} chips", f"nearest: {told}"))
+
+
 def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog: Catalog) -> Target:
     """The slice of a pod with exactly so many chips."""
     count = 1 if chips <= pod.count else next((n for n in range(2, 65) if chips % n == 0 and pod.slice_of(chips // n)), 1)
     part = pod.slice_of(chips // count)
     if part is None:
-        sizes = sorted({part.chips for part in pod.slices}, key=lambda size: (abs(size - chips), size))[:6]
-        hint = f"near are {', '.join(str(size) for size in sorted(sizes))} chips"
-        raise UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {chips} chips", hint))
+        raise _no_slice(pod, chips)
     target = _of_slice(text, count, pod, part, catalog)
     if count > 1:
         what = f"{chips} chips are more than a {pod.name} has: taken as {count} slices joined by the network"

@@ -71,6 +71,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "gathers_a_pass": (2, _ZERO3),
     "causal_share": (0.5, _CAUSAL),
     "forward_share": (1 / 3, _BACKWARD),
+    "node": (8, Source("definition", "the usual node of eight accelerators")),
     "none": (0, Source("definition", "nothing before it")),
 }
 

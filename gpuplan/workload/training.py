@@ -16,8 +16,9 @@ from gpuplan.formulas.training import (
     rank_tokens,
     sharded_params,
 )
-from gpuplan.models.architecture import Architecture
+from gpuplan.models.architecture import Architecture, Block
 from gpuplan.models.count import BlockCount, ParamCount
+from gpuplan.plan.remat import Remat
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
@@ -32,6 +33,7 @@ from gpuplan.workload.documents import seen_document
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
+from gpuplan.workload.remat import RematMaker
 from gpuplan.workload.stages import Stage, block_keys, paired, stages
 
 
@@ -64,6 +66,10 @@ class BlockWork(Record):
     saved: Term
     adapters: Term | None = None
     """Trained parameters of one layer on one rank, where the weights themselves are frozen."""
+    again: LayerWork | None = None
+    """What the backward pass runs again, where the plan tells it by named results."""
+    hosted: Term | None = None
+    """Bytes of one layer that wait in the host's memory."""
 
 
 class EdgeWork(Record):
@@ -103,6 +109,8 @@ class TrainingWork(Record):
     """Tokens of the vocabulary on one rank."""
     logits: Term
     largest_layer: Term
+    largest_edge: Term
+    """Parameters of the embedding or of the head on one rank, before data parallelism shards them."""
     dense_ranks: Term
     """Ranks with the same dense weights before anything is sharded."""
     modules: Modules | None = None
@@ -114,7 +122,7 @@ class TrainingWork(Record):
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     dispatch: Dispatch | None = None, habits: Habits | None = None,
-    stored: Term | None = None, kv_heads: KvHeads = "replicated",
+    stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
     mtp_from: Source = USER,
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
@@ -141,6 +149,7 @@ def training_work(
         eager=plan.saving.attention == "eager", stored=stored,
     )  # fmt: skip
     adapter = AdapterMaker(leaves=leaves, tuning=tuning, ep=step.ep)
+    named = None if remat is None else RematMaker(leaves=leaves, split=split, work=work, element=types.activation, remat=remat)
     blocks: dict[str, BlockWork] = {}
     for key, (index, name) in block_keys(arch).items():
         block = arch.stacks[index].blocks[name]
@@ -155,14 +164,11 @@ def training_work(
             forward.matmuls.extend(thin.matmuls)
             back.matmuls.extend(backward(thin, leaves, "forward.", "backward.", step.gradient).matmuls)
         everything = total(f"activations.{key}", kept)
-        blocks[key] = BlockWork(
-            forward,
-            back,
-            _context(key, forward, plan, step, types),
-            everything,
-            keeper.kept(key, block, kept, plan.recompute) or everything,
-            adapters,
-        )
+        context = _context(key, forward, plan, step, types)
+        saved = keeper.kept(key, block, kept, plan.recompute) or everything
+        blocks[key] = BlockWork(forward, back, context, everything, saved, adapters)
+        if named is not None:
+            blocks[key] = _named_results(blocks[key], named, key, block)
     modules = None
     if plan.mtp:
         number = Term("plan.mtp", plan.mtp, "1", mtp_from)
@@ -203,6 +209,9 @@ def training_work(
         pipeline=_pipeline(leaves, split, step, types, tokens),
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
+        largest_edge=share.term(
+            "rank_params.largest_edge", amount=counts.embedding if counts.head is None else counts.head, ways=step.tp
+        ),
         largest_layer=greatest(
             "rank_params.largest_layer", [_layer_params(one, step, etp, copies.get(_key(arch, one))) for one in counts.blocks]
         ),
@@ -215,6 +224,15 @@ def training_work(
 def _named(name: str, value: float | None) -> Term | None:
     """A number that the plan names, or None."""
     return None if value is None else Term(f"plan.{name}", value, "1", USER)
+
+
+def _named_results(made: BlockWork, named: RematMaker, key: str, block: Block) -> BlockWork:
+    """The work of a block under a policy that names the results that are kept."""
+    return made.replaced(
+        saved=named.held(key, block, named.remat.kept, "kept"),
+        again=named.again(key, block, made.forward),
+        hosted=named.held(key, block, named.remat.hosted, "hosted") if named.remat.hosted else None,
+    )
 
 
 def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term) -> Term:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuplan.errors import UnknownError
+from gpuplan.errors import UnknownError, UsageError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.target import parse_target
 
@@ -26,3 +26,33 @@ def test_other_counts_are_refused() -> None:
     """A count that is no torus is no slice."""
     with pytest.raises(UnknownError):
         parse_target("100xtpu-v4", CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("on", "near"),
+    [
+        ("24xtpu-v6e", "16 chips (`v6e-16`) or 32 chips (`v6e-32`)"),
+        ("tpu-v6e-24", "`v6e-16` and `v6e-32`"),
+        ("tpu-v5p-12", "`v5p-8` and `v5p-16`"),
+        ("2x60xtpu-v5p", "32 chips (`v5p-64`) or 64 chips (`v5p-128`)"),
+        ("tpu-v5e-512", "`v5litepod-256`"),
+    ],
+)
+def test_odd_slices_name_the_nearest(on: str, near: str) -> None:
+    with pytest.raises(UnknownError) as error:
+        parse_target(on, CATALOG)
+    assert near in error.value.problems[0].hint
+
+
+def test_slices_of_a_number_of_chips() -> None:
+    """`2x64xtpu-v5p`: two slices, not one of 128 chips."""
+    target = parse_target("2x64xtpu-v5p", CATALOG)
+    assert (target.count, target.units, target.per_unit) == (128, 2, 64)
+    assert [level.name for level in target.levels] == ["ici", "dcn"]
+    assert [level.name for level in parse_target("128xtpu-v5p", CATALOG).levels] == ["ici"]
+
+
+def test_accelerators_without_slices_take_one_count() -> None:
+    with pytest.raises(UsageError) as error:
+        parse_target("2x8xh100-sxm-80gb", CATALOG)
+    assert error.value.problems[0].code == "target.no-slices"

@@ -1,0 +1,43 @@
+"""How many FLOP does a step run again, where the plan names the results that it keeps?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import product, repeated_flop
+from gpuplan.formulas.kernels import attention_flop, attention_pairs, matmul_flop
+from gpuplan.term import DEFINITION, Term, total
+from gpuplan.work import Matmul
+from gpuplan.workload.training import StepTerms, TrainingWork
+
+
+def recomputed_flop(subject: Subject, work: TrainingWork, step: StepTerms) -> Term:
+    """FLOP of a step, over all ranks, that the policy makes the backward pass run again; attention is counted in full."""
+    layers: dict[str, Term] = {}
+    for one in subject.counts.blocks:
+        key = one.block if one.block in work.blocks else f"{one.stack}.{one.block}"
+        again = work.blocks[key].again
+        if again is None or not (again.matmuls or again.attentions):
+            continue
+        parts = {item.name: _matmul(item) for item in again.matmuls}
+        for item in again.attentions:
+            seen = item.kv_len if item.window is None else item.window
+            pairs = attention_pairs.term(f"{item.name}.full_pairs", q_len=item.q_len, kv_len=seen)
+            parts[item.name] = attention_flop.term(
+                f"{item.name}.full_flop",
+                pairs=pairs,
+                sequences=item.sequences,
+                heads=item.heads,
+                k_dim=item.k_dim,
+                v_dim=item.v_dim,
+            )
+        at = f"step.recomputed.{key}"
+        layers[key] = repeated_flop.term(f"{at}.layers", count=one.layers, flop=total(f"{at}.layer", parts))
+    if not layers:
+        return Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)
+    ranks = product.term("plan.ranks_of_a_stage", a=product.term("plan.tp_cp", a=step.tp, b=step.cp), b=step.dp)
+    often = product.term("step.rank_micro_batches", a=ranks, b=step.micro_batches)
+    return repeated_flop.term("step.recomputed_flop", count=often, flop=total("step.recomputed_layers", layers))
+
+
+def _matmul(item: Matmul) -> Term:
+    return matmul_flop.term(f"{item.name}.plain_flop", m=item.m, n=item.n, k=item.k, batch=item.batch)
