@@ -39,7 +39,17 @@ class ShardingPricer(Record, kw_only=True):
     @property
     def scattered(self) -> bool:
         """ZeRO-2: no rank has room for whole gradients, so that every micro-batch's are scattered (ZeRO, 7.2.1)."""
-        return self.plan.parallel.zero_stage == 2 and self.plan.parallel.sync_every is None
+        apart = self.plan.parallel.sync_every is not None and self.work.replicas is None
+        return self.plan.parallel.zero_stage == 2 and not apart
+
+    @property
+    def gradient_element(self) -> Term:
+        """Bytes of a gradient as it travels."""
+        if self.plan.how.reduce_in is not None:
+            return Term("plan.reduce_in", {"fp32": 4.0, "bf16": 2.0}[self.plan.how.reduce_in], "B", USER)
+        if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
+            return self.subject.habit("reduced", self.profile.reduced)
+        return self.recipe.gradient
 
     def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
         """Parameters of a stage by how they are shared: how many, by how many ranks, how far apart."""
@@ -52,17 +62,13 @@ class ShardingPricer(Record, kw_only=True):
         """What follows a backward pass: an all-reduce, or a reduce-scatter of gradients and the gather of (new) weights."""
         at, zero = f"{stage.prefix}step", self.plan.parallel.zero_stage
         trained, gathered = self.work.trained[stage.place], self.work.params[stage.place]
-        element = self.recipe.gradient
-        if self.plan.how.reduce_in is not None:
-            element = Term("plan.reduce_in", {"fp32": 4.0, "bf16": 2.0}[self.plan.how.reduce_in], "B", USER)
-        elif self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
-            element = self.subject.habit("reduced", self.profile.reduced)
+        element = self.gradient_element
         gradients, weights = [], []
         for name, (held, group, stride) in self.groups(trained).items():
             size = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
             kind: CollectiveKind = "all_reduce" if zero == 0 else "reduce_scatter"
             gradients.append(Collective(name=f"{at}.{name}.grads", kind=kind, size=size, group=group, stride=stride))
-            if self.work.replicas is not None:
+            if self.work.replicas is not None and self.plan.parallel.sync_every is None:
                 gradients.append(self.across(f"{at}.{name}", size, group, stride, self.work.replicas))
         if zero > 0:
             for name, (held, group, stride) in self.groups(gathered if zero == 3 else trained).items():
@@ -77,13 +83,28 @@ class ShardingPricer(Record, kw_only=True):
             group=replicas, stride=self.leaves.times(f"{at}.replica_stride", group, stride),
         )  # fmt: skip
 
+    def averaging(self, stage: Stage) -> dict[str, Term]:
+        """What sharded replicas that take steps on their own exchange once in so many of them, beside nothing."""
+        every, replicas, at = self.plan.parallel.sync_every, self.work.replicas, f"{stage.prefix}step"
+        if every is None or replicas is None:
+            return {}
+        items = [
+            self.across(
+                f"{at}.{name}", repeated_bytes.term(f"{at}.{name}.averaged_bytes", count=held, size=self.gradient_element),
+                group, stride, replicas,
+            )
+            for name, (held, group, stride) in self.groups(self.work.trained[stage.place]).items()
+        ]  # fmt: skip
+        comm = priced(f"{at}.averaging.all", items, self.subject.hw)
+        return {"averaging": seldom_seconds.term(f"{at}.averaging", comm=comm, steps=self.subject.plan("sync_every", every))}
+
     def data_parallel(self, stage: Stage, window: Term) -> Term:
         """Gradient synchronisation that the last micro-batch does not hide."""
         at = f"{stage.prefix}step"
         gradients, weights = self.gradient_sync(stage)
         last = weights if self.scattered else [*gradients, *weights]
         comm = priced(f"{at}.data_parallel.all", last, self.subject.hw)
-        if self.plan.parallel.sync_every is not None:
+        if self.plan.parallel.sync_every is not None and self.work.replicas is None:
             steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
             return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)

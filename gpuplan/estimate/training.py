@@ -23,6 +23,7 @@ from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
 from gpuplan.workload.layer import Dispatch
+from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
 
@@ -58,9 +59,11 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     if useful is not None:
         figures["useful_tokens_per_s"] = rate.term("useful_tokens_per_s", count=useful, seconds=time.step)
     if run is not None:
-        figures |= run_figures(
-            subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=subject.counts.params_total
-        )
+        params, modules = subject.counts.params_total, pricer.work.modules
+        if modules is not None:
+            own = own_params(subject.counts, modules, several=len(subject.arch.stacks) > 1)
+            params = total("params.with_modules", {"model": params, "mtp": own})
+        figures |= run_figures(subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=params)
     return TrainingFigures(figures=figures, memory=memory, time=time)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Setting, Subject
-from gpuplan.formulas.basic import difference, product, repeated_bytes, smaller
+from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     bucket_bytes,
     excess_bytes,
@@ -223,6 +223,9 @@ def _copies(at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, s
     if plan.parallel.sync_every is not None:
         trained = work.trained[stage.place]
         outer = {"dense": trained.dense} | ({"experts": trained.experts} if trained.experts is not None else {})
+        if work.replicas is not None:
+            ways = {"dense": work.dense_shards, "experts": work.expert_shards}
+            outer = {kind: share.term(f"{at}.outer_{kind}", amount=held, ways=ways[kind]) for kind, held in outer.items()}
         found["outer_optimizer"] = repeated_bytes.term(
             f"{at}.outer_optimizer", count=total(f"{at}.outer_params", outer), size=_OUTER
         )  # fmt: skip

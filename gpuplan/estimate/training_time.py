@@ -320,6 +320,7 @@ class StepPricer(ShardingPricer):
             module = {
                 "projection": self.paced("matmul", priced(f"{at}.micro.mtp_projection", work.modules.matmuls, hw)),
                 "embedding": priced(f"{at}.micro.mtp_embedding", [work.edge.embedding], hw),
+                "gathers": priced(f"{at}.micro.mtp_gathers", work.modules.gathers, hw),
             }
             micro["mtp_inputs"] = repeated_seconds.term(
                 f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
@@ -348,6 +349,7 @@ class StepPricer(ShardingPricer):
             parts["bubble"] = self.bubble(at, whole)
         if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
+        parts |= self.averaging(stage)
         parts["optimizer"] = self.optimizer(stage)
         if self.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
             parts |= offload_seconds(self.subject, self.plan, work, step, self.recipe, stage, micro=whole)

@@ -209,7 +209,7 @@ def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     group, ranks = maximum(p.shard_group, 1.0), p.dp * p.cp
     yield at_least_one("plan.degree", "shard-group", p.shard_group)
     yield Rule(
-        ranks % group == 0,
+        (ranks % group == 0) | (p.ranks != shape.ranks),
         lambda: Problem(
             "plan.shard-group",
             f"shard-group = {p.shard_group:g} does not divide the {ranks:g} ranks that share weights (dp x cp)",
@@ -224,7 +224,7 @@ def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
         etp = where(p.ep > 1, 1.0, p.tp) if p.etp is None else p.etp
         spread = maximum(p.ep * etp, 1.0)
         yield Rule(
-            p.tp * group % spread == 0,
+            (p.tp * group % spread == 0) | (ranks % group != 0) | (shape.experts % maximum(p.ep, 1.0) != 0),
             lambda: Problem(
                 "plan.shard-group-experts",
                 f"tp {p.tp:g} x shard-group {p.shard_group:g} does not hold ep {p.ep:g} x etp {etp:g} "

@@ -183,9 +183,9 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     yield from sharding_rules(p, shape)
     yield from stage_rules(p, shape)
     if p.sync_every is not None:
-        hint = "use --zero-stage 0"
+        hint = "use --zero-stage 0, or share them within groups with --shard-group"
         yield Rule(
-            p.zero_stage == 0,
+            p.zero_stage == 0 or p.shard_group is not None,
             lambda: Problem("plan.sync-zero", f"replicas that take {p.sync_every:g} steps on their own cannot share states", hint),
         )
         yield Rule(p.dp > 1, lambda: Problem("plan.sync-dp", "--sync-every with a single replica", "use dp 2 or more"))
@@ -264,15 +264,25 @@ def stage_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     hint = "use pp 2 or more, or leave it out"
     yield Rule(p.pp > 1, lambda: Problem("plan.stages-pp", f"{flags} without pipeline stages", hint))
     rest, left = shape.layers - sum(given.values()), p.pp - len(given)
-    shared = (left > 0) & (rest >= 0) & (rest % maximum(left, 1.0) == 0)
+    shared = (left > 0) & (rest >= left) & (rest % maximum(left, 1.0) == 0)
     yield Rule(
         (p.pp <= 1) | shared | ((left == 0) & (rest == 0)),
         lambda: Problem(
             "plan.stage-layers",
-            f"{flags} leave {rest:g} of the {shape.layers} layers, which {left:g} other stages cannot share evenly",
+            _not_shared(flags, sum(given.values()), shape, int(left)),
             _other_ends(given, shape, int(left)),
         ),
     )
+
+
+def _not_shared(flags: str, held: float, shape: Shape, left: int) -> str:
+    """What is wrong with the layers that are named for the ends."""
+    if held > shape.layers:
+        return f"{flags}: {held:g} layers, but the model has {shape.layers}"
+    rest = shape.layers - held
+    if left == 0:
+        return f"{flags}: {held:g} of the {shape.layers} layers, but there is no other stage for {rest:g} of them"
+    return f"{flags} leave {rest:g} of the {shape.layers} layers, which {left} other stages cannot share evenly"
 
 
 def _other_ends(given: Mapping[str, float], shape: Shape, left: int) -> str:
@@ -282,7 +292,7 @@ def _other_ends(given: Mapping[str, float], shape: Shape, left: int) -> str:
     legal = [
         one
         for one in range(shape.layers + 1)
-        if (rest := shape.layers - others - one) >= 0 and (rest % left == 0 if left > 0 else rest == 0)
+        if (rest := shape.layers - others - one) >= left and (rest % left == 0 if left > 0 else rest == 0)
     ]
     return f"use --{place}-stage-layers {nearest(value, legal)}" if legal else "leave one of them out"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import difference, product
+from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.mtp import module_norm_params, module_projection_params
 from gpuplan.formulas.params import idle_expert_params
 from gpuplan.formulas.training import on_single_stage
@@ -10,7 +11,7 @@ from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.record import Record
 from gpuplan.term import Term, total
-from gpuplan.work import Matmul
+from gpuplan.work import Collective, Matmul
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.layer import LayerMaker, LayerWork
@@ -26,6 +27,8 @@ class Modules(Record):
     norms: Term
     matmuls: tuple[Matmul, ...] = ()
     """The projection of one module on one rank, forward and backward."""
+    gathers: tuple[Collective, ...] = ()
+    """What it makes is gathered over the tensor parallel ranks, and its gradient scattered."""
 
 
 def module_key(arch: Architecture) -> str:
@@ -50,7 +53,12 @@ def with_work(modules: Modules, maker: LayerMaker, gradient: Term, *, frozen: bo
     width = leaves.split("mtp.rank_width", hidden, maker.split.tp)
     forward = LayerWork(matmuls=[maker.matmul("forward.mtp.projection", maker.work.tokens, width, both)])
     back = backward(forward, leaves, "forward.", "backward.", gradient, frozen=frozen)
-    return modules.replaced(matmuls=(*forward.matmuls, *back.matmuls))
+    size = tensor_bytes.term("mtp.projected_bytes", tokens=maker.work.tokens, width=hidden, element_bytes=maker.types.activation)
+    gathers = (
+        Collective(name="forward.mtp.gather", kind="all_gather", size=size, group=maker.split.tp, stride=ONE),
+        Collective(name="backward.mtp.scatter", kind="reduce_scatter", size=size, group=maker.split.tp, stride=ONE),
+    )
+    return modules.replaced(matmuls=(*forward.matmuls, *back.matmuls), gathers=gathers)
 
 
 def with_modules(stages: tuple[Stage, ...], modules: Modules, pp: Term) -> tuple[Stage, ...]:
@@ -67,6 +75,13 @@ def with_modules(stages: tuple[Stage, ...], modules: Modules, pp: Term) -> tuple
         heads = total(f"{stage.prefix}heads", {"head": stage.head, "mtp": here})
         found.append(stage.replaced(layers=stage.layers | {modules.key: layers}, head=heads, modules=here))
     return tuple(found)
+
+
+def own_params(counts: ParamCount, modules: Modules, *, several: bool) -> Term:
+    """Parameters of all modules, embedding and head, which they share with the model, not counted."""
+    layer = next(one.layer_total for one in counts.blocks if modules.key == (f"{one.stack}.{one.block}" if several else one.block))
+    module = total("params.mtp.own", {"layer": layer, "projection": modules.projection, "norms": modules.norms})
+    return product.term("params.mtp.all", a=modules.count, b=module)
 
 
 def active_params(arch: Architecture, counts: ParamCount, leaves: Leaves, modules: Modules) -> Term:

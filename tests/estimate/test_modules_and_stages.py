@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from estimate.subjects import subject, train_plan
+from estimate.subjects import library, subject, train_plan
 from gpuplan.accuracy.layout import modules_of as said_modules
 from gpuplan.accuracy.layout import stages_of
+from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.models.catalog import cards, find
+from gpuplan.specs.operations import Operations
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.mtp import active_params, module_key, modules_of
 
@@ -117,3 +119,15 @@ def test_a_heavier_end_sets_the_pace_and_a_lighter_one_moves_it() -> None:
     # A stage is as slow as its layers and its head: 26 layers and the head on the last, 24 and the embedding on the first.
     assert steps[26.0] / steps[20.0] == pytest.approx(27 / 21, rel=0.02)
     assert steps[8.0] / steps[20.0] == pytest.approx(24 / 21, rel=0.02)
+
+
+def test_a_checkpoint_holds_the_modules() -> None:
+    about = subject("llama-3.1-8b", "8xh100-sxm-80gb")
+    about = about.replaced(operations=library().catalog.load(Operations, "usual"))
+    sizes = [
+        float(training_figures(about, train_plan(tp=8.0, mtp=number), run=Run(tokens=1e12)).figures["checkpoint_bytes"].value)
+        for number in (0.0, 1.0)
+    ]
+    h = 4096.0
+    layer = 2 * h * h + 2 * h * 1024 + 3 * h * 14336 + 2 * h
+    assert sizes[1] / sizes[0] - 1 == pytest.approx((layer + 2 * h**2 + 3 * h) / 8030261248, rel=1e-6)

@@ -268,3 +268,16 @@ def test_experts_travel_to_the_host_too() -> None:
     sizes = figures.time.step.find("step.offload.gradients_bytes.all")
     assert sizes is not None
     assert sizes.value == pytest.approx(2 * float(subject("mixtral-8x7b").counts.params_total.value) / 8, rel=1e-3)
+
+
+def test_sharded_replicas_average_as_seldom_as_they_are_told() -> None:
+    # DiLoCo (arXiv 2311.08105): outer momentum and the last average, 8 bytes a parameter, here shared like all states; INTELLECT-1
+    # (arXiv 2412.01152, 2.2) shards within a node and averages across nodes in the same way.
+    base: dict[str, Any] = {"dp": 32.0, "zero_stage": 3, "shard_group": 8.0, "recompute": "full"}
+    each, few, many = (made("llama-3.1-8b", "4xdgx-h100", "fsdp", **base, sync_every=steps) for steps in (None, 1.0, 500.0))
+    exchanged = [one.time.step.find("step.averaging") for one in (few, many)]
+    assert float(exchanged[0].value) == pytest.approx(500 * float(exchanged[1].value))  # type: ignore[union-attr]
+    assert each.time.step.find("step.averaging") is None
+    assert many.time.step.value < each.time.step.value
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    assert part(many, "outer_optimizer") == pytest.approx(params * 8 / 8, rel=1e-9)

@@ -95,7 +95,7 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "plan.stage-layers",
             "use --last-stage-layers 25",
         ),
-        ({"pp": 4.0, "dp": 2.0, "first_stage_layers": 40.0}, "plan.stage-layers", "use --first-stage-layers 29 or 32"),
+        ({"pp": 4.0, "dp": 2.0, "first_stage_layers": 40.0}, "plan.stage-layers", "use --first-stage-layers 26 or 29"),
         (
             {"dp": 8.0, "saving": Saving(offload=("activations",), offload_to="nvme")},
             "plan.offload-to",
@@ -104,7 +104,11 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
         ({"dp": 8.0, "saving": Saving(nvme_bandwidth=1e9)}, "plan.nvme-bandwidth", "add --offload-to nvme, or leave it out"),
         ({"dp": 8.0, "padded": True}, "plan.padded", "give their mean length with --documents"),
         ({"dp": 8.0, "document_spread": 1.0}, "plan.document-spread", "give their mean length with --documents"),
-        ({"dp": 8.0, "zero_stage": 1, "sync_every": 10.0}, "plan.sync-zero", "use --zero-stage 0"),
+        (
+            {"dp": 8.0, "zero_stage": 1, "sync_every": 10.0},
+            "plan.sync-zero",
+            "use --zero-stage 0, or share them within groups with --shard-group",
+        ),
         ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
     ],
