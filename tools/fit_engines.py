@@ -100,7 +100,8 @@ PLAN: dict[str, Fitted] = {
         ("dgxc-benchmarking", "megatron-bridge"),
         paces(("hopper", "blackwell"), (*KERNELS, "matmul_fp8", "grouped"))
         | {"contention": (0.2, 0.7), "straggle": (0.005, 0.7), "hidden_passes": (9, 0.3), "expert_host": (1.5e-4, 0.5)}
-        | {"switched.tp": (0.6, 0.3), "switched.ep": (0.8, 0.2)},
+        | {"switched.tp": (0.6, 0.3), "switched.ep": (0.8, 0.2), "pace.blackwell.matmul_fp4": (1.0, 0.15)}
+        | {f"pace.{chip}.matmul_fp8": (0.95, 0.08) for chip in ("gb200-186gb", "gb300-279gb")},
     ),
     "nanotron": Fitted(
         ("nanotron",),

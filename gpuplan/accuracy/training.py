@@ -90,12 +90,15 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
         seq_len=int(run["seq_len"]), documents=_documents(row),
         **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
-        precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
+        precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
-        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row), offload=_offload(run),
+        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
+        offload=("optimizer",) if _alone(row) else _offload(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
-        attention=_attention(row), schedule="dualpipe" if str(run.get("pp_schedule")).lower() == "dualpipe" else None,
-        chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
+        attention=_attention(row),
+        schedule="dualpipe" if str(run.get("pp_schedule")).lower() == "dualpipe" else None,
+        chunked_loss=True if "chunked" in str(run.get("loss") or "") or _as_shipped(row) else None,
+        step_in_backward=True if _alone(row) or run.get("optimizer_in_bwd") else None,
     )  # fmt: skip
 
 
@@ -105,6 +108,16 @@ def _engine(row: Row) -> str:
     if named == USUAL and row.run.get("attention") == "standard":
         return "megatron-2021"
     return f"{named}@{row.month}" if row.month is not None else named
+
+
+def _as_shipped(row: Row) -> bool:
+    """Whether a run took a recipe of torchtune's as it came, with chunked loss; its table of flags says what each row has."""
+    return row.engine == "torchtune" and row.run.get("recompute") is None and row.month is None
+
+
+def _alone(row: Row) -> bool:
+    """Whether that recipe trains all weights on one device: it steps in the backward pass with a paged 8-bit optimizer."""
+    return _as_shipped(row) and row.kind == "finetune-full" and row.hardware.get("count") == 1
 
 
 def _attention(row: Row) -> AttentionKernel | None:

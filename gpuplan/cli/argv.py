@@ -29,6 +29,8 @@ _FLAGS = {
     "--no-reference",
     "--chunked-loss",
     "--no-chunked-loss",
+    "--step-in-backward",
+    "--no-step-in-backward",
     "--help",
     "-h",
 }

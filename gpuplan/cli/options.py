@@ -285,6 +285,13 @@ ChunkedLoss: TypeAlias = Annotated[
     Switch,
     Option("--chunked-loss/--no-chunked-loss", rich_help_panel=PARALLEL, help="Logits are made and reduced piece by piece"),
 ]
+StepInBackward: TypeAlias = Annotated[
+    Switch,
+    Option(
+        "--step-in-backward/--no-step-in-backward", rich_help_panel=PARALLEL,
+        help="Each weight is updated as soon as its gradient is there, and the gradient freed",
+    ),
+]  # fmt: skip
 Offload: TypeAlias = Annotated[
     Text,
     Option(

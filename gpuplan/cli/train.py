@@ -52,6 +52,7 @@ def train(
     to_host: o.ToHost = None,
     attention: o.AttentionKernel = None,
     chunked_loss: o.ChunkedLoss = None,
+    step_in_backward: o.StepInBackward = None,
     offload: o.Offload = None,
     offload_to: o.OffloadTo = None,
     nvme_bandwidth: o.NvmeBandwidth = None,

@@ -263,8 +263,9 @@ def _transient(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, s
     if stage.head is None or not work.edge.head:
         return found
     logits = work.logits
-    if profile.held.logits is not None:
-        held = subject.habit("logits_held", profile.held.logits)
+    alive = profile.held_logits or profile.held.logits
+    if alive is not None:
+        held = subject.habit("logits_held", alive)
         logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
     if plan.saving.chunked_loss:
         share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
@@ -332,6 +333,9 @@ def _states(
         kinds = {"dense": (trained.dense, work.dense_shards)}
         if trained.experts is not None:
             kinds["experts"] = (trained.experts, work.expert_shards)
+        if name == "gradients" and plan.saving.step_in_backward:
+            held_at_once = [work.largest_layer] if trained.edges is None else [work.largest_layer, trained.edges]
+            kinds = {"dense": (greatest(f"{at}.stepped_at_once", held_at_once), work.dense_shards)}
         several = len(kinds) > 1
         sizes = {
             kind: state_bytes.term(

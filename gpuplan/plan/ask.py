@@ -111,6 +111,7 @@ class TrainAsk(Common, kw_only=True):
     to_host: tuple[str, ...] | None = None
     attention: AttentionKernel | None = None
     chunked_loss: bool | None = None
+    step_in_backward: bool | None = None
     offload: tuple[Offload, ...] | None = None
     offload_to: OffloadTo | None = None
     nvme_bandwidth: float | None = None

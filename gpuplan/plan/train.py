@@ -89,6 +89,8 @@ class Saving(Record, kw_only=True):
     """`eager` writes out the scores; None: fused."""
     chunked_loss: bool | None = None
     """Logits are made and reduced piece by piece."""
+    step_in_backward: bool | None = None
+    """Each weight is updated as soon as its gradient is there, which is freed then."""
     offload: tuple[Offload, ...] = ()
     """What lives in host memory, or on its disks, and travels when it is needed."""
     offload_to: OffloadTo = "host"

@@ -29,6 +29,7 @@ class Fusion(Schema):
     layer_host: SecondsField | None = None
     kept_norm: StoredBytes | None = None
     kept_gate: Share | None = None
+    held_logits: BytesField | None = None
 
 
 class SelectiveRecompute(Schema):
@@ -148,6 +149,8 @@ class TrainingProfile(Schema):
     """Whether attention is fused unless the user says otherwise (`eager`: scores are written out)."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
+    held_logits: BytesField | None = None
+    """Bytes that are alive for each logit at the loss, in place of those of `holdings`."""
     chunked_logits: Share | None = None
     """Share of the logits' bytes that is alive where the loss is chunked; None: one chunk in eight."""
     pace: dict[str, Pace] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
-from gpuplan.specs.quantity import SecondsField
+from gpuplan.specs.quantity import BytesField, SecondsField
 from gpuplan.specs.training_habits import Pace, Share
 
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
@@ -28,6 +28,8 @@ class Era(Schema):
     expert_host: SecondsField | None = None
     layer_host: SecondsField | None = None
     ep_overlap: Share | None = None
+    held_logits: BytesField | None = None
+    """Bytes alive for each logit at the loss of a compiled model."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
 
@@ -40,6 +42,8 @@ class Era(Schema):
                 said = {kind: value for kind in one.field_names() if (value := getattr(one, kind)) is not None}
                 paces[who] = paces[who].replaced(**said) if who in paces else one
             given["pace"] = paces
+        if self.held_logits is not None and profile.compiled is not None:
+            given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
         if self.unfused_latent:
             given["unfused_latent"] = self.unfused_latent
         return given
