@@ -24,6 +24,10 @@ ProbeKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
+PEER_TIMEOUT = "GPUPLAN_PEER_TIMEOUT"
+"""The variable of the environment with the seconds after which a backend gives up a rank that does not answer."""
+
+
 class Probe(Record, kw_only=True):
     """One thing to measure: a kernel of one shape and data type.
 

@@ -69,6 +69,9 @@ def calibrate(
     ] = None,
     out: Annotated[str | None, Option("--out", metavar="FILE", help="The measured file, instead of the one in your folder")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Measure all again, whatever an interrupted call left")] = False,
+    timeout: Annotated[
+        str | None, Option("--timeout", metavar="SECONDS", help="A kernel or a rank that is silent for so long is given up")
+    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="List the probes and the time that they take")] = False,
     specs: o.SpecsDirs = None,
     json: Annotated[bool, Option("--json", help="JSON instead of the table")] = False,
@@ -77,5 +80,5 @@ def calibrate(
     if ctx.invoked_subcommand is None:
         from gpuplan.cli.measure import Asked, measure
 
-        asked = Asked(quick, full, backend, device, kinds, out, fresh, dry_run, tuple(specs or ()), json)
+        asked = Asked(quick, full, backend, device, kinds, out, fresh, timeout, dry_run, tuple(specs or ()), json)
         raise Stop(measure(asked))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 import sys
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuplan.calibrate.measure.runner import counted
 from gpuplan.calibrate.measure.session import Listener
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError
 
@@ -33,6 +35,7 @@ class Asked:
     kinds: str | None
     out: str | None
     fresh: bool
+    timeout: str | None
     dry_run: bool
     specs: tuple[str, ...]
     json: bool
@@ -59,6 +62,10 @@ class Progress(Listener):
         print(f"\r{text:<{len(self._line)}}", end="", file=sys.stderr, flush=True)
         self._line = text
 
+    def start(self, name: str, probes: int, seconds: float) -> None:
+        """So many probes are about to be measured."""
+        self.say(f"{name}: {probes} probes, about {_time(seconds)}")
+
     def say(self, text: str) -> None:
         """Something the user should know at once."""
         self.clear()
@@ -78,11 +85,14 @@ def measure(asked: Asked) -> int:
         UsageError: wrong words, no such device or backend, or a file that cannot be written.
         UnknownError: the device was lost.
     """
-    from gpuplan.calibrate.device import DeviceLostError
+    from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceLostError
     from gpuplan.calibrate.measure.opening import open_device
     from gpuplan.calibrate.measure.watch import TERMINATED, Terminated, terminable
 
     wish = _wish(asked)
+    if wish.hang_limit is not None:
+        os.environ[PEER_TIMEOUT] = f"{wish.hang_limit:g}"
+    _equipped()
     progress = Progress()
     try:
         with terminable():
@@ -112,7 +122,6 @@ def _with(device: Device, asked: Asked, wish: Wish, progress: Progress) -> int:
         if asked.dry_run:
             print(jsonlib.dumps(_planned(made), indent=2) if asked.json else "\n".join(_list(made)))
             return int(Exit.OK)
-        progress.say(f"{made.identity.name}: {len(made.planned)} probes, about {_time(made.seconds)}")
         report = calibrate(device, made, wish, catalog, progress)
     finally:
         with suppress(DeviceLostError):
@@ -120,6 +129,20 @@ def _with(device: Device, asked: Asked, wish: Wish, progress: Progress) -> int:
     progress.clear()
     print(jsonlib.dumps(_record(report), indent=2, ensure_ascii=False) if asked.json else "\n".join(_lines(report)))
     return int(Exit.OK)
+
+
+def _equipped() -> None:
+    """See before anything is measured that it can be fitted.
+
+    Raises:
+        UsageError: a library is missing.
+    """
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
+    if missing:
+        hint = "pip install 'gpuplan[calibrate]' brings it"
+        raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
 
 
 def _wish(asked: Asked) -> Wish:
@@ -134,8 +157,19 @@ def _wish(asked: Asked) -> Wish:
     kinds = [word.strip() for word in (asked.kinds or "").split(",") if word.strip()]
     return Wish(
         extent=extent, kinds=kinds, out=None if asked.out is None else Path(asked.out), fresh=asked.fresh,
-        today=date.today().isoformat(), version=__version__,
+        hang_limit=None if asked.timeout is None else _seconds(asked.timeout), today=date.today().isoformat(), version=__version__,
     )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        hint = "write it as `120`, at least 1 and at most 86400"
+        raise UsageError(Problem("usage.number", f"--timeout: `{text}` is no number of seconds", hint))
+    return value
 
 
 def _index(text: str) -> int:
@@ -150,7 +184,7 @@ def _list(made: Plan) -> list[str]:
     for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.dtype, one.launch)):
         lines.append(f"{one.probe.key():<72} {one.launch * 1e6:>12,.1f} us {one.cost:>7.2f} s")
     left = Counter(made.refused.values())
-    return [*lines, *(f"left out: {count} probes: {why}" for why, count in left.items())]
+    return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
 
 
 def _planned(made: Plan) -> dict[str, Any]:
@@ -161,11 +195,11 @@ def _planned(made: Plan) -> dict[str, Any]:
 def _lines(report: Report) -> list[str]:
     run = report.run
     good = sum(not sample.marks for sample in run.samples.values())
-    lines = [f"{report.plan.identity.name}: {good} probes measured in {_time(run.seconds)}"]
+    lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {_time(run.seconds)}"]
     marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
-    lines += [f"left out after retries: {count} probes ({mark})" for mark, count in marks.items()]
+    lines += [f"left out after retries: {counted(count, 'probe')} ({mark})" for mark, count in marks.items()]
     skipped = Counter(one.why for one in run.skipped.values())
-    lines += [f"not measured: {count} probes ({why})" for why, count in skipped.items()]
+    lines += [f"not measured: {counted(count, 'probe')} ({why})" for why, count in skipped.items()]
     lines += ["", f"{'parameters':<28} {'rows':>5} {'median error':>13} {'90 % below':>11}"]
     for place, found in report.made.sets.items():
         lines.append(f"{place:<28} {found.rows:>5} {found.median_ape:>12.1%} {found.p90_ape:>11.1%}")

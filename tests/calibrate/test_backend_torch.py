@@ -249,12 +249,19 @@ def test_slurm_says_who_meets_where(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_NODELIST": "gpu[07-08]"}
+    slurm = {"SLURM_PROCID": "9", "SLURM_STEP_NUM_TASKS": "16", "SLURM_LOCALID": "1", "SLURM_NODELIST": "gpu[07-08]"}
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     peers = Peers.found(torch)
     assert (peers.rank, peers.ranks, peers.local_rank) == (9, 16, 1)
     assert (os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]) == ("gpu07", str(PORT))
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
+    monkeypatch.setenv("SLURM_NTASKS", "16")
+    assert Peers.found(torch).ranks == 1, "a batch script is one process"
+    monkeypatch.setenv("RANK", "one")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="RANK=`one`"):
+        Peers.found(torch)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("MASTER_ADDR")

@@ -166,7 +166,7 @@ def test_drift_is_noticed_by_the_anchor(tmp_path: Path, monkeypatch: pytest.Monk
 def test_memory_errors_are_told(tmp_path: Path) -> None:
     said = Said()
     run(tmp_path, said, errors_after=1000)
-    assert any("uncorrected memory errors while measuring" in text for text in said.texts)
+    assert any(text.startswith("1 uncorrected memory error while measuring") for text in said.texts)
 
 
 def test_too_little_memory_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
@@ -365,6 +365,74 @@ def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path
     with pytest.raises(UsageError, match="cannot write"):
         run(tmp_path)
     assert not list(tmp_path.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"sample": {}}', '{"sample": {"probe": {"kind": "matmul"}, "seconds": 1}}', '{"skipped": 7}', '{"plan": [1]}'],
+)
+def test_a_journal_that_somebody_edited_is_started_again(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UnknownError):
+        run(tmp_path, lost_after=2000)
+    (kept,) = (tmp_path / "cache").rglob("*.jsonl")
+    lines = kept.read_text().splitlines()
+    kept.write_text("\n".join([*lines[:5], line, *lines[5:]]) + "\n")
+    report = run(tmp_path)
+    assert report.run.resumed == 0
+    assert report.made.sets
+
+
+def test_a_file_that_is_no_measured_file_is_told_before_measuring(tmp_path: Path) -> None:
+    place = tmp_path / "mine.yaml"
+    place.write_text("hello\n")
+    device, catalog = Fake(troubles=Troubles()), Catalog([shipped_folder()])
+    wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": str(tmp_path)}, out=place)
+    made = plan(device, wish, catalog, Listener())
+    before = device.runs
+    with pytest.raises(UsageError, match="no measured file that can be added to"):
+        calibrate(device, made, wish, catalog, Listener())
+    assert device.runs == before
+    assert place.read_text() == "hello\n"
+
+
+def test_kinds_that_tell_no_parameter_say_so_and_are_measured_anew(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(UsageError, match="no parameter comes of these kinds"):
+            run(tmp_path, kinds=("norm",))
+    (kept,) = (tmp_path / "cache").rglob("*.jsonl")
+    told = journal.load(kept)
+    assert told is not None
+    assert told.done
+
+
+def test_launches_alone_are_worth_a_file(tmp_path: Path) -> None:
+    spec = load_spec(Measured, run(tmp_path, kinds=("launch", "graph")).written[0])
+    assert spec.launch is not None
+    assert spec.launch.eager.value == pytest.approx(LAUNCH, rel=0.03)
+
+
+def test_a_probe_that_is_far_slower_than_foretold_is_left_out(tmp_path: Path) -> None:
+    device, catalog = Stuck(troubles=Troubles()), Catalog([shipped_folder()])
+    env = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    wish = Wish(extent="quick", today=TODAY, version="0", env=env)
+    report = calibrate(device, plan(device, wish, catalog, Listener()), wish, catalog, Listener())
+    slow = [one for one in report.run.skipped.values() if one.why == "far slower than predicted"]
+    assert {one.probe.kind for one in slow} == {"norm"}
+
+
+class Stuck(Fake):
+    """Some of its norms take seconds."""
+
+    def _run(self, probe: Probe, true: float, launches: int) -> float:
+        slow = probe.kind == "norm" and probe.shape["size"] > 1e7
+        return super()._run(probe, 3.0 if slow else true, launches)
+
+
+def test_why_no_matmul_runs_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no matmul runs on NVIDIA H200: CUBLAS_STATUS_NOT_SUPPORTED"):
+        run(tmp_path, broken="matmul")
+    with pytest.raises(UsageError, match="does not say that any memory is free"):
+        run(tmp_path, memory=0.0)
 
 
 def test_places(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_hung_kernel_ends_the_process_and_is_left_out_next_time(tmp_path: Path
     again = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--kinds", "stream,launch")
     assert again.returncode == 0
     assert f"{before.hung[0]} is left out: a kernel hung in it" in again.stderr
-    assert "not measured: 1 probes (a kernel hung here before)" in again.stdout
+    assert "not measured: 1 probe (a kernel hung here before)" in again.stdout
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -176,3 +176,20 @@ def wait_for_samples(folder: Path, count: int) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("nothing was measured within a minute")
+
+
+def test_a_time_limit_for_what_is_silent(tmp_path: Path) -> None:
+    made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--timeout", "1", "--kinds", "stream,launch", hang="launch")
+    assert made.returncode == 5
+    assert "did not come back" in made.stderr
+    for word in ("x", "0", "-3", "1e9"):
+        wrong = gpuplan(tmp_path, "calibrate", "--timeout", word)
+        assert wrong.returncode == 2
+        assert "is no number of seconds" in wrong.stderr
+
+
+def test_a_class_that_is_no_device_is_told(tmp_path: Path) -> None:
+    for name, what in (("os:getpid", "opens no device: TypeError"), ("builtins:str", "is no device"), ("os:sep", "no class `sep`")):
+        made = gpuplan(tmp_path, "calibrate", "--backend", name)
+        assert made.returncode == 2
+        assert what in made.stderr, made.stderr

@@ -16,10 +16,9 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from gpuplan.calibrate.device import Probe, Run
+from gpuplan.calibrate.device import PEER_TIMEOUT, Probe, Run
 from gpuplan.errors import Problem, UsageError
 
-LIMIT_VARIABLE = "GPUPLAN_PEER_TIMEOUT"
 NODE_VARIABLE = "GPUPLAN_NODE"
 """Names the node where its host name does not, as in containers."""
 LIMIT_S = 60.0
@@ -51,13 +50,16 @@ class Peers:
         """What torchrun, srun or a launcher of one's own says in the environment.
 
         Raises:
-            UsageError: the environment names a rank but not how to meet the others.
+            UsageError: the environment names a rank but not how to meet the others, or no number where one must be.
         """
         env = os.environ
         if "RANK" in env and "WORLD_SIZE" in env:
-            rank, ranks, local = int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", env["RANK"]))
-        elif int(env.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in env:
-            rank, ranks, local = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), int(env.get("SLURM_LOCALID", "0"))
+            rank, ranks, local = _count("RANK"), _count("WORLD_SIZE"), _count("LOCAL_RANK" if "LOCAL_RANK" in env else "RANK")
+        elif "SLURM_STEP_NUM_TASKS" in env and "SLURM_PROCID" in env:
+            # SLURM_NTASKS stands also in batch scripts, which are one process until they call srun.
+            rank, ranks, local = _count("SLURM_PROCID"), _count("SLURM_STEP_NUM_TASKS"), _count("SLURM_LOCALID", "0")
+            if ranks == 1:
+                return cls(torch, 0, 1, 0)
             nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_NODELIST", "")
             env.setdefault("MASTER_ADDR", first_host(nodes) or "localhost")
             env.setdefault("MASTER_PORT", str(PORT))
@@ -77,7 +79,7 @@ class Peers:
         if self.ranks == 1:
             return
         distributed = self._torch.distributed
-        self._where, self._limit = where, float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
+        self._where, self._limit = where, _limit()
         try:
             distributed.init_process_group(
                 "nccl" if where.type == "cuda" else "gloo", rank=self.rank, world_size=self.ranks,
@@ -87,7 +89,7 @@ class Peers:
             self._everyone_is_here()
         except (RuntimeError, ValueError, TimeoutError) as error:
             first = str(error).strip().partition("\n")[0][:160]
-            hint = f"see that all {self.ranks} are started; {LIMIT_VARIABLE} gives them more than {self._limit:g} s"
+            hint = f"see that all {self.ranks} are started; --timeout gives them more than {self._limit:g} s"
             problem = Problem("calibrate.ranks-missing", f"rank {self.rank} of {self.ranks} met not all others: {first}", hint)
             raise UsageError(problem) from None
         self._beats = threading.Thread(target=self._beat, name="gpuplan-beat", daemon=True)
@@ -285,6 +287,31 @@ class Peers:
             file=sys.stderr, flush=True,
         )  # fmt: skip
         os._exit(GONE)
+
+
+def _count(name: str, default: str = "") -> int:
+    text = os.environ.get(name, default)
+    if not text.strip().isdigit():
+        what = f"{name}=`{text}` in the environment is no number of a rank"
+        raise UsageError(Problem("calibrate.no-rendezvous", what, "start it with torchrun or srun, or unset the variable"))
+    return int(text)
+
+
+def _limit() -> float:
+    """Seconds after which a silent rank counts as gone.
+
+    Raises:
+        UsageError: the environment says something that is no number of seconds.
+    """
+    text = os.environ.get(PEER_TIMEOUT) or f"{LIMIT_S}"
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        what = f"{PEER_TIMEOUT}: `{text}` is no number of seconds"
+        raise UsageError(Problem("usage.number", what, "leave it out, or write it as `120`"))
+    return value
 
 
 def first_host(nodes: str) -> str:

@@ -69,8 +69,16 @@ def load(path: Path) -> Kept | None:
     except OSError as error:
         raise UsageError(Problem("calibrate.no-journal", f"cannot read the journal {path}: {error.strerror}")) from None
     entries = [entry for line in text.splitlines() if (entry := _entry(line)) is not None]
-    if not entries or "header" not in entries[0]:
+    if not entries or not isinstance(entries[0].get("header"), dict):
         return None
+    try:
+        return _kept(entries)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Kept()  # Whole lines that nobody here wrote: of another version, or edited.
+
+
+def _kept(entries: Sequence[Mapping[str, Any]]) -> Kept:
+    """What the lines say, the first of which is the header."""
     samples: dict[str, Sample] = {}
     skipped: dict[str, Skipped] = {}
     begun: Counter[str] = Counter()
@@ -79,6 +87,8 @@ def load(path: Path) -> Kept | None:
     for entry in entries[1:]:
         if "sample" in entry:
             sample = sample_of(entry["sample"])
+            if not 0 < sample.seconds < float("inf"):
+                raise ValueError(sample.seconds)
             samples[sample.probe.key()] = sample
             begun.pop(sample.probe.key(), None)
         elif "skipped" in entry:

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpuplan.calibrate.device import Device
-from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.calibrate.device import Device, DeviceLostError
+from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.specs.probe import tpu
 from gpuplan.specs.probe.host import Host
 
@@ -53,9 +53,20 @@ def _own(backend: str, index: int | None) -> Device:
         sys.path.insert(0, here)
     try:
         module = import_module(module_name)
-    except (ImportError, ValueError) as error:
-        raise UsageError(Problem("usage.word", f"--backend: cannot import `{module_name}`: {error}", hint)) from None
+    except Exception as error:  # whatever the module of somebody else raises
+        told = f"{error}" if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise UsageError(Problem("usage.word", f"--backend: cannot import `{module_name}`: {told}", hint)) from None
     made: Callable[[int | None], Device] | None = getattr(module, name, None)
     if not callable(made):
         raise UsageError(Problem("usage.word", f"--backend: `{module_name}` has no class `{name}`", hint))
-    return made(index)
+    try:
+        device = made(index)
+    except (GpuplanError, DeviceLostError):
+        raise
+    except Exception as error:
+        what = f"--backend: `{backend}` opens no device: {type(error).__name__}: {error}"
+        raise UsageError(Problem("usage.word", what, "it is called with the number of the device, or None")) from None
+    if not callable(getattr(device, "prepare", None)):
+        hint = "gpuplan/calibrate/device.py says what a device must be able to do"
+        raise UsageError(Problem("usage.word", f"--backend: what `{backend}` gives is no device", hint))
+    return device

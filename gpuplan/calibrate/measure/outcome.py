@@ -78,6 +78,10 @@ class Outcome:
     graph: float | None = None
     """The same in a graph."""
 
+    def tells(self) -> bool:
+        """Whether anything can be written from it."""
+        return bool(self.sets or self.launch or self.backward)
+
     def ranges(self) -> dict[str, tuple[float, float, float]]:
         """10th percentile, median and 90th percentile of measured over predicted, by kind of work."""
         made: dict[str, tuple[float, float, float]] = {}

@@ -38,6 +38,9 @@ PREPARE_LIMIT_S = 180.0
 """Compilers may run."""
 RUN_LIMIT_S = 20.0
 MOST_LAUNCHES = 2000
+PATIENCE = 4.0
+"""A probe may take so many times what was predicted; then fewer samples of it are taken."""
+LEAST_SAMPLES = 3
 FAILURES = 12
 """So many kernels that fail in a row mean that the device is broken, not the kernels."""
 
@@ -48,6 +51,8 @@ class Rules(Record, kw_only=True):
     samples: int
     least_sample: float
     budget: float
+    slowest: float = 2.0
+    """Seconds of one launch; a probe that turns out far slower is left out."""
     run_limit: float = RUN_LIMIT_S
     prepare_limit: float = PREPARE_LIMIT_S
     cool: float = COOL_S
@@ -55,6 +60,10 @@ class Rules(Record, kw_only=True):
     """Others run on the same cores, which only ever makes a kernel slower: the faster half of the samples counts."""
     retry_share: float = 0.3
     """Retries may take this share of the budget."""
+
+
+class TooSlowError(Exception):
+    """A probe would take far more than its share of the time."""
 
 
 class Told(Protocol):
@@ -122,13 +131,13 @@ class Runner:
         self._look()
         self._start_anchor(anchor)
         again: list[Planned] = []
-        left = sum(one.cost for one in rest)
+        whole = left = sum(one.cost for one in rest)
         for number, one in enumerate(rest):
             if self.clock() - started > self.rules.budget:
                 for late in rest[number:]:
                     self._skip(late.probe, "no time left", keep=False)
                 break
-            self.told.step(len(planned) - len(rest) + number, len(planned), left, one.probe)
+            self.told.step(len(planned) - len(rest) + number, len(planned), self._time_left(started, whole, left), one.probe)
             left -= one.cost
             sample = self._measure(one)
             if sample is not None:
@@ -145,6 +154,12 @@ class Runner:
             resumed=resumed, drift=tuple(self.drift), warnings=tuple(self.warnings),
         )  # fmt: skip
 
+    def _time_left(self, started: float, whole: float, left: float) -> float:
+        """Seconds that the rest should take at the pace so far, and no more than there are."""
+        spent = self.clock() - started
+        pace = spent / (whole - left) if whole - left > 0.1 * whole else 1.0
+        return min(left * pace, max(self.rules.budget - spent, 0.0))
+
     def _retry(self, again: Sequence[Planned], started: float) -> None:
         """Measure again what was marked, as often as allowed; what stays bad keeps its marks."""
         pending = list({one.probe.key(): one for one in again}.values())
@@ -152,7 +167,7 @@ class Runner:
         for attempt in range(1, RETRIES + 1):
             if not pending:
                 return
-            self.told.say(f"{len(pending)} probes are measured again: {self._reasons(pending)}")
+            self.told.say(f"{counted(len(pending), 'probe', ' is', ' are')} measured again: {self._reasons(pending)}")
             self._cool()
             self._since = []
             bad: list[Planned] = []
@@ -186,6 +201,8 @@ class Runner:
                 sample = self._timed(one, run)
         except DeviceMemoryError:
             self._skip(one.probe, "too little memory")
+        except TooSlowError:
+            self._skip(one.probe, "far slower than predicted")
         except RuntimeError as error:  # what frameworks raise for a kernel that does not exist or does not work
             said = str(error).strip().partition("\n")[0][:100] or type(error).__name__
             self._failed += 1
@@ -199,18 +216,24 @@ class Runner:
 
     def _timed(self, one: Planned, run: Run) -> Sample:
         first = run(1)
-        launches = self._launches(min(first, run(1)))
+        each = min(first, run(1))
+        if each > PATIENCE * max(self.rules.slowest, one.launch):
+            raise TooSlowError
+        launches = self._launches(each)
         # A second look: the first launches of a kernel are often slower than all others.
-        launches = self._launches(run(launches) / launches)
+        each = run(launches) / launches
+        launches = self._launches(each)
+        allowed = PATIENCE * max(one.cost, self.rules.samples * self.rules.least_sample)
+        count = max(LEAST_SAMPLES, min(self.rules.samples, int(allowed / (launches * each))))
         marks: dict[str, None] = {}
         figures: list[float] = []
         reading = None
-        for _ in range(self.rules.samples):
+        for _ in range(count):
             figures.append(run(launches) / launches)
             reading = self._look()
             marks |= dict.fromkeys(self._wrong(reading))
         if self.rules.contended and spread(faster(figures)) > STEADY:
-            figures += [run(launches) / launches for _ in range(self.rules.samples)]
+            figures += [run(launches) / launches for _ in range(count)]
         low, middle, high = quartiles(faster(figures) if self.rules.contended else figures)
         sample = Sample(
             probe=one.probe, seconds=middle, low=low, high=high, samples=len(figures), launches=launches, marks=tuple(marks),
@@ -237,7 +260,7 @@ class Runner:
             count = f"{reading.other_processes} other process{'es' if reading.other_processes > 1 else ''}"
             self._warn("busy", f"{count} use{'' if reading.other_processes > 1 else 's'} this device: figures may be unsteady")
         if self._errors is None and reading.uncorrected_errors:
-            self._warn("ecc", f"the device has counted {reading.uncorrected_errors} uncorrected memory errors before")
+            self._warn("ecc", f"the device has counted {counted(reading.uncorrected_errors, 'uncorrected memory error')} before")
         return reading
 
     def _wrong(self, reading: Reading | None) -> tuple[str, ...]:
@@ -247,7 +270,8 @@ class Runner:
         errors = reading.uncorrected_errors
         if errors is not None and self._errors is not None and errors > self._errors:
             marks.append("ecc")
-            self._warn("ecc-now", f"{errors - self._errors} uncorrected memory errors while measuring: the device needs attention")
+            count = counted(errors - self._errors, "uncorrected memory error")
+            self._warn("ecc-now", f"{count} while measuring: the device needs attention")
         self._errors = errors if errors is not None else self._errors
         return tuple(marks)
 
@@ -317,6 +341,15 @@ class Runner:
         self.skipped[probe.key()] = one
         if keep:
             self.journal.add(skipped=plain_of(one))
+
+
+def counted(count: int, what: str, one: str = "", many: str = "") -> str:
+    """A count with its noun, and the verb for one and for many.
+
+    >>> counted(1, "probe"), counted(0, "probe", " is", " are")
+    ('1 probe', '0 probes are')
+    """
+    return f"{count} {what}{one}" if count == 1 else f"{count} {what}s{many}"
 
 
 def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:

@@ -14,13 +14,16 @@ from gpuplan.calibrate.measure import grid, paper
 from gpuplan.calibrate.measure.grid import Extent, Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
 from gpuplan.calibrate.measure.outcome import Outcome, outcome
-from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Measured, Rules, Runner
+from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Rules, Runner, counted
+from gpuplan.calibrate.measure.runner import Measured as Run
 from gpuplan.calibrate.measure.sample import plain
 from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
-from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.probe.host import Host
 from gpuplan.specs.probe.write import write_new
 
@@ -42,6 +45,9 @@ class Wish:
 
 class Listener:
     """Who is told how far it is; this one does not listen."""
+
+    def start(self, name: str, probes: int, seconds: float) -> None:
+        """So many probes of a device are about to be measured, in about so many seconds."""
 
     def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
         """A probe is about to be measured."""
@@ -72,7 +78,7 @@ class Report:
     """What came of it."""
 
     plan: Plan
-    run: Measured
+    run: Run
     made: Outcome
     written: Sequence[Path]
     usable_as: str
@@ -95,6 +101,10 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     dtypes = tuple(one for one in grid.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
         raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(grid.DTYPES)}"))
+    free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
+    if not free:
+        what = f"{identity.name} does not say that any memory is free"
+        raise UsageError(Problem("calibrate.no-memory", what, "see what holds it"))
     dog = Watchdog(lambda what: told.say(f"error: {what} did not come back: the driver or the device hangs"), int(Exit.UNKNOWN))
     try:
         with dog.limit("the first kernel", wish.hang_limit or 3 * PREPARE_LIMIT_S):
@@ -102,10 +112,8 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     finally:
         dog.close()
     if not speed.flop_per_s and not wish.kinds:
-        raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}", "is its driver well?"))
-    free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
-    if not free:
-        raise UsageError(Problem("calibrate.no-memory", f"{identity.name} does not say how much memory is free"))
+        why = f": {speed.trouble}" if speed.trouble else ""
+        raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
     probes = list(grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds))
     planned, refused = grid.choose(probes, wish.extent, speed, free, device.refuses)
     if not planned:
@@ -136,15 +144,21 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
         KeyboardInterrupt: somebody stopped it; the journal has what was measured.
     """
     writable(made.out)
+    _readable(made.out)
     head = header(made.identity, wish.version, wish.extent, wish.kinds)
     kept = None if wish.fresh else load(made.journal)
     resume = kept is not None and not kept.done and kept.header == head
     if resume and kept is not None:
-        told.say(f"going on from {made.journal}: {len(kept.samples)} probes are measured (--fresh starts again)")
+        told.say(
+            f"going on from {made.journal}: {counted(len(kept.samples), 'probe', ' is', ' are')} measured (--fresh starts again)"
+        )
     elif kept is not None and not kept.done:
         told.say(f"{made.journal} is of another device, software or set of probes: starting again")
     if resume and kept is not None and kept.plan:
         made = replace(made, planned=kept.plan)
+    there = kept.samples if resume and kept is not None else {}
+    rest = [one for one in made.planned if one.probe.key() not in there]
+    told.start(made.identity.name, len(rest), sum(one.cost for one in rest))
     journal = Journal(made.journal, head, resume=resume)
     try:
         if not resume or kept is None or not kept.plan:
@@ -152,13 +166,17 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
         run = _measure(device, made, wish, journal, kept if resume and kept is not None else Kept(), told)
         trusted = [sample for sample in run.samples.values() if not sample.marks]
         if not trusted:
-            raise UsageError(Problem("calibrate.nothing", "nothing trustworthy was measured", "see the warnings above"))
+            why = ", ".join(dict.fromkeys(one.why for one in run.skipped.values()))
+            what = "nothing trustworthy was measured" + (f": {why}" if why else "")
+            raise UsageError(Problem("calibrate.nothing", what, "see the notes above"))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
         fits = outcome(trusted, ground_of(made.subject, trusted, catalog), software)
-        if not fits.sets and not (made.subject.drafted and can_draft(made.identity, trusted) is None):
+        if not fits.tells() and not (made.subject.drafted and can_draft(made.identity, trusted) is None):
+            journal.add(done="")  # The same samples would give the same again.
             why = "; ".join(f"{place}: {reason}" for place, reason in fits.unfitted.items())
+            what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
             hint = "measure more kinds, or longer, on a machine with nothing else to do"
-            raise UsageError(Problem("calibrate.nothing", f"nothing could be fitted: {why}", hint))
+            raise UsageError(Problem("calibrate.nothing", what, hint))
         written, usable_as = _written(device, made, run, fits, wish)
         journal.add(done=str(made.out))
     finally:
@@ -166,7 +184,7 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
     return Report(made, run, fits, written, usable_as)
 
 
-def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kept, told: Listener) -> Measured:
+def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kept, told: Listener) -> Run:
     def bark(what: str) -> None:
         told.say(f"error: {what} did not come back: the kernel or the driver hangs, and this process ends")
         journal.add(hung=what)
@@ -175,6 +193,7 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
     rules = Rules(
         samples=grid.SAMPLES[wish.extent],
         least_sample=grid.LEAST_SAMPLE[wish.extent],
+        slowest=grid.SLOWEST[wish.extent],
         budget=1.15 * grid.BUDGET[wish.extent],
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
@@ -189,7 +208,8 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
         message = f"{made.identity.name} does not answer any more: {error}".rstrip(": ")
         raise UnknownError(Problem("calibrate.device-lost", message, hint)) from None
     except KeyboardInterrupt:
-        told.say(f"stopped: {len(runner.samples)} probes are kept in {made.journal}; the same command goes on from there")
+        there = counted(len(runner.samples), "probe", " is", " are")
+        told.say(f"stopped: {there} kept in {made.journal}; the same command goes on from there")
         raise
     finally:
         dog.close()
@@ -201,7 +221,7 @@ def anchor(planned: Sequence[Planned]) -> Probe | None:
     return min(matmuls, key=lambda one: abs(one.launch - 1e-3)).probe if matmuls else None
 
 
-def _written(device: Device, made: Plan, run: Measured, fits: Outcome, wish: Wish) -> tuple[list[Path], str]:
+def _written(device: Device, made: Plan, run: Run, fits: Outcome, wish: Wish) -> tuple[list[Path], str]:
     """Write the measured file, and a spec of the device where there is none: the paths, and what `--on` takes."""
     texts: dict[Path, str] = {}
     named = made.out.stem
@@ -234,6 +254,22 @@ def writable(path: Path) -> None:
     except OSError as error:
         hint = "give another place with --out"
         raise UsageError(Problem("calibrate.unwritable", f"cannot write {path}: {error.strerror or error}", hint)) from None
+
+
+def _readable(path: Path) -> None:
+    """See at the start whether a file that is there is one to which results can be added.
+
+    Raises:
+        UsageError: it is something else, or edited so that nobody can read it.
+    """
+    if not path.is_file():
+        return
+    try:
+        load_spec(Measured, path)
+    except SpecError as error:
+        hint = "name another place with --out, or move it away"
+        what = f"{path} is there and is no measured file that can be added to: {error.problems[0].message}"
+        raise UsageError(Problem("calibrate.unreadable", what, hint)) from None
 
 
 def _square(dtype: str) -> Probe:

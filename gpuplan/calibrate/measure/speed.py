@@ -35,6 +35,8 @@ class Speed(Record, kw_only=True):
     """Seconds of making the tensors of the smallest probe."""
     fill: float = 1e12
     """B/s at which larger ones are filled."""
+    trouble: str = ""
+    """What the last kernel that failed said."""
 
     def seconds(self, probe: Probe) -> float:
         """Roughly, the time of one launch."""
@@ -102,7 +104,7 @@ def trial(device: Device, dtypes: tuple[str, ...], ranks: int = 1) -> Speed:
         fabric = tried.growing(lambda size: _all_reduce(dtypes[0], ranks, size), lambda one: 2 * moved(one), 2.0**16, 8.0)
     return Speed(
         flop_per_s=rates, memory_rate=memory, link=link or memory, fabric=fabric or 1e9, launch=launch, prepare=prepare,
-        fill=fill,
+        fill=fill, trouble=tried.trouble,
     )  # fmt: skip
 
 
@@ -121,6 +123,7 @@ class Trial:
         self._device = device
         self.prepared = 0.0
         self.largest = 0.0
+        self.trouble = ""
 
     def growing(
         self, probe_of: Callable[[float], Probe], work: Callable[[Probe], float], first: float, factor: float
@@ -150,5 +153,8 @@ class Trial:
             best = min(run(1), run(1))
             # A pause of the process in both of them would end the trial too early.
             return best if best < TRIAL_S else min(best, run(1), run(1))
-        except (DeviceMemoryError, RuntimeError):
-            return None
+        except DeviceMemoryError:
+            self.trouble = "too little memory is free"
+        except RuntimeError as error:
+            self.trouble = str(error).strip().partition("\n")[0][:100] or type(error).__name__
+        return None
