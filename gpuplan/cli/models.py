@@ -44,33 +44,38 @@ def list_models(
       gpuplan models list --csv
     """
     from gpuplan.cli.answer import form_of
+    from gpuplan.models.card import ModelCard
     from gpuplan.models.catalog import cards, names
-    from gpuplan.render.model import ALIGNED, HEADS, model_record, model_row
+    from gpuplan.models.generic import GenericCard, generic_cards
+    from gpuplan.render.model import ALIGNED, HEADS, generic_record, generic_row, model_record, model_row
 
     form = form_of({"json": json, "csv": csv, "md": md})
     folders = _folders(specs)
     words = [word.lower() for word in text or ()]
-    made = [card for card in cards(folders) if all(w in f"{card.id} {card.name} {' '.join(card.aliases)}".lower() for w in words)]
+    made: list[ModelCard | GenericCard] = [*cards(folders), *generic_cards(folders)]
+    made = [card for card in made if all(w in f"{card.id} {card.name} {' '.join(card.aliases)}".lower() for w in words)]
     if not made:
         hint = did_you_mean(words[0], names(folders)) if words else "install gpuplan again"
         what = f"no model with `{' '.join(words)}`" if words else "there is no model card"
         raise UnknownError(Problem("model.none", what, hint or "`gpuplan models list` shows all"))
     made.sort(key=lambda card: card.id)
+    records = [generic_record(card) if isinstance(card, GenericCard) else model_record(card) for card in made]
+    rows = [generic_row(card) if isinstance(card, GenericCard) else model_row(card) for card in made]
     if form == "json":
-        print(jsonlib.dumps([model_record(card) for card in made], indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(records, indent=2, ensure_ascii=False))
     elif form == "csv":
         from gpuplan.render.csv import records_csv
 
-        sys.stdout.write(records_csv(model_record(card) for card in made))
+        sys.stdout.write(records_csv(records))
     elif form == "md":
         from gpuplan.render.markdown import grid
 
-        print(grid(HEADS, [model_row(card) for card in made], ALIGNED))
+        print(grid(HEADS, rows, ALIGNED))
     else:
         from gpuplan.render.spec import listing
         from gpuplan.render.text import look_of
 
-        shown, hidden = listing(HEADS, [model_row(card) for card in made], ALIGNED, look_of(sys.stdout))
+        shown, hidden = listing(HEADS, rows, ALIGNED, look_of(sys.stdout))
         sys.stdout.write(shown)
         if hidden:
             print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
@@ -89,16 +94,20 @@ def show(
       gpuplan models show llama-3.1-8b
       gpuplan models show ./config.json
     """
+    from gpuplan.models.card import ModelCard
     from gpuplan.models.catalog import find
+    from gpuplan.models.generic import GenericCard, generic_path, load_generic
 
-    card = find(model, _folders(specs))
+    path = generic_path(model, _folders(specs))
+    card: ModelCard | GenericCard = find(model, _folders(specs)) if path is None else load_generic(path)
     if json:
         print(jsonlib.dumps(card.plain(), indent=2, ensure_ascii=False))
         return
-    from gpuplan.render.model import model_page
+    from gpuplan.render.model import generic_page, model_page
     from gpuplan.render.text import look_of
 
-    sys.stdout.write(model_page(card, look_of(sys.stdout)))
+    look = look_of(sys.stdout)
+    sys.stdout.write(generic_page(card, look) if isinstance(card, GenericCard) else model_page(card, look))
 
 
 @app.command("import", cls=Command)

@@ -30,11 +30,12 @@ def schema(
       gpuplan specs schema --write schemas/
     """
     from gpuplan.models.card import ModelCard
+    from gpuplan.models.generic import GenericCard
     from gpuplan.render.json import schema as estimate_schema
     from gpuplan.schema_json import json_schema
     from gpuplan.specs.json_schema import texts
 
-    others = {"model": json_schema(ModelCard), "estimate": estimate_schema()}
+    others = {"model": json_schema(ModelCard), "generic-model": json_schema(GenericCard), "estimate": estimate_schema()}
     made = texts() | {
         f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
     }

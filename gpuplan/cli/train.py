@@ -6,6 +6,7 @@ from typer import Context, Typer
 
 from gpuplan.cli import options as o
 from gpuplan.cli import options_rl as r
+from gpuplan.cli import options_samples as s
 from gpuplan.cli.help import Command
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -75,6 +76,14 @@ def train(
     reward_model: r.RewardModel = None,
     critic: r.Critic = None,
     idle: r.Idle = None,
+    samples: s.Samples = None,
+    params: s.Params = None,
+    flop_per_sample: s.FlopPerSample = None,
+    activation_bytes: s.ActivationBytes = None,
+    sample_bytes: s.SampleBytes = None,
+    decode_rate: s.DecodeRate = None,
+    cpus: s.Cpus = None,
+    storage_bandwidth: s.StorageBandwidth = None,
     compiled: o.Compiled = None,
     overlap: o.Overlaps = None,
     graphs: o.Graphs = None,
@@ -102,6 +111,7 @@ def train(
       gpuplan train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T
       gpuplan train llama-3.1-70b --on 64xaws:p5.48xlarge --tokens 2T
       gpuplan train llama-3.1-70b --on 64xh100 --tp 8 --pp 2 --recompute full --explain mfu
+      gpuplan train resnet-50 --on aws:p4d.24xlarge --samples 1.28M*90
       gpuplan train qwen3-8b --on 8xh100 --rl grpo --prompts 64 --group-size 16 --prompt-len 512 --response-len 2k
     """
     from gpuplan.cli.answer import answer

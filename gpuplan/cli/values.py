@@ -18,7 +18,11 @@ COUNTS = {
     "context", "max_price_age", "lora", "recompute_layers", "etp", "sync_every", "shard_group", "mtp", "first_stage_layers",
     "last_stage_layers", "documents",
 }  # fmt: skip
-COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"}
+COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp", "cpus"}
+SIZES = {"activation_bytes": "B", "sample_bytes": "B", "storage_bandwidth": "B/s"}
+"""The options that take a quantity with its unit."""
+AMOUNTS = {"params", "decode_rate", "flop_per_sample"}
+"""The options that take any number above zero."""
 FROM_ZERO = {"zero_stage", "mtp", "first_stage_layers", "last_stage_layers"}
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": get_args(ask.Recompute),
@@ -149,6 +153,12 @@ def _value(name: str, typed: Any) -> Any:
         if tokens <= 0:
             raise UsageError(Problem("usage.count", f"--tokens {typed}: a number above zero is wanted"))
         return tokens
+    if name == "samples":
+        return samples(typed)
+    if name in AMOUNTS:
+        return above_zero(name, typed)
+    if name in SIZES:
+        return quantity(name, typed, SIZES[name])
     if name == "expert_load":
         load = _number(name, typed)
         if load < 1:
@@ -195,6 +205,54 @@ def listed(name: str, typed: str) -> tuple[str, ...]:
     if wrong:
         raise UsageError(Problem("usage.word", f"{dashed(name)} {typed}: no such choice", f"use {', '.join(known)} or none"))
     return words
+
+
+def samples(text: str) -> float:
+    """A number of samples, or images by epochs.
+
+    >>> samples("1.28M*90")
+    115200000.0
+
+    Raises:
+        UsageError: no number, or none above zero.
+    """
+    made = 1.0
+    for factor in text.replace("x", "*").replace("×", "*").split("*"):
+        made *= above_zero("samples", factor)
+    return made
+
+
+def above_zero(flag: str, text: str) -> float:
+    """A number above zero; FLOP may be written behind it.
+
+    >>> above_zero("flop_per_sample", "8.2 GFLOP"), above_zero("flop_per_sample", "8.2G")
+    (8200000000.0, 8200000000.0)
+
+    Raises:
+        UsageError: no number, or none above zero.
+    """
+    number = _number(flag, text.strip().removesuffix("FLOP").strip() if flag == "flop_per_sample" else text)
+    if number <= 0:
+        raise UsageError(Problem("usage.count", f"{dashed(flag)} {text}: a number above zero is wanted"))
+    return number
+
+
+def quantity(flag: str, text: str, unit: str) -> float:
+    """A quantity above zero in base units.
+
+    >>> quantity("sample_bytes", "115 kB", "B")
+    115000.0
+
+    Raises:
+        UsageError: no number with such a unit, or none above zero.
+    """
+    try:
+        value = parse(text, unit).value
+    except UnitError as error:
+        raise UsageError(Problem("usage.quantity", f"{dashed(flag)}: {error}")) from None
+    if value <= 0:
+        raise UsageError(Problem("usage.quantity", f"{dashed(flag)} {text}: more than zero is wanted"))
+    return value
 
 
 def _number(flag: str, text: str) -> float:

@@ -13,8 +13,9 @@ from gpuplan.units import human
 
 if TYPE_CHECKING:
     from gpuplan.estimate.rl import RlFigures
+    from gpuplan.estimate.samples import SamplesFigures
     from gpuplan.estimate.serving import ServingFigures
-    from gpuplan.estimate.subject import Subject
+    from gpuplan.estimate.subject import Setting, Subject
     from gpuplan.estimate.training import TrainingFigures
 
 
@@ -48,6 +49,13 @@ def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
         Breakdown(f"memory of the fullest rank, {phase.replace('_', ' ')} phase", whole, parts),
     ]
     verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
+    return _answer("train", said, verdict, made.figures, breakdowns)
+
+
+def samples_answer(made: SamplesFigures, setting: Setting, said: Said) -> Estimate:
+    """The answer to a question about a model that is given by its samples."""
+    breakdowns = [Breakdown("time of a step", made.step, made.steps), Breakdown("memory of a replica", made.memory, made.parts)]
+    verdict = _verdict(made.memory, made.parts, setting.hw.memory_capacity, "memory")
     return _answer("train", said, verdict, made.figures, breakdowns)
 
 

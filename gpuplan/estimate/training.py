@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
+from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.recomputed import recomputed_flop
@@ -35,10 +36,13 @@ class TrainingFigures(Record, kw_only=True):
     time: TrainingTime
 
 
-def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) -> TrainingFigures:
+def training_figures(
+    subject: Subject, plan: TrainPlan, run: Run | None = None, supply: Supply | None = None
+) -> TrainingFigures:  # fmt: skip
     """Every figure of a training plan, for one plan or a grid of them.
 
-    `run` is the whole run; without it there is no run time, cost or energy of the whole.
+    `run` is the whole run; without it there is no run time, cost or energy of the whole. `supply` is what brings its
+    sequences; without it they are there in time.
 
     Raises:
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
@@ -49,7 +53,11 @@ def training_figures(subject: Subject, plan: TrainPlan, run: Run | None = None) 
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
     time = pricer.time()
     global_batch = subject.plan("global_batch", plan.global_batch)
+    computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
+    time = slowed(time, waited)
     figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
+    if waited:
+        figures |= {"compute_time_s": computed, **{f"{name}_time_s": term for name, term in waited.items()}}
     figures["peak_memory_bytes"] = memory.peak
     figures["reserved_memory_bytes"] = memory.reserved
     figures["allocated_memory_bytes"] = memory.allocated

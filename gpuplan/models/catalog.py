@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gpuplan.errors import Problem, SpecError, UnknownError, did_you_mean
+from gpuplan.errors import Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.models.card import ModelCard, load_card
 
 CARDS = Path(__file__).parent / "cards"
@@ -37,7 +37,12 @@ def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
         from gpuplan.models.import_config import import_config
 
         return import_config(path)
-    hint = did_you_mean(name, names(extra_dirs)) or "run `gpuplan models list`"
+    from gpuplan.models.generic import generic_names, generic_path
+
+    if generic_path(name, extra_dirs) is not None:
+        what = f"`{name}` is given by its samples: only `gpuplan train` answers for it"
+        raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
+    hint = did_you_mean(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
     hint += "; any other model: give the path of its config.json"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
@@ -67,8 +72,11 @@ def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
     Raises:
         SpecError: a card is not valid.
     """
+    from gpuplan.models.generic import is_generic
+
     for path in paths(extra_dirs):
-        yield load_card(path)
+        if path.parent == CARDS or not is_generic(path):
+            yield load_card(path)
 
 
 def aliases_in(text: str) -> list[str]:

@@ -69,7 +69,8 @@ class TrainAsk(Common, kw_only=True):
 
     `documents` is the mean length of the documents that are packed into a sequence, where attention stays within each.
     `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
-    With `rl`, each step generates `group_size` responses to each of `prompts` prompts before it trains on them.
+    `samples` is the length of a run of a model that is given by its samples. With `rl`, each step generates `group_size`
+    responses to each of `prompts` prompts before it trains on them.
     """
 
     tokens: float | None = None
@@ -135,6 +136,14 @@ class TrainAsk(Common, kw_only=True):
     reward_model: str | None = None
     critic: str | None = None
     idle: Idle | None = None
+    samples: float | None = None
+    params: float | None = None
+    flop_per_sample: float | None = None
+    activation_bytes: float | None = None
+    sample_bytes: float | None = None
+    decode_rate: float | None = None
+    cpus: int | None = None
+    storage_bandwidth: float | None = None
 
 
 RL_FIELDS = (
@@ -142,6 +151,10 @@ RL_FIELDS = (
     "reward_model", "critic", "idle",
 )  # fmt: skip
 """What only means something with `rl`."""
+SAMPLE_FIELDS = ("params", "flop_per_sample", "activation_bytes")
+"""What describes a model of no card by its samples: parameters, FLOP of a forward pass, bytes kept for the backward pass."""
+INPUT_FIELDS = ("sample_bytes", "decode_rate", "cpus", "storage_bandwidth")
+"""What says how samples come: stored bytes, samples a second of one processor, processors and bytes a second of a node."""
 
 
 class ServeAsk(Common, kw_only=True):

@@ -8,7 +8,8 @@ from typing import Any
 
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
 from gpuplan.models.card import ModelCard
-from gpuplan.render.text import Look, amount, columns, percent, shown, wrap
+from gpuplan.models.generic import GenericCard
+from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
 from gpuplan.schema import Schema
 from gpuplan.term import Term
 
@@ -32,6 +33,48 @@ def model_record(card: ModelCard) -> dict[str, object]:
         "params_active": float(size.params_active.value), "layers": arch.depth, "hidden": arch.hidden, "vocab": arch.vocab,
         "max_context": arch.max_context, "aliases": " ".join(card.aliases),
     }  # fmt: skip
+
+
+def generic_row(card: GenericCard) -> list[str]:
+    """One line of the list for a model that is given by its samples."""
+    return [card.id, _count(card.term("params", card.params)), "", "", "", "", card.name]
+
+
+def generic_record(card: GenericCard) -> dict[str, object]:
+    """The same as numbers; what such a model does not have is empty."""
+    return {
+        "id": card.id, "name": card.name, "params_total": float(card.params), "params_active": float(card.params), "layers": None,
+        "hidden": None, "vocab": None, "max_context": None, "aliases": " ".join(card.aliases),
+    }  # fmt: skip
+
+
+def generic_page(card: GenericCard, look: Look) -> str:
+    """Everything that a card of samples says, each figure with its source."""
+    lines = [f"{look.bold(card.id)}  {card.name}"]
+    lines += wrap(", ".join(card.aliases), look.width, "  also called ", "    ") if card.aliases else []
+    figures = [
+        card.term("params", card.params), card.term("forward_flop", card.forward_flop, "FLOP"),
+        card.term("kept_values", card.kept_values),
+    ]  # fmt: skip
+    given: dict[str, tuple[int | None, str]] = {"kernels": (card.kernels, "1")}
+    if card.input is not None:
+        given |= {"stored_bytes": (card.input.stored_bytes, "B"), "samples": (card.input.samples, "1")}
+        given |= {"decoded_per_s": (card.input.decoded_per_s, "1/s")}
+    figures += [card.term(name, value, unit) for name, (value, unit) in given.items() if value is not None]
+    first = next(iter(card.sources))
+    rows = [
+        (label(name), shown(one.name, float(one.value), one.unit), card.said_by.get(name, first))
+        for one in figures
+        for name in [one.name.partition(".")[2]]
+    ]
+    lines += ["", f"  each sample is {card.sample}", "", *columns([list(row) for row in rows], "lrl"), ""]
+    for note in card.notes:
+        lines += wrap(note, look.width, "  - ", "    ")
+    for key, source in card.sources.items():
+        text = f"{key}: {source.kind}, {source.title}, checked {source.checked}" + (f", {source.note}" if source.note else "")
+        lines += wrap(text, look.width, "  ", "    ")
+        lines += [f"    {source.url}"] if source.url else []
+    return "\n".join(lines) + "\n"
 
 
 def model_page(card: ModelCard, look: Look) -> str:

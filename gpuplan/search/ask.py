@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import SAMPLE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.search.library import Library
 
 Question = TypeVar("Question", bound=Common)
@@ -35,6 +35,10 @@ def train(ask: TrainAsk) -> Estimate:
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
+    if _by_samples(ask):
+        from gpuplan.search.samples import answer_samples
+
+        return _advised(ask, answer_samples, "samples_per_s")
     if ask.rl is not None:
         from gpuplan.search.rl import answer_rl
 
@@ -42,6 +46,20 @@ def train(ask: TrainAsk) -> Estimate:
     from gpuplan.search.training import answer_training
 
     return _advised(ask, answer_training, "tokens_per_s")
+
+
+def _by_samples(ask: TrainAsk) -> bool:
+    """Whether the model is given by its samples: described in the question, or of a card of that kind."""
+    if any(getattr(ask, name) is not None for name in SAMPLE_FIELDS):
+        return True
+    from gpuplan.models.catalog import CARDS
+
+    if (CARDS / f"{ask.model.lower()}.yaml").is_file():
+        return False
+    from gpuplan.models.generic import generic_path
+    from gpuplan.specs.catalog import Catalog
+
+    return generic_path(ask.model, [folder / "models" for folder in Catalog.open(ask.specs).folders[1:]]) is not None
 
 
 def serve(ask: ServeAsk) -> Estimate:

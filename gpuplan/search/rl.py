@@ -12,7 +12,7 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
-from gpuplan.plan.ask import RL_FIELDS, Idle, TrainAsk
+from gpuplan.plan.ask import INPUT_FIELDS, RL_FIELDS, Idle, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
@@ -115,8 +115,9 @@ def _refuse(ask: TrainAsk) -> None:
         problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
     if ask.rl == "grpo" and ask.critic is not None:
         problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
-    if ask.sync_every is not None:
-        problems.append(Problem("rl.sync-every", "--sync-every: not with --rl", "leave it out"))
+    for name in ("sync_every", "samples", *INPUT_FIELDS):
+        if getattr(ask, name) is not None:
+            problems.append(Problem("rl.option", f"--{name.replace('_', '-')}: not with --rl", "leave it out"))
     if problems:
         raise UsageError(*problems)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
@@ -14,7 +15,7 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
-from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import INPUT_FIELDS, RL_FIELDS, Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
@@ -24,6 +25,9 @@ from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 from gpuplan.units import human
+
+if TYPE_CHECKING:
+    from gpuplan.search.samples import Fed
 
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
@@ -48,6 +52,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         from gpuplan.search.rl import refuse_parts
 
         refuse_parts(ask)
+    fed = _fed(ask, library)
     found = library.look_up(ask, "train")
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
@@ -75,12 +80,37 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     run = None
-    if ask.tokens is not None:
-        run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
+    if length is not None:
+        run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    made = training_figures(subject, plan, run)
-    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(ask, plan, subject)))
+    made = training_figures(subject, plan, run, None if fed is None else fed.supply)
+    notes = [*found.notes, *_notes(ask, plan, subject)]
+    if fed is not None:
+        from gpuplan.search.samples import pace_notes
+
+        chosen += fed.said
+        notes += pace_notes(made.figures, fed)
+    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+def _fed(ask: TrainAsk, library: Library) -> Fed | None:
+    """What feeds a run whose user says what a sequence takes; None: its sequences are there in time.
+
+    Raises:
+        UsageError: of a host or a run something is said that means nothing without more.
+    """
+    if ask.tokens is not None and ask.samples is not None:
+        raise UsageError(Problem("run.twice", "--tokens and --samples both give the length of the run", "leave one out"))
+    if all(getattr(ask, name) is None for name in INPUT_FIELDS):
+        return None
+    if ask.sample_bytes is None and ask.decode_rate is None:
+        what = "--cpus and --storage-bandwidth say nothing without what a sequence takes"
+        raise UsageError(Problem("input.nothing-asked", what, "give --sample-bytes or --decode-rate"))
+    from gpuplan.search.samples import supplied
+
+    return supplied(ask, None, library.target(ask.on))
 
 
 def worth_saying(name: str, value: float) -> bool:
@@ -304,7 +334,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
             asked[name] = human(value, "B/s")
         elif value is not None:
             asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
-    return asked | ({"tokens": human(ask.tokens, "1")} if ask.tokens is not None else {})
+    return asked | {name: human(value, "1") for name in ("tokens", "samples") if (value := getattr(ask, name)) is not None}
 
 
 def run_notes(ask: TrainAsk) -> list[Note]:
@@ -325,7 +355,7 @@ def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> list[Note]:
             "mfu.convention",
             "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
         ),
-        *(run_notes(ask) if ask.tokens is not None else ()),
+        *(run_notes(ask) if ask.tokens is not None or ask.samples is not None else ()),
     ]
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject)))

@@ -62,6 +62,17 @@ class Dispatch(Schema):
     """With fp8 matmuls, tokens are sent in fp8 to the experts; results come back in 16 bits."""
 
 
+class Samples(Schema):
+    """How it trains a model that is given by its samples alone."""
+
+    passes: RatioField
+    """How often a byte that is kept for the backward pass is read or written in a step."""
+    host: SecondsField
+    """Time of a step that belongs to no kernel."""
+    residual: RatioField
+    """Measured over counted time of computation in the middle of published runs; `accept` holds their ends."""
+
+
 class TrainingProfile(Schema):
     """How an engine trains."""
 
@@ -153,6 +164,8 @@ class TrainingProfile(Schema):
     """Bytes that are alive for each logit at the loss, in place of those of `holdings`."""
     chunked_logits: Share | None = None
     """Share of the logits' bytes that is alive where the loss is chunked; None: one chunk in eight."""
+    samples: Samples | None = None
+    """None: no run of such a model is known."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     residual: RatioField

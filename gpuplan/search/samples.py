@@ -1,0 +1,256 @@
+"""A training question about a model that is given by its samples, to a complete plan and what feeds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuplan.errors import Note, Problem, UsageError
+from gpuplan.estimate.answer import Said, samples_answer, with_pins
+from gpuplan.estimate.input import Supply
+from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.result import Choice, Estimate
+from gpuplan.estimate.samples import SampledModel, SamplesFigures, samples_figures, samples_profile
+from gpuplan.estimate.subject import Setting
+from gpuplan.models.generic import GenericCard, generic_names, generic_path, load_generic
+from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, TrainAsk
+from gpuplan.plan.parallelism import require
+from gpuplan.plan.samples import SamplesPlan, samples_rules
+from gpuplan.record import Record
+from gpuplan.search.library import Library, Place
+from gpuplan.search.shape import positive
+from gpuplan.search.training import default_precision, run_notes
+from gpuplan.specs.base import SpecFile
+from gpuplan.specs.operations import Operations
+from gpuplan.specs.target import Target
+from gpuplan.term import USER, Source, Term
+from gpuplan.units import human
+
+ENGINE = "torch-eager"
+"""The engine that is taken where the user names none."""
+MOST_AT_ONCE = 256
+"""The largest batch of an accelerator that is tried where neither user nor card names one."""
+_ONLY_TRANSFORMERS = (
+    "tokens", "seq_len", "vpp", "sequence_parallel", "schedule", "cp_kind", "etp", "sync_every", "reference", "expert_load",
+    "dispatcher", "recompute", "recompute_layers", "attention", "chunked_loss", "offload", "lora", "lora_targets", "dora",
+    "train_edges", "qlora", "base_weights", "compiled", "overlap", "graphs", "rl", *RL_FIELDS,
+)  # fmt: skip
+
+
+class Fed(Record, kw_only=True):
+    """What feeds a plan, and what is to be said of it."""
+
+    supply: Supply
+    notes: tuple[Note, ...]
+    said: tuple[Choice, ...]
+
+
+def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | None:
+    """The model of a question that is given by its samples; None where it is not.
+
+    Raises:
+        UsageError: some of what describes it is missing.
+        SpecError: the card is not valid.
+    """
+    given = [name for name in SAMPLE_FIELDS if getattr(ask, name) is not None]
+    if given:
+        missing = [f"--{name.replace('_', '-')}" for name in SAMPLE_FIELDS if name not in given]
+        if missing:
+            what = f"{', '.join(missing)} missing: parameters, FLOP and kept bytes of a sample together describe a model"
+            raise UsageError(Problem("samples.incomplete", what, f"or name a card: {', '.join(generic_names())}"))
+        return SampledModel.said(float(ask.params or 0), float(ask.flop_per_sample or 0), float(ask.activation_bytes or 0))
+    path = generic_path(ask.model, [folder / "models" for folder in library.catalog.folders[1:]])
+    return None if path is None else load_generic(path)
+
+
+def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
+    """The answer to such a question: replicas of the model, with as many samples at once as fit.
+
+    Raises:
+        UnknownError: a name, a rate or a parameter that is not known (exit 5).
+        UsageError: a bad value, or an option that means nothing here.
+        PlanError: the user's plan breaks rules; all of them are listed.
+    """
+    _refuse(ask)
+    positive(ask, ("global_batch", "micro_batch", "cpus"))
+    found = described(ask, library)
+    card = found if isinstance(found, GenericCard) else None
+    model = SampledModel.of(found) if isinstance(found, GenericCard) else found
+    if model is None:
+        raise UsageError(Problem("samples.unknown", f"no model named `{ask.model}` is given by its samples"))
+    place = library.place(ask, "train", usual=ENGINE)
+    setting = Setting(
+        model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
+        price=place.price,
+    )  # fmt: skip
+    profile, _ = samples_profile(setting)
+    fed = supplied(ask, card, place.target)
+    chosen: list[Choice] = []
+    precision = ask.precision
+    if precision is None:
+        precision = default_precision(place.hw)
+        chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
+    optimizer = ask.optimizer
+    if optimizer is None:
+        optimizer = (card.optimizer if card else None) or "adamw"
+        chosen.append(Choice("optimizer", optimizer, "as the published recipe" if card and card.optimizer else "the usual one"))
+    zero = profile.zero_stage if ask.zero_stage is None else ask.zero_stage
+    base = SamplesPlan(
+        dp=float(place.hw.count), global_batch=1.0, micro_batch=1.0, zero_stage=zero, precision=precision, optimizer=optimizer
+    )
+    plan, said = _batches(ask, card, setting, model, base, fed.supply)
+    chosen += said
+    require(samples_rules(plan))
+    setting = setting.replaced(origins={one.name: Source("chosen", one.reason) for one in chosen})
+    run = None
+    if ask.samples is not None:
+        run = Run(tokens=ask.samples, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+        setting = setting.replaced(operations=library.catalog.load(Operations, "usual"))
+    made = samples_figures(setting, model, plan, fed.supply, run)
+    notes = [*(card.warnings() if card else ()), *place.notes, *pace_notes(made.figures, fed), *(run_notes(ask) if run else ())]
+    answer = Said(question=_question(ask, setting, place, plan), chosen=(*chosen, *fed.said), notes=tuple(notes))
+    return with_pins(samples_answer(made, setting, answer), ask.pins)
+
+
+def _refuse(ask: TrainAsk) -> None:
+    """Refuse what only a transformer has, and divisions other than replicas.
+
+    Raises:
+        UsageError: all of them together.
+    """
+    hint = "leave it out"
+    problems = [
+        Problem("samples.option", f"--{name.replace('_', '-')}: not of a model that is given by its samples", hint)
+        for name in _ONLY_TRANSFORMERS
+        if getattr(ask, name) is not None
+    ]
+    for name in ("tp", "pp", "cp", "ep"):
+        if getattr(ask, name) not in (None, 1):
+            what = f"--{name} {getattr(ask, name)}: a model that is given by its samples is replicated, not cut"
+            problems.append(Problem("samples.degree", what, hint))
+    if ask.precision == "fp8":
+        problems.append(Problem("samples.precision", "--precision fp8: nothing is known of it here", "use bf16, fp16 or fp32"))
+    if problems:
+        raise UsageError(*problems)
+
+
+def _batches(
+    ask: TrainAsk, card: GenericCard | None, setting: Setting, model: SampledModel, base: SamplesPlan, supply: Supply
+) -> tuple[SamplesPlan, list[Choice]]:
+    """Samples at once and in a step: the user's, the recipe's, or as many as fit."""
+    chosen: list[Choice] = []
+    micro, most = ask.micro_batch, (card.batch if card else None) or MOST_AT_ONCE
+    if micro is None and ask.global_batch is not None:
+        most = min(most, max(int(ask.global_batch // base.dp), 1))
+    if micro is None:
+        sizes = [most, *(2**power for power in range(10, -1, -1) if 2**power < most)]
+        if ask.global_batch is not None:
+            sizes = [one for one in sizes if ask.global_batch % (one * base.dp) == 0] or [1]
+        fitting = [one for one in sizes if _fits(samples_figures(setting, model, _with(base, one), supply))]
+        micro = fitting[0] if fitting else sizes[-1]
+        why = "the recipe's" if card and card.batch == micro else "the most that fit, in powers of two" if fitting else "none fits"
+        chosen.append(Choice("micro_batch", str(micro), why))
+    whole = ask.global_batch
+    if whole is None:
+        whole = int(micro * base.dp)
+        chosen.append(Choice("global_batch", str(whole), "every accelerator takes its samples once"))
+    if base.dp != 1:
+        chosen.append(Choice("dp", f"{base.dp:g}", "a replica on every accelerator"))
+    return base.replaced(micro_batch=float(micro), global_batch=float(whole)), chosen
+
+
+def _with(base: SamplesPlan, micro: int) -> SamplesPlan:
+    return base.replaced(micro_batch=float(micro), global_batch=micro * base.dp)
+
+
+def _fits(made: SamplesFigures) -> bool:
+    return float(made.memory.value) <= float(made.figures["memory_capacity_bytes"].value)
+
+
+def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> Fed:
+    """Stored bytes, processors and bandwidth: the user's, the card's, the instance's; what nobody knows is said."""
+    feeding = card.input if card else None
+    shape = target.instance.shape if target.instance is not None else None
+    host = target.system.host if target.system is not None else None
+    notes: list[Note] = []
+    said: list[Choice] = []
+
+    def user(name: str, value: float | None, unit: str) -> Term | None:
+        return None if value is None else Term(f"input.{name}", float(value), unit, USER)
+
+    stored = user("stored_bytes", ask.sample_bytes, "B")
+    if stored is None and card is not None and feeding is not None and feeding.stored_bytes is not None:
+        stored = card.term("stored_bytes", feeding.stored_bytes, "B")
+    decoded = user("decoded_per_s", ask.decode_rate, "1/s")
+    if decoded is None and card is not None and feeding is not None and feeding.decoded_per_s is not None:
+        decoded = replace(card.term("decoded_per_s", feeding.decoded_per_s, "1/s"), spread=feeding.decoded_range)
+    cpus = user("cpus", ask.cpus, "1")
+    if cpus is None and target.instance is not None and shape is not None and shape.vcpus is not None:
+        cpus = Term("instance.vcpus", float(shape.vcpus), "1", _listed(target.instance.family))
+    if cpus is None and target.system is not None and host is not None and host.vcpus is not None:
+        cpus = Term("system.vcpus", float(host.vcpus), "1", _listed(target.system))
+    bandwidth = user("storage_bandwidth", ask.storage_bandwidth, "B/s")
+    if bandwidth is None and target.instance is not None and shape is not None and shape.network.bandwidth is not None:
+        bandwidth = target.instance.term("instance.network_bandwidth", shape.network.bandwidth)
+        said.append(
+            Choice("storage_bandwidth", human(float(bandwidth.value), "B/s"), "samples come at the full rate of the network card")
+        )
+    missing = [
+        text
+        for wanted, supply, text in (
+            (stored, bandwidth, "how fast a node reads (--storage-bandwidth)"),
+            (decoded, cpus, "its processors (--cpus)"),
+        )
+        if wanted is not None and supply is None
+    ]
+    if missing:
+        what = f"whether input keeps up is not counted: nothing says of {target.text} {' and '.join(missing)}"
+        notes.append(Note("input.unknown-host", what))
+    if card is None and (stored is None or decoded is None):
+        what = "whether input keeps up is not counted in full: give --sample-bytes and --decode-rate"
+        notes.append(Note("input.unknown-sample", what))
+    nodes = Term("plan.nodes", float(target.units if shape or host else 1), "1", Source("definition", "nodes that --on counts"))
+    supply = Supply(nodes=nodes, stored=stored, bandwidth=bandwidth, decoded_per_s=decoded, processors=cpus)
+    return Fed(supply=supply, notes=tuple(notes), said=tuple(said if stored is not None else ()))
+
+
+def _listed(spec: SpecFile) -> Source:
+    """The source of a plain number of a spec file: its first."""
+    entry = next(iter(spec.sources.values()))
+    return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked)
+
+
+def pace_notes(figures: Mapping[str, Term], fed: Fed) -> list[Note]:
+    """What sets the pace, where the input is known, and what is not known of it."""
+    notes = list(fed.notes)
+    parts = {name: float(figures[key].value) for name in ("read", "decode") if (key := f"{name}_time_s") in figures}
+    bound = max(parts, key=lambda name: parts[name], default="")
+    computed = float(figures["compute_time_s"].value) if parts else 0.0
+    if bound and parts[bound] > computed:
+        slow, doing = parts[bound], "reading samples" if bound == "read" else "decoding samples"
+        notes.append(
+            Note(
+                "input.binds",
+                f"{doing} sets the pace: {human(slow, 's')} a step against {human(computed, 's')} of computation; "
+                f"{slow / computed:.2g} times the {'bandwidth' if bound == 'read' else 'processors'} would keep up",
+            )
+        )
+    elif parts:
+        notes.append(Note("input.keeps-up", f"input keeps up: {' and '.join(parts)} take less than the computation of a step"))
+    return notes
+
+
+def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) -> dict[str, str]:
+    asked = {
+        "model": setting.model_name,
+        "on": ask.on,
+        "accelerators": f"{place.target.count} x {place.target.accelerator.id}",
+        "engine": setting.engine.id,
+        "precision": plan.precision,
+        "optimizer": plan.optimizer,
+        "global_batch": f"{plan.global_batch:g}",
+        "micro_batch": f"{plan.micro_batch:g}",
+        "dp": f"{plan.dp:g}",
+        "zero_stage": str(plan.zero_stage),
+    }
+    return asked | ({"samples": human(ask.samples, "1")} if ask.samples is not None else {})
