@@ -103,7 +103,8 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     if plan.reference:
         done: dict[int, Term] = {}
         scoring["reference"] = replace(apart(own.seconds, "reference.", done), name="step.reference")
-        held["reference"] = _Held(replace(apart(own.weights, "reference.", done), name="memory.reference"), own.passing)
+        if not plan.policy.tuning.frozen:  # adapters are switched off instead
+            held["reference"] = _Held(replace(apart(own.weights, "reference.", done), name="memory.reference"), own.passing)
     if models.reward is not None and plan.reward is not None:
         done = {}
         one = _scored(models.reward, plan, plan.reward)

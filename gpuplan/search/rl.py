@@ -13,13 +13,13 @@ from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
 from gpuplan.plan.ask import INPUT_FIELDS, RL_FIELDS, Idle, TrainAsk
-from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
+from gpuplan.plan.parallelism import Parallelism, Shape, divisors, mask, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
-from gpuplan.search.shape import positive, shape_of
+from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
@@ -79,17 +79,18 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     if why:
         chosen.append(Choice("rollout_tp", f"{plan.rollout.parallel.tp:g}", why))
     if ask.idle is None:
-        idle = _idle(models, plan)
+        idle, reason = _idle(models, plan)
         plan = plan.replaced(idle=idle)
-        held = "they fit beside each other" if idle == "device" else "all models beside each other do not fit"
-        chosen.append(Choice("idle", idle, f"where models wait for their phase: {held}"))
+        chosen.append(Choice("idle", idle, reason))
     run = None
     if ask.tokens is not None:
         run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
     models = _with_origins(models, chosen, ask, library)
     made = rl_figures(models, plan, run)
     said_all = Said(
-        question=_question(ask, found, serving, plan), chosen=tuple(chosen), notes=(*found.notes, *_notes(ask, wanted, plan, made))
+        question=_question(ask, found, serving, plan),
+        chosen=tuple(chosen),
+        notes=(*found.notes, *_notes(ask, wanted, models, plan, made)),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
 
@@ -218,17 +219,13 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     limit = subject.arch.max_context
     if ask.rollout_tp is not None:
         one = _serve_plan(wanted, subject, float(ask.rollout_tp))
-        try:
-            require(serve_rules(one, shape, limit))
-        except PlanError as error:
-            said = [Problem(one.code, f"rollout: {one.message}", one.hint.replace("tp ", "rollout-tp ")) for one in error.problems]
-            raise PlanError(*said) from None
+        _require_rollout(one, shape, limit)
         return plan.replaced(rollout=one), ""
     domain = int(subject.hw.levels[0].size or subject.hw.count) if subject.hw.levels else 1
     ways = [_serve_plan(wanted, subject, float(tp)) for tp in divisors(subject.hw.count) if tp <= domain]
     legal = [one for one in ways if mask(serve_rules(one, shape, limit))]
     if not legal:
-        require(serve_rules(ways[0], shape, limit))
+        _require_rollout(ways[0], shape, limit)
     tried = [(one, rl_figures(models, plan.replaced(rollout=one, idle="host"))) for one in legal] if len(legal) > 1 else []
     if not tried:
         return plan.replaced(rollout=legal[0]), "the only division"
@@ -240,14 +237,33 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     return plan.replaced(rollout=one), f"shortest rollout of {len(fitting)} divisions that fit"
 
 
-def _idle(models: RlModels, plan: RlPlan) -> Idle:
-    """On the device where all phases fit so; otherwise in the host."""
-    if _fits(rl_figures(models, plan.replaced(idle="device"))):
-        return "device"
+def _require_rollout(one: ServePlan, shape: Shape, limit: int | None) -> None:
+    """Refuse a division of generation in the words of the options that ask for it.
+
+    Raises:
+        PlanError: it breaks rules; all of them are listed.
+    """
     try:
-        return "host" if _fits(rl_figures(models, plan.replaced(idle="host"))) else "device"
+        require(serve_rules(one, shape, limit))
+    except PlanError as error:
+        hints = {"plan.max-context": "use a shorter --prompt-len, --response-len or --response-max"}
+        said = [
+            Problem(found.code, f"rollout: {found.message}", hints.get(found.code, found.hint.replace("tp ", "rollout-tp ")))
+            for found in error.problems
+        ]
+        raise PlanError(*said) from None
+
+
+def _idle(models: RlModels, plan: RlPlan) -> tuple[Idle, str]:
+    """Where models wait: on the device if all phases fit so, otherwise in the host; and why."""
+    if _fits(rl_figures(models, plan.replaced(idle="device"))):
+        return "device", "where models wait for their phase: they fit beside each other"
+    try:
+        fits = _fits(rl_figures(models, plan.replaced(idle="host")))
     except UnknownError:
-        return "device"
+        return "device", "where models wait for their phase: the link to the host is not known"
+    why = "all of them beside each other do not fit" if fits else "it takes the least memory, which is still too much"
+    return "host", f"where models wait for their phase: {why}"
 
 
 def _fits(made: RlFigures) -> bool:
@@ -295,8 +311,12 @@ def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict
     return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in first}
 
 
-def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list[Note]:
-    notes = [
+def _notes(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan, made: RlFigures) -> list[Note]:
+    notes = []
+    if experts_of(models.policy.arch):
+        what = "published steps with mixtures of experts (NeMo RL v0.4) took 1.7 to 3 times as long as is counted"
+        notes.append(Note("rl.experts", what))
+    notes += [
         Note(
             "rl.tokens",
             "tokens/s counts prompts and responses over the whole step, as NeMo RL and HybridFlow report it; rewards by rules, "

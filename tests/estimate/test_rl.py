@@ -92,6 +92,12 @@ def test_no_reference_takes_its_time_and_memory_away_and_nothing_else() -> None:
     assert seconds(without, "training_memory_bytes") < seconds(with_it, "training_memory_bytes")
 
 
+def test_adapters_are_switched_off_for_the_reference() -> None:
+    made = asked(**SMALL | {"lora": 16})
+    assert part(made, "reference") > 0
+    assert not [one.name for one in made.breakdowns[-1].parts if one.name.endswith("reference")]
+
+
 def test_a_longer_response_is_waited_for() -> None:
     even, tailed = asked(**SMALL), asked(**SMALL | {"response_max": 2048})
     tail = {one.name: float(one.value) for one in tailed.breakdowns[1].parts}
@@ -134,6 +140,7 @@ def test_names_mean_one_value() -> None:
         ({"global_batch": 384}, "rl.batch"),
         ({"response_max": 100}, "rl.longest"),
         ({"rollout_tp": 3}, "plan.tp-heads"),
+        ({"response_max": 200000}, "plan.max-context"),
         ({"model": "bert-large"}, "rl.encoder"),
         ({"rollout_engine": "megatron-lm"}, "engine.no-serving"),
     ],
