@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
+from gpuplan.estimate.host import PLACES
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.record import Record
 from gpuplan.term import Term, interval
@@ -34,7 +35,7 @@ def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task
     breakdowns = [Breakdown("memory of the most loaded rank", whole, parts)]
     time, steps = made.time.binding()
     breakdowns.insert(0, Breakdown("time of a step", time, steps))
-    verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
+    verdict = _with_host(_verdict(whole, parts, subject.hw.memory_capacity, "memory"), made.figures)
     return _answer(task, said, verdict, made.figures, breakdowns)
 
 
@@ -117,7 +118,7 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
     memory = breakdowns[-1]
     budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
     what = "memory budget" if "memory_budget_bytes" in figures else "memory"
-    verdict = _verdict(memory.total, memory.parts, budget, what)
+    verdict = _with_host(_verdict(memory.total, memory.parts, budget, what), figures)
     return Estimate(
         estimate.task, estimate.question, verdict, figures, breakdowns, estimate.chosen, estimate.changes, estimate.notes
     )
@@ -141,3 +142,14 @@ def _verdict(needed: Term, parts: Sequence[Term], budget: Term, what: str) -> Ve
     over = f"{human(need - have, 'B')} too much; {binding.name.split('.', 1)[-1].replace('_', ' ')} binds"
     doubt = f" (narrowly: it may need as little as {human(low, 'B')})" if low <= have else ""
     return Verdict(False, f"does not fit: {share}, {over}{doubt}", binding.name)
+
+
+def _with_host(verdict: Verdict, figures: Mapping[str, Term]) -> Verdict:
+    """The same, or that what is offloaded does not fit where it should live."""
+    for place, words in PLACES.items():
+        need, have = figures.get(f"{place}_bytes"), figures.get(f"{place}_capacity_bytes")
+        if not verdict.fits or need is None or have is None or need.value <= have.value:
+            continue
+        share = f"{human(float(need.value), 'B')} of {human(float(have.value), 'B')} {words} ({need.value / have.value:.0%})"
+        return Verdict(False, f"does not fit: {share} for each accelerator, by what is offloaded", need.name)
+    return verdict

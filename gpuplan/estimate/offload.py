@@ -10,7 +10,7 @@ from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.plan.train import TrainPlan
-from gpuplan.term import Term, greatest, total
+from gpuplan.term import Source, Term, greatest, total
 from gpuplan.work import Transfer
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
@@ -36,15 +36,7 @@ def offload_seconds(
     trained, params, zero = work.trained[stage.place], work.params[stage.place], plan.parallel.zero_stage
 
     def local(name: str, held: StageParams, element: Term, *, cut: bool) -> Term:
-        dense = state_bytes.term(
-            f"{at}.{name}_bytes", params=held.dense, bytes_per_param=element, shards=work.dense_shards if cut else ONE
-        )
-        if held.experts is None:
-            return dense
-        experts = state_bytes.term(
-            f"{at}.{name}_bytes.experts", params=held.experts, bytes_per_param=element, shards=work.expert_shards if cut else ONE
-        )
-        return total(f"{at}.{name}_bytes.all", {"dense": dense, "experts": experts})
+        return rank_bytes(f"{at}.{name}_bytes", work, held, element, cut=cut)
 
     def link(name: str, size: Term, *, back: bool = False) -> Term:
         return priced(f"{at}.{name}", [Transfer(name=f"{at}.{name}", size=size, path="host", stride=ONE, back=back)], hw)
@@ -97,6 +89,33 @@ def offload_seconds(
     return found
 
 
+_HOST_GRADIENT = Term(
+    "recipe.host_gradient_bytes", 4.0, "B",
+    Source(
+        "docs", "DeepSpeed: memory requirements, ZeRO-3 with parameters and optimizer offloaded",
+        "https://deepspeed.readthedocs.io/en/latest/memory.html",
+        note="18 bytes a parameter: weights in 16 bits, and fp32 weights, gradients and both moments",
+    ),
+)  # fmt: skip
+
+
+def offloaded_states(recipe: RecipeTerms) -> Term:
+    """Bytes of a parameter that the optimizer keeps away from the accelerator: its states, and a gradient as wide as they are."""
+    gradient = _HOST_GRADIENT if recipe.master.value > 0 else recipe.gradient
+    return total("recipe.offloaded_bytes", {"master": recipe.master, "moments": recipe.moments, "gradient": gradient})
+
+
+def rank_bytes(name: str, work: TrainingWork, held: StageParams, element: Term, *, cut: bool) -> Term:
+    """Bytes of one element for each parameter of a rank, or of its shard of them (`cut`)."""
+    dense = state_bytes.term(name, params=held.dense, bytes_per_param=element, shards=work.dense_shards if cut else ONE)
+    if held.experts is None:
+        return dense
+    experts = state_bytes.term(
+        f"{name}.experts", params=held.experts, bytes_per_param=element, shards=work.expert_shards if cut else ONE
+    )
+    return total(f"{name}.all", {"dense": dense, "experts": experts})
+
+
 def _updated(
     on_disk: Collection[str], recipe: RecipeTerms, trained: StageParams, local: Callable[..., Term], disk: Callable[..., Term],
     *, cut: bool,
@@ -104,8 +123,7 @@ def _updated(
     """What a step reads and writes on disks after its backward pass."""
     found: dict[str, Term] = {}
     if "optimizer" in on_disk:
-        states = total("recipe.states_on_disk", {"master": recipe.master, "moments": recipe.moments, "gradient": recipe.gradient})
-        size = local("states", trained, states, cut=cut)
+        size = local("states", trained, offloaded_states(recipe), cut=cut)
         found = {"read": disk("states_read", size), "written": disk("states_written", size, back=True)}
     if "params" in on_disk:
         found["weights"] = disk("weights_written", local("new_weights", trained, recipe.gathered, cut=cut), back=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
+from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
@@ -63,6 +64,7 @@ def training_figures(
     figures["allocated_memory_bytes"] = memory.allocated
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
+    figures |= host_figures(subject, plan, pricer.work, recipe)
     useful = not_padding(plan, figures["tokens_per_step"], seq_len)
     if useful is not None:
         figures["useful_tokens_per_s"] = rate.term("useful_tokens_per_s", count=useful, seconds=time.step)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.collectives import disk_share, measured_share
+from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.lent import with_lent_throttle
@@ -82,6 +83,8 @@ def hardware_of(
         host_link=target.host_link,
         disk_read=_disk(target, "disk_read"),
         disk_write=_disk(target, "disk_write"),
+        host_memory=_share_of_host(target, "memory"),
+        disk_size=_share_of_host(target, "local_disk"),
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
         sm_count=_units(chip, chain, target.share),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
@@ -98,6 +101,25 @@ def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | N
     whole = system.term(f"hw.{which}_of_all", rate)
     cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
     return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
+
+
+def _share_of_host(target: Target, which: Literal["memory", "local_disk"]) -> Term | None:
+    """One accelerator's share of main memory or of the local disks, where an instance or a system says how large they are."""
+    name = {"memory": "host_memory", "local_disk": "disk_size"}[which]
+    if target.instance is not None and (size := getattr(target.instance.shape, which)) is not None:
+        whole, cards = target.instance.term(f"hw.{name}_of_all", size), target.instance.accelerators
+    elif target.system is not None and target.system.host is not None and (size := getattr(target.system.host, which)) is not None:
+        whole, cards = target.system.term(f"hw.{name}_of_all", size), float(target.system.accelerators.value)
+        if which == "memory" and target.system.host.memory_scope == "host":
+            hosts = target.system.hosts
+            if hosts is None:
+                return None
+            cards /= hosts.value
+    else:
+        return None
+    if cards < 1:
+        return None
+    return shard_bytes.term(f"hw.{name}", size=whole, shards=Term("hw.accelerators_of_host", cards, "1", whole.source))
 
 
 def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None) -> Iterator[Note]:

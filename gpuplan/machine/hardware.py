@@ -37,6 +37,10 @@ class Hardware(Record, kw_only=True):
     disk_read: Term | None = None
     """What the local disks of a host read for each accelerator."""
     disk_write: Term | None = None
+    host_memory: Term | None = None
+    """An accelerator's share of the main memory."""
+    disk_size: Term | None = None
+    """Its share of the local disks."""
     power: Term | None = None
     l2: Term | None = None
     notes: tuple[Note, ...] = ()

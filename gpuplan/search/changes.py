@@ -96,6 +96,8 @@ def _narrower(ask: Common) -> Iterator[Trial]:
         yield Trial(ask.replaced(optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
     if isinstance(ask, TrainAsk) and ask.zero_stage is None:
         yield Trial(ask.replaced(zero_stage=3), {"zero-stage": "3"})
+    if isinstance(ask, TrainAsk) and ask.offload_to is None and {*(ask.offload or ())} & {"optimizer", "params"}:
+        yield Trial(ask.replaced(offload_to="nvme"), {"offload-to": "nvme"})
     if isinstance(ask, TrainAsk) and ask.precision is None:
         yield Trial(ask.replaced(precision="bf16-pure"), {"precision": "bf16-pure"})
 
