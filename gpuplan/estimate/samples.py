@@ -28,10 +28,19 @@ from gpuplan.plan.samples import SamplesPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Samples, TrainingProfile
-from gpuplan.term import DEFINITION, USER, Term, greatest, total
+from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
+
+_TABLE = Term(
+    "recipe.table_bytes", 4.0, "B",
+    Source(
+        "docs", "NVIDIA DeepLearningExamples: DLRM for PyTorch",
+        "https://github.com/NVIDIA/DeepLearningExamples/blob/729963dd47e7c8bd462ad10bfac7a7b0b604e6dd/PyTorch/Recommendation/DLRM/README.md",
+        "Training process: embedding tables are stored in fp32", "2026-11-21",
+    ),
+)  # fmt: skip
 
 
 class SampledModel(Record, kw_only=True):
@@ -43,6 +52,9 @@ class SampledModel(Record, kw_only=True):
     """None: the user gave bytes."""
     kept: Term | None = None
     kernels: Term | None = None
+    tables: Term | None = None
+    """Parameters of embedding tables, cut over all accelerators."""
+    looked_up: Term | None = None
 
     @classmethod
     def of(cls, card: GenericCard) -> SampledModel:
@@ -51,6 +63,8 @@ class SampledModel(Record, kw_only=True):
             params=card.term("params", card.params), forward=card.term("forward_flop", card.forward_flop, "FLOP"),
             kept_values=card.term("kept_values", card.kept_values),
             kernels=None if card.kernels is None else card.term("kernels", card.kernels),
+            tables=None if card.tables is None else card.term("tables", card.tables.params),
+            looked_up=None if card.tables is None else card.term("looked_up", card.tables.looked_up),
         )  # fmt: skip
 
     @classmethod
@@ -173,6 +187,10 @@ class _Maker(Record, kw_only=True):
             )
             for name, element in states.items()
         }  # fmt: skip
+        if self.model.tables is not None:
+            parts["tables"] = samples.table_bytes.term(
+                "memory.tables", params=self.model.tables, element=_TABLE, ranks=self.replicas
+            )  # fmt: skip
         if not alone(self.replicas):
             whole = repeated_bytes.term("memory.gradients_whole", count=self.model.params, size=recipe.gradient)
             buckets = bucket_bytes.term(
@@ -212,6 +230,8 @@ class _Maker(Record, kw_only=True):
             ),
             "memory_traffic": priced("micro.memory_traffic", [Stream(name="micro.stream", size=traffic, launches=launches)], hw),
         }  # fmt: skip
+        if self.model.looked_up is not None:
+            micro |= self.lookups(self.model.looked_up)
         several = micro_batches.term(
             "plan.micro_batches", global_batch=self.batch, micro_batch=self.micro, dp=self.replicas
         )  # fmt: skip
@@ -226,6 +246,25 @@ class _Maker(Record, kw_only=True):
             residual=setting.habit("sample_residual", habits.residual),
         )
         return total("step.computed", parts), tuple(parts.values())
+
+    def lookups(self, values: Term) -> dict[str, Term]:
+        """Rows of the tables for a batch, and their way from the accelerators that hold them and back."""
+        hw = self.setting.hw
+        size = samples.lookup_bytes.term(
+            "micro.lookup_bytes", values=values, samples=self.micro, element=_TABLE, passes=count("table_passes")
+        )
+        found = {"lookups": priced("micro.lookups", [Stream(name="micro.rows", size=size, launches=ONE)], hw)}
+        if not alone(self.replicas):
+            names = RECIPES[self.plan.precision]
+            sent = samples.lookup_bytes.term(
+                "micro.exchanged_bytes", values=values, samples=self.micro,
+                element=byte("recipe.activation_bytes", names.activation, names.source), passes=ONE,
+            )  # fmt: skip
+            way = Collective(name="micro.exchange", kind="all_to_all", size=sent, group=self.replicas, stride=ONE)
+            found["table_exchange"] = repeated_seconds.term(
+                "micro.table_exchange", count=count("exchanges_of_rows"), seconds=priced("micro.one_exchange", [way], hw)
+            )
+        return found
 
     def data_parallel(self, window: Term) -> Term:
         """Gradients that the last backward pass does not hide."""

@@ -17,6 +17,10 @@ _BACKWARD = Source(
     "https://arxiv.org/abs/2203.15556",
     "Appendix F",
 )
+_DLRM = Source(
+    "paper", "Deep Learning Recommendation Model for Personalization and Recommendation Systems", "https://arxiv.org/abs/1906.00091",
+    "4: tables are cut (model parallelism), the layers replicated; all-to-all between them",
+)  # fmt: skip
 _STALLS = Source(
     "paper", "Analyzing and Mitigating Data Stalls in DNN Training", "https://arxiv.org/abs/2007.06775", "3: fetch and prep stalls"
 )
@@ -50,6 +54,26 @@ def sample_traffic_bytes(*, kept: Bytes, samples: Count, passes: Ratio) -> Bytes
     113.664
     """
     return kept * samples * passes
+
+
+@formula(_DLRM)
+def table_bytes(*, params: Count, element: Bytes, ranks: Count) -> Bytes:
+    """Embedding tables on one accelerator, which are cut over all of them; their optimizer keeps no states.
+
+    >>> table_bytes(params=22.8e9, element=4, ranks=8) / 1e9
+    11.4
+    """
+    return params * element / ranks
+
+
+@formula(_DLRM)
+def lookup_bytes(*, values: Count, samples: Count, element: Bytes, passes: Count) -> Bytes:
+    """Traffic of the table rows of a batch: read for the forward pass, read again and written by the update.
+
+    >>> lookup_bytes(values=3328, samples=65536, element=4, passes=3) / 1e9
+    2.6172
+    """
+    return values * samples * element * passes
 
 
 @formula(_STALLS)

@@ -35,6 +35,15 @@ class SampleInput(Schema):
         return (float(self.decoded_low), float(self.decoded_high)) if self.decoded_low and self.decoded_high else None
 
 
+class Tables(Schema):
+    """Embedding tables, of which a sample reads a few rows: cut over all accelerators while the rest is replicated."""
+
+    params: PositiveInt
+    """Parameters of all tables; not among those of the model."""
+    looked_up: PositiveInt
+    """Values that one sample reads of them."""
+
+
 class GenericCard(Schema):
     """A model by what training on one sample takes. Units: counts, FLOP (a multiplication and an addition are two), bytes."""
 
@@ -54,6 +63,7 @@ class GenericCard(Schema):
     """FLOP of the forward pass of one sample."""
     kept_values: PositiveInt
     """Values that one sample keeps for the backward pass, of the width of activations."""
+    tables: Tables | None = None
     kernels: PositiveInt | None = None
     """Kernels of the forward pass."""
     batch: PositiveInt | None = None

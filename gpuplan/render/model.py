@@ -37,13 +37,15 @@ def model_record(card: ModelCard) -> dict[str, object]:
 
 def generic_row(card: GenericCard) -> list[str]:
     """One line of the list for a model that is given by its samples."""
-    return [card.id, _count(card.term("params", card.params)), "", "", "", "", card.name]
+    size = float(card.params + (card.tables.params if card.tables is not None else 0))
+    return [card.id, _count(card.term("params", size)), "", "", "", "", card.name]
 
 
 def generic_record(card: GenericCard) -> dict[str, object]:
     """The same as numbers; what such a model does not have is empty."""
     return {
-        "id": card.id, "name": card.name, "params_total": float(card.params), "params_active": float(card.params), "layers": None,
+        "id": card.id, "name": card.name, "params_total": float(card.params + (card.tables.params if card.tables else 0)),
+        "params_active": float(card.params), "layers": None,
         "hidden": None, "vocab": None, "max_context": None, "aliases": " ".join(card.aliases),
     }  # fmt: skip
 
@@ -57,6 +59,8 @@ def generic_page(card: GenericCard, look: Look) -> str:
         card.term("kept_values", card.kept_values),
     ]  # fmt: skip
     given: dict[str, tuple[int | None, str]] = {"kernels": (card.kernels, "1")}
+    if card.tables is not None:
+        given |= {"tables": (card.tables.params, "1"), "looked_up": (card.tables.looked_up, "1")}
     if card.input is not None:
         given |= {"stored_bytes": (card.input.stored_bytes, "B"), "samples": (card.input.samples, "1")}
         given |= {"decoded_per_s": (card.input.decoded_per_s, "1/s")}

@@ -108,6 +108,8 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
         setting = setting.replaced(operations=library.catalog.load(Operations, "usual"))
     made = samples_figures(setting, model, plan, fed.supply, run)
     notes = [*(card.warnings() if card else ()), *place.notes, *pace_notes(made.figures, fed), *(run_notes(ask) if run else ())]
+    if run is not None and model.tables is not None:
+        notes.append(Note("samples.tables", "the checkpoint leaves the embedding tables out"))
     answer = Said(question=_question(ask, setting, place, plan), chosen=(*chosen, *fed.said), notes=tuple(notes))
     return with_pins(samples_answer(made, setting, answer), ask.pins)
 

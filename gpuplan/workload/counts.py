@@ -69,6 +69,8 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "context_exchanges": (3, _RING),
     "sends_a_chunk": (2, _PIPELINE),
     "gathers_a_pass": (2, _ZERO3),
+    "table_passes": (3, Source("definition", "a row is read forward, read again and written by the update")),
+    "exchanges_of_rows": (2, Source("definition", "rows forward, their gradients backward")),
     "causal_share": (0.5, _CAUSAL),
     "forward_share": (1 / 3, _BACKWARD),
     "node": (8, Source("definition", "the usual node of eight accelerators")),
