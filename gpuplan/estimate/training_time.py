@@ -106,6 +106,7 @@ class StepPricer(ShardingPricer):
             again = self.made_again(key, block.again, exposed_share=tp_overlap)
         elif self.plan.recompute == "full":
             again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            again |= self.forward_context(key, block, forward["attention"])
         elif self.plan.recompute in ("mlp", "moe"):
             again = self.channel_mixer(key, block, expert["forward"])
         elif self.plan.recompute != "none":
@@ -113,6 +114,7 @@ class StepPricer(ShardingPricer):
         parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
         if self.plan.tuning.reference:
             scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            scored |= self.forward_context(key, block, forward["attention"])
             parts["reference"] = total(f"layer.{key}.reference", scored)
         device = total(f"layer.{key}.device", dict(parts))
         parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=self.issue(key, block), hidden=device)
@@ -280,12 +282,29 @@ class StepPricer(ShardingPricer):
         return again
 
     def context(self, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:
-        """Key and value exchange of context parallelism: once forward, twice backward, beside attention where it fits."""
-        name = f"layer.{key}.context_parallel"
-        if block.context is None or alone(block.context.group):
+        """Exchange of context parallelism, forward and backward; that of a ring runs beside attention where it fits."""
+        name, once = f"layer.{key}.context_parallel", self.exchange(key, block)
+        if once is None:
             return no_time(name)
-        once = priced(f"{name}.once", [block.context], self.subject.hw)
-        comm = repeated_seconds.term(f"{name}.all", count=count("context_exchanges"), seconds=once)
+        passes = "head_exchanges" if self.plan.parallel.cp_kind == "ulysses" else "context_exchanges"
+        comm = repeated_seconds.term(f"{name}.all", count=count(passes), seconds=once)
+        return self.beside_attention(name, comm, attention)
+
+    def forward_context(self, key: str, block: BlockWork, attention: Term) -> dict[str, Term]:
+        """The same of one more forward pass; empty without context parallelism."""
+        once = self.exchange(key, block)
+        if once is None:
+            return {}
+        return {"context_parallel": self.beside_attention(f"forward.{key}.context_parallel", once, {"forward": attention})}
+
+    def exchange(self, key: str, block: BlockWork) -> Term | None:
+        """One exchange of keys and values, or of heads; None where nothing is."""
+        if block.context is None or alone(block.context.group):
+            return None
+        return priced(f"layer.{key}.context_parallel.once", [block.context], self.subject.hw)
+
+    def beside_attention(self, name: str, comm: Term, attention: dict[str, Term]) -> Term:
+        """What the attention that it feeds does not hide; only a ring goes on while a part of the keys is there."""
         if self.plan.parallel.cp_kind != "ring":
             return comm
         return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))

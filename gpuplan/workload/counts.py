@@ -9,6 +9,10 @@ _KEPT = Source("paper", "Reducing Activation Recomputation in Large Transformer 
 _CAUSAL = Source("paper", "FlashAttention-2: Faster Attention with Better Parallelism", f"{_ARXIV}2307.08691", "4.1")
 _BACKWARD = Source("paper", "Training Compute-Optimal Large Language Models", f"{_ARXIV}2203.15556", "Appendix F")
 _ZERO3 = Source("paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", f"{_ARXIV}1910.02054", "7.2.2")
+_ULYSSES = Source(
+    "paper", "DeepSpeed Ulysses: System Optimizations for Extreme Long Sequence Transformers", f"{_ARXIV}2309.14509",
+    "3.2: four all-to-alls of a layer's activations forward, and as many of their gradients backward",
+)  # fmt: skip
 _RING = Source("paper", "Ring Attention with Blockwise Transformers for Near-Infinite Context", f"{_ARXIV}2310.01889", "3")
 _TITAN = Source(
     "docs",
@@ -67,6 +71,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
     },
     "chunks_zb_v": (2, _ZERO_BUBBLE),
     "context_exchanges": (3, _RING),
+    "head_exchanges": (2, _ULYSSES),
     "sends_a_chunk": (2, _PIPELINE),
     "gathers_a_pass": (2, _ZERO3),
     "table_passes": (3, Source("definition", "a row is read forward, read again and written by the update")),
