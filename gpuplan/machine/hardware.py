@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
     from gpuplan.specs.fabric import Level
+
+UNSEEN_S = 0.02
+"""The longest time to settle that a fit looks at: what is found there was not seen."""
 
 
 class Hardware(Record, kw_only=True):
@@ -53,7 +57,22 @@ class Hardware(Record, kw_only=True):
             name: replace(term, value=1e-12, source=settled) if name.endswith(".settle") else term
             for name, term in self.parameters.items()
         }
-        return self.replaced(parameters=busy)
+        return self.replaced(parameters=busy | self._least_clocks())
+
+    def _least_clocks(self) -> dict[str, Term]:
+        """How far clocks fall in matmuls whose settled clock no measurement saw: no further than in the chip's other matmuls.
+
+        Where the time to settle came out longer than any kernel that was measured, only the beginning of the fall is known.
+        """
+        times = {name: float(term.value) for name, term in self.parameters.items() if re.fullmatch(r"matmul\.\w+\.settle", name)}  # type: ignore[arg-type]
+        falls = {name: self.parameters[name.replace(".settle", ".throttle")] for name in times}
+        seen = [float(falls[name].value) for name, seconds in times.items() if seconds < UNSEEN_S]  # type: ignore[arg-type]
+        guess = Source("derived", "the clock was not seen to settle with this type; no lower than with the others")
+        return {
+            name.replace(".settle", ".throttle"): replace(falls[name], value=max(seen), source=guess)
+            for name, seconds in times.items()
+            if seen and seconds >= UNSEEN_S and float(falls[name].value) > max(seen)  # type: ignore[arg-type]
+        }
 
     def peak(self, dtype: Dtype) -> Term:
         """The dense datasheet rate for a data type, in FLOP/s.

@@ -1,0 +1,131 @@
+"""Where groups lie on the fabric: levels, wraparound, rails, oversubscription, PCIe; more bandwidth is never slower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from estimate.subjects import subject, train_plan
+
+from gpuplan.estimate.training import training_figures
+from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.price import collective_seconds, transfer_seconds
+from gpuplan.term import DEFINITION, Term
+from gpuplan.work import Collective, CollectiveKind, Transfer
+
+KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def machine(on: str) -> Hardware:
+    return subject("llama-3.1-8b", on).hw
+
+
+def term(name: str, value: float, unit: str = "1") -> Term:
+    return Term(name, value, unit, DEFINITION)
+
+
+def sent(hw: Hardware, kind: CollectiveKind, group: float, stride: float = 1.0, size: float = 1e9) -> float:
+    item = Collective(name="x", kind=kind, size=term("size", size, "B"), group=term("group", group), stride=term("stride", stride))
+    return float(collective_seconds(item, hw).value)  # type: ignore[arg-type]
+
+
+def faster(hw: Hardware, at: int, factor: float) -> Hardware:
+    """The same with one level of another bandwidth."""
+    levels = list(hw.levels)
+    level = levels[at]
+    wide = replace(level.bandwidth_per_direction, value=float(level.bandwidth_per_direction.value) * factor)  # type: ignore[arg-type]
+    levels[at] = level.replaced(bandwidth_per_direction=wide)
+    return hw.replaced(levels=tuple(levels))
+
+
+@pytest.mark.parametrize("on", ["32xh100-sxm-80gb", "144xgb200-186gb", "16xl40s", "256xtpu-v5p", "16xmi300x", "4xdgx-a100@ib-hdr"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_bandwidth_is_never_slower(on: str, kind: CollectiveKind) -> None:
+    hw = machine(on)
+    for at in range(len(hw.levels)):
+        for group, stride in ((2.0, 1.0), (8.0, 1.0), (2.0, 8.0), (float(hw.count), 1.0)):
+            times = [sent(faster(hw, at, factor), kind, group, stride) for factor in (0.5, 1.0, 2.0)]
+            assert times == sorted(times, reverse=True), (hw.levels[at].name, group, stride)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("on", ["16xh100-sxm-80gb", "16xa100-sxm-80gb", "16xl40s", "16xmi300x"])
+def test_inside_a_node_is_faster_than_across_nodes(on: str, kind: CollectiveKind) -> None:
+    hw = machine(on)
+    assert sent(hw, kind, 8.0, 1.0) < sent(hw, kind, 16.0, 1.0)
+    assert sent(hw, kind, 2.0, 1.0) < sent(hw, kind, 2.0, 8.0)
+
+
+def test_a_group_along_the_rails_has_the_port_of_each_rank() -> None:
+    # Eight groups of two nodes, each on its own port; a group that fills both nodes sends its whole size through all eight.
+    hw = machine("2xdgx-h100")
+    rail, all_ranks = (sent(hw, "all_gather", group, stride) for group, stride in ((2.0, 8.0), (16.0, 1.0)))
+    port = float(hw.levels[-1].bandwidth_per_direction.value)  # type: ignore[arg-type]
+    assert rail > 0.5e9 / port
+    assert all_ranks < 0.6 * rail, "gathering over nodes and then inside them uses every port"
+
+
+def test_a_wider_domain_is_no_slower() -> None:
+    rack, nodes = machine("2xgb200-nvl72"), machine("144xb200-sxm-180gb")
+    for kind in KINDS:
+        assert sent(rack, kind, 8.0) < sent(rack, kind, 64.0) * 1.5
+        assert sent(rack, kind, 64.0) < sent(nodes, kind, 64.0), kind
+        assert sent(rack, kind, 64.0) < sent(rack, kind, 144.0), kind
+
+
+def test_pcie_is_slower_than_nvlink() -> None:
+    box, node = machine("8xl40s"), machine("8xh100-sxm-80gb")
+    assert all(sent(box, kind, 8.0) > 3 * sent(node, kind, 8.0) for kind in KINDS)
+    base: dict[str, Any] = {"dp": 1.0, "tp": 8.0, "recompute": "full", "precision": "bf16"}
+    shares = [float(made.time.step.find("step.tensor_parallel").value) / float(made.time.step.value)  # type: ignore[union-attr,arg-type]
+              for on in ("8xl40s", "8xh100-sxm-80gb")
+              for made in [training_figures(subject("llama-3.1-8b", on), train_plan(**base))]]  # fmt: skip
+    assert shares[0] > shares[1]
+
+
+def test_an_axis_without_its_wrap_around_is_slower() -> None:
+    # A v5e pod of 256 closes its axes of 16; a slice of 64 is 8 x 8 and open (Google: TPU v5e, wrap-around only at full axes).
+    whole, part = (next(level for level in machine(on).levels if level.dims) for on in ("256xtpu-v5e", "64xtpu-v5e"))
+    assert all(whole.wrap or ())
+    assert not any(part.wrap or ())
+    hw = machine("256xtpu-v5e")
+    at = next(index for index, level in enumerate(hw.levels) if level.dims)
+    levels = list(hw.levels)
+    levels[at] = levels[at].replaced(wrap=(False,) * len(levels[at].dims))
+    open_torus = hw.replaced(levels=tuple(levels))
+    for kind in KINDS:
+        for group in (4.0, 16.0, 256.0):
+            assert sent(hw, kind, group) <= sent(open_torus, kind, group)
+
+
+def test_oversubscription_slows_what_crosses_it() -> None:
+    hw = machine("256xh100-sxm-80gb")
+    levels = list(hw.levels)
+    levels[-1] = levels[-1].replaced(oversubscription=3.0)
+    thin = hw.replaced(levels=tuple(levels))
+    for kind in KINDS:
+        assert sent(thin, kind, 256.0) > sent(hw, kind, 256.0)
+        assert sent(thin, kind, 8.0) == sent(hw, kind, 8.0)
+    steps = [training_figures(subject("llama-3.1-70b", on), train_plan(tp=8.0, pp=2.0, dp=16.0)).time.step.value
+             for on in ("256xh100-sxm-80gb", "256xh100-sxm-80gb@ib-ndr")]  # fmt: skip
+    assert all(step > 0 for step in steps)
+
+
+def test_a_hand_over_inside_a_node_is_faster_than_across() -> None:
+    hw = machine("16xh100-sxm-80gb")
+    near, far = (Transfer(name="x", size=term("size", 1e8, "B"), path=path) for path in ("scale_up", "scale_out"))
+    assert float(transfer_seconds(near, hw).value) < float(transfer_seconds(far, hw).value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on", ["4xdgx-h100", "4xdgx-a100"])
+def test_tensor_parallelism_belongs_inside_a_node(on: str) -> None:
+    inside, across = (
+        training_figures(subject("llama-3.1-70b", on), train_plan(tp=tp, dp=32.0 / tp, zero_stage=3)).time.step.find(
+            "step.tensor_parallel"
+        )
+        for tp in (8.0, 16.0)
+    )
+    assert inside is not None
+    assert across is not None
+    assert float(across.value) > 2 * float(inside.value)  # type: ignore[arg-type]
