@@ -85,6 +85,9 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
+    if run.get("dp") not in (None, chips) and not any(run.get(key) for key in DEGREES):
+        # Replicas of some ranks each, and no word of how these share the model: the best division is what such papers ran.
+        degrees = {"dp": int(run["dp"])}
     batch = _batches(row, degrees, chips)
     return TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
