@@ -58,6 +58,8 @@ what was bent on the others, and how each tool was set, stands below and in `ben
 The rivals count tensors (SimuMax also what the allocator keeps), gpuplan what the measurement saw: where the use of the whole
 device was measured, that includes the context and communication buffers, 2 to 3 GiB on these runs.
 """
+WIDE = 73
+"""Characters of a reason in the table for a terminal."""
 LEFT_OUT = 6
 """How many reasons are listed for each tool."""
 
@@ -298,7 +300,7 @@ def text(made: Mapping[str, Any]) -> str:
         out.append("")
     out += ["median, mean and p90 of the absolute error; bias is the median error", ""]
     for heading, counted in reasons(made):
-        out += [heading, *(f"{count:>5}  {why}" for why, count in counted), ""]
+        out += [heading, *(f"{count:>5}  {why if len(why) <= WIDE else why[: WIDE - 1] + '…'}" for why, count in counted), ""]
     return "\n".join(out).rstrip()
 
 
@@ -314,16 +316,17 @@ def markdown(made: Mapping[str, Any]) -> str:
             out.append(f"| {' | '.join([tool, group, str(rows), *percents(theirs), *percents(ours)])} |")
     out += ["", "## What they were not asked, or told otherwise"]
     for heading, counted in reasons(made):
-        out += ["", f"{heading[0].upper()}{heading[1:]}:", "", *(f"- {count}: {why}" for why, count in counted)]
+        out += ["", f"{heading}:", "", *(f"- {count}: {why}" for why, count in counted)]
     return "\n".join(out)
 
 
 def reasons(made: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, int]]]]:
     """What was left out or bent, most frequent first, under a heading."""
-    found = [("rows left out for all", made["left_out_for_all"])]
+    found = [("Rows left out for all", made["left_out_for_all"])]
     for one in made["tools"]:
         for metric, title in METRICS.items():
-            found.append((f"{one['tool']}: no {title}", one["skipped"][metric]))
+            if one["metrics"][metric]["all"]["tool"]["rows"]:
+                found.append((f"{one['tool']}: no {title}", one["skipped"][metric]))
         found.append((f"{one['tool']}: told otherwise than it ran", one["bent"]))
     return [(heading, shortened(counted)) for heading, counted in found if counted]
 
