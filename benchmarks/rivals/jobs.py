@@ -141,7 +141,11 @@ def plan_of(ask: TrainAsk, made: Estimate, engine: Engine, depth: int) -> dict[s
         "micro_batches": plan["global_batch"] // (plan["micro_batch"] * plan["dp"]),
         "zero": int(said["zero_stage"]), "sequence_parallel": said["sequence_parallel"] == "true", "engine": engine.id,
         "recompute": recompute, "recompute_layers": None if layers is None else int(layers), "precision": said["precision"],
-        "attention": ask.attention or "flash", "lora": ask.lora is not None, "offload": list(ask.offload or ()),
-        "hides_gradients": bool(hides), "left_open": sorted(set(chosen) & {"tp", "pp", "micro_batch", "global_batch", "recompute"}),
+        "attention": "eager" if ask.attention == "eager" else "flash", "packed": ask.documents is not None,
+        "lora": ask.lora is not None, "offload": list(ask.offload or ()), "reduce_in": ask.reduce_in,
+        "usual_states": said["optimizer"] == "adamw" and not ask.step_in_backward, "mtp": ask.mtp or 0,
+        "first_stage": ask.first_stage_layers, "last_stage": ask.last_stage_layers, "schedule": ask.schedule or "1f1b",
+        "hides_gradients": bool(hides),
+        "left_open": sorted(set(chosen) & {"tp", "pp", "micro_batch", "global_batch", "recompute"}),
     }  # fmt: skip
     return plan

@@ -70,6 +70,19 @@ def refuse(*reasons: tuple[bool, str]) -> None:
             raise Refusal(why)
 
 
+def common(plan: Job) -> list[str]:
+    """What no tool here can say of a plan and is told otherwise.
+
+    Raises:
+        Refusal: what no tool can be asked.
+    """
+    refuse((plan["lora"], "no adapters"), (plan["precision"] == "nvfp4", "no 4-bit training"))
+    return holding(
+        (plan["packed"], "attention across packed documents"),
+        (plan["schedule"] != "1f1b", "a plain pipeline"),
+    )
+
+
 def holding(*notes: tuple[bool, str]) -> list[str]:
     """The notes that hold."""
     return [note for holds, note in notes if holds]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wire import Answer, Job, holding, refuse, serve, shipped
+from wire import Answer, Job, common, holding, refuse, serve, shipped
 
 FILES = (("a100", "a100_80g"), ("h100", "h100_80g_nvl8"))
 THE_SAME = ("a100-sxm-80gb", "h100-sxm-80gb")
@@ -44,8 +44,8 @@ def setup(folder: Path) -> Callable[[Job], Answer]:
 def answer(calculon: Any, files: Any, log: Any, job: Job) -> Answer:
     """Its time of a batch and its memory of one job."""
     model, plan, machine = job["model"], job["plan"], job["machine"]
+    shared = common(plan)
     refuse(
-        (plan["lora"], "no adapters"),
         (model["moe"] is not None, "no experts"),
         (model["mla"] is not None, "no latent attention"),
         (plan["cp"] > 1, "no context parallelism"),
@@ -71,18 +71,19 @@ def answer(calculon: Any, files: Any, log: Any, job: Job) -> Answer:
 
     made = run(RECOMPUTE[plan["recompute"]])
     holds = run("attn_only") if fused else made
-    bent = holding(
+    bent = shared + holding(
         (model["gated"], "a gated layer as a plain one of the same weights"),
         (model["kv_heads"] != model["heads"], "fewer key and value heads as a narrower plain layer"),
         (fused, "fused attention as one that writes scores"),
         (plan["zero"] >= 2, "ZeRO-2 and 3 as a sharded optimizer"),
         (plan["precision"] == "fp8", "everything in 8 bits"),
+        (plan["first_stage"] is not None, "even stages"),
         (model["windowed"], "every layer sees all positions"),
     )
     said: dict[str, Any] = {"step_s": made.get_total_time()}
     why = "no ZeRO-2 or 3" if plan["zero"] >= 2 else "no mixed 8-bit training" if plan["precision"] == "fp8" else ""
-    if plan["precision"] == "bf16-pure":
-        why = "no training in bf16 alone"
+    if plan["precision"] == "bf16-pure" or not plan["usual_states"]:
+        why = "AdamW with fp32 states only"
     said |= {"no_memory": why} if why else {"memory_bytes": holds.get_mem_tier1_cap_req()}
     return {"tools": {"calculon": said}, "bent": bent}
 
@@ -97,8 +98,9 @@ def execution(plan: Job, recompute: str, nets: dict[str, int]) -> dict[str, Any]
         "attention_type": "multihead", "activation_recompute": recompute, "pipeline_interleaving": plan["vpp"],
         "optimizer_sharding": plan["zero"] >= 1 and plan["dp"] > 1, "tensor_par_comm_type": "rs_ag" if sharded else "ar",
         "tensor_par_overlap": "none", "seq_par_ag_redo": sharded and recompute != "full",
-        "data_par_overlap": plan["dp"] > 1 and plan["hides_gradients"], "weight_offload": False, "activations_offload": False,
-        "optimizer_offload": False, "training": True,
+        "data_par_overlap": plan["dp"] > 1 and plan["hides_gradients"], "weight_offload": "params" in plan["offload"],
+        "activations_offload": "activations" in plan["offload"], "optimizer_offload": "optimizer" in plan["offload"],
+        "training": True,
     }  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def system_of(files: Any, machine: Job) -> Any:
     own = shipped(machine["accelerator"], FILES)
     made = json.loads(json.dumps(files[own or "h100_80g_nvl8"]))
     inside, outside = made["networks"]
-    made["mem1"]["GiB"] = NO_LIMIT
+    made["mem1"]["GiB"] = made["mem2"]["GiB"] = NO_LIMIT
     if machine["inter_gb_s"]:
         outside["bandwidth"] = machine["inter_gb_s"]
     if own is None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wire import Answer, Job, holding, refuse, serve, shipped
+from wire import Answer, Job, common, holding, refuse, serve, shipped
 
 FILES = (
     ("a100-sxm-80gb", "a100-sxm-80gb"), ("a100-sxm-40gb", "a100-sxm-40gb"), ("a100-pcie-80gb", "a100-pcie-80gb"),
@@ -44,8 +44,9 @@ def setup(folder: Path) -> Callable[[Job], Answer]:
 def answer(analysis: Any, config: Any, job: Job) -> Answer:
     """Its time of a step and its peak of one job."""
     model, plan, moe = job["model"], job["plan"], job["model"]["moe"]
+    shared = common(plan)
     refuse(
-        (plan["lora"], "no adapters (its README)"),
+        (bool(plan["offload"]), "nothing in host memory"),
         (plan["precision"] == "fp8", "no fp8 (its README)"),
         (plan["cp"] > 1, "no context parallelism"),
         (model["mla"] is not None, "no latent attention"),
@@ -77,16 +78,17 @@ def answer(analysis: Any, config: Any, job: Job) -> Answer:
         activation_recomputation=analysis.ActivationRecomputation(RECOMPUTE[plan["recompute"]]),
         flash_attn=plan["attention"] == "flash", **bytes_of,
     )  # fmt: skip
-    bent = holding(
+    bent = shared + holding(
         (model["heads"] * model["head_dim"] != model["hidden"], "heads times their width is taken as the hidden width"),
         (plan["pp"] > 1, "no pipeline bubble"),
-        (model["layers"] % plan["pp"] > 0, "the floor of layers / stages"),
+        (model["layers"] % plan["pp"] > 0 or plan["first_stage"] is not None, "the floor of layers / stages"),
         (model["windowed"], "every layer sees all positions"),
     )
-    peak = made["estimated_peak_memory_per_gpu"]
+    peak = {"memory_bytes": made["estimated_peak_memory_per_gpu"]}
+    holds = peak if plan["usual_states"] else {"no_memory": "AdamW in fp32 only"}
     return {
         "tools": {
-            "llm-analysis (FLOPs)": {"step_s": made["latency_per_iter_using_flops"], "memory_bytes": peak},
+            "llm-analysis (FLOPs)": {"step_s": made["latency_per_iter_using_flops"], **holds},
             "llm-analysis (layers)": {"step_s": made["latency_per_iter"]},
         },
         "bent": bent,

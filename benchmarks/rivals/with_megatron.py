@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wire import Answer, Job, holding, refuse, serve
+from wire import Answer, Job, common, holding, refuse, serve
 
 FILE = Path("megatron") / "training" / "theoretical_memory_usage.py"
 PADDED_TO = 128
@@ -46,8 +46,10 @@ def setup(folder: Path) -> Callable[[Job], Answer]:
 def answer(report: Any, job: Job) -> Answer:
     """The report's total for one job."""
     model, plan = job["model"], job["plan"]
+    shared = common(plan)
     refuse(
-        (plan["lora"], "no adapters"),
+        (not plan["usual_states"], "AdamW in fp32 only"),
+        (bool(plan["offload"]), "nothing in host memory"),
         (plan["zero"] >= 2, "no ZeRO-2 or 3"),
         (plan["cp"] > 1, "no context parallelism"),
         (plan["precision"] == "bf16-pure", "18 bytes a parameter, or 6 + 12 / dp: no training in bf16 alone"),
@@ -63,7 +65,7 @@ def answer(report: Any, job: Job) -> Answer:
         num_experts=moe.get("experts"), moe_router_topk=moe.get("top_k"), moe_ffn_hidden_size=moe.get("width"),
         moe_shared_expert_intermediate_size=moe.get("shared_width") or None,
         moe_layer_freq=[0] * moe.get("dense_layers", 0) + [1] * (model["layers"] - moe.get("dense_layers", 0)),
-        moe_latent_size=None, mtp_num_layers=None, multi_latent_attention=bool(mla), q_lora_rank=mla.get("q_rank"),
+        moe_latent_size=None, mtp_num_layers=plan["mtp"] or None, multi_latent_attention=bool(mla), q_lora_rank=mla.get("q_rank"),
         kv_lora_rank=mla.get("kv_rank"), qk_head_dim=mla.get("nope_dim"), qk_pos_emb_head_dim=mla.get("rope_dim"),
         v_head_dim=mla.get("v_dim"),
         seq_length=plan["seq_len"], micro_batch_size=plan["micro_batch"], tensor_model_parallel_size=plan["tp"],
@@ -76,9 +78,10 @@ def answer(report: Any, job: Job) -> Answer:
     if plan["recompute"] == "full":
         args.recompute_granularity = "full"
     _, _, total = report.report_theoretical_memory(args, num_microbatches=plan["micro_batches"])
-    bent = holding(
+    bent = shared + holding(
         (plan["recompute"] not in ("none", "attention"), "recomputation is not counted"),
         (plan["precision"] == "fp8", "fp8 counted as bf16"),
+        (plan["first_stage"] is not None, "even stages"),
         (plan["attention"] == "eager" and plan["recompute"] == "none", "scores of attention are not counted"),
     )
     return {"tools": {"Megatron-LM report": {"memory_bytes": total * 2**20}}, "bent": bent}

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wire import Answer, Job, holding, refuse, serve
+from wire import Answer, Job, common, holding, refuse, serve
 
 UNITS = {"ms": 1e-3, "s": 1.0}
 BETWEEN_NODES = {"efficient_factor": 0.5, "gbps": 200, "latency_us": 30}
@@ -43,8 +43,9 @@ def setup(folder: Path) -> Callable[[Job], Answer]:
 def answer(config: Any, perf: Any, files: Any, job: Job) -> Answer:
     """Its time of an iteration and its peaks of one job."""
     model, plan, moe, mla = job["model"], job["plan"], job["model"]["moe"], job["model"]["mla"]
+    shared = common(plan)
     refuse(
-        (plan["lora"], "no adapters"),
+        (bool(plan["offload"]), "nothing in host memory"),
         (plan["recompute"] not in KNOWN, "no recomputation of these operators"),
     )
     made = perf()
@@ -82,10 +83,13 @@ def answer(config: Any, perf: Any, files: Any, job: Job) -> Answer:
     memory = made.analysis_mem()
     peaks = {key: max(made.get_pp_stage_peak_mem(memory, key).values()) for key in ("peak_mem", "peak_mem_with_reserved")}
     said: dict[str, Any] = {"step_s": seconds(made.analysis_cost().get("duration_time_per_iter"))}
-    why = "no ZeRO-2 or 3" if plan["zero"] >= 2 else "no training in bf16 alone" if plan["precision"] == "bf16-pure" else ""
+    why = "no ZeRO-2 or 3" if plan["zero"] >= 2 else ""
+    if plan["precision"] == "bf16-pure" or not plan["usual_states"]:
+        why = "AdamW with fp32 states only"
     found = {"memory_bytes": peaks["peak_mem"], "reserved_bytes": peaks["peak_mem_with_reserved"]}
     said |= {"no_memory": why} if why else found
-    bent = holding(
+    bent = shared + holding(
+        (plan["mtp"] > 0, "no multi-token prediction"),
         (plan["zero"] >= 2, "ZeRO-2 and 3 as ZeRO-1"),
         (plan["precision"] == "bf16-pure", "bf16 alone as mixed precision"),
         (plan["vpp"] > 1, "the interleaved schedule in its synchronous form"),
@@ -105,6 +109,7 @@ def strategy(model: Job, plan: Job, newest: bool) -> dict[str, Any]:
         "pp_comm_async": plan["vpp"] == 1, "zero_state": min(plan["zero"], 1), "enable_dropout": False,
         "use_flash_sdp": plan["attention"] == "flash", "use_math_sdp": plan["attention"] != "flash",
         "enable_recompute": plan["recompute"] != "none", "overlap_grad_reduce": plan["hides_gradients"],
+        "grad_reduce_in_bf16": plan["reduce_in"] == "bf16",
         "dispatch_probs": True, "mem_factor": 0.94,
     }  # fmt: skip
     if newest:
@@ -116,7 +121,9 @@ def strategy(model: Job, plan: Job, newest: bool) -> dict[str, Any]:
         made |= {"recompute_granularity": "full_block", "recompute_layer_num": plan["recompute_layers"] or stage}
     if plan["recompute"] == "attention":
         made |= {"recompute_granularity": "sdp_only", "recompute_layer_num": stage}
-    if model["layers"] % plan["pp"] and (model["layers"] + 2) % plan["pp"] == 0:
+    if plan["first_stage"] is not None:
+        made |= {"num_layers_in_first_pipeline_stage": plan["first_stage"], "num_layers_in_last_pipeline_stage": plan["last_stage"]}
+    elif model["layers"] % plan["pp"] and (model["layers"] + 2) % plan["pp"] == 0:
         made |= {"account_for_embedding_in_pipeline_split": True, "account_for_loss_in_pipeline_split": True}
     elif model["layers"] % plan["pp"]:
         ends = model["layers"] - stage * (plan["pp"] - 2)
