@@ -195,17 +195,17 @@ Scaling: TypeAlias = Annotated[
 DocumentSpread: TypeAlias = Annotated[
     Text,
     Option(
-        "--document-spread", metavar="RATIO", rich_help_panel=PARALLEL,
+        "--document-spread", metavar="RATIO", rich_help_panel=RUN,
         help="Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long",
     ),
 ]  # fmt: skip
 Padded: TypeAlias = Annotated[
-    Switch, Option("--padded", rich_help_panel=PARALLEL, help="Each sequence holds one document and padding: not packed")
+    Switch, Option("--padded", rich_help_panel=RUN, help="Each sequence holds one document and padding: not packed")
 ]
 Documents: TypeAlias = Annotated[
     Text,
     Option(
-        "--documents", metavar="TOKENS", rich_help_panel=PARALLEL,
+        "--documents", metavar="TOKENS", rich_help_panel=RUN,
         help="Mean length of the documents packed into a sequence, where attention stays within each",
     ),
 ]  # fmt: skip
@@ -264,7 +264,7 @@ ExpertLoad: TypeAlias = Annotated[
     ),
 ]  # fmt: skip
 SyncEvery: TypeAlias = Annotated[
-    Text, _degree("--sync-every", "Steps that replicas take on their own before they average (local SGD, DiLoCo; --zero-stage 0)")
+    Text, _degree("--sync-every", "Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)")
 ]
 Reference: TypeAlias = Annotated[
     Switch,
