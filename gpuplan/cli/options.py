@@ -150,6 +150,12 @@ ZeroStage: TypeAlias = Annotated[
 ShardGroup: TypeAlias = Annotated[
     Text, _degree("--shard-group", "Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp")
 ]
+ReshardGroup: TypeAlias = Annotated[
+    Text,
+    _degree(
+        "--reshard-group", "With --zero-stage 3: ranks that keep weights between forward and backward (FSDP2, ZeRO++); 1: each all"
+    ),
+]
 SequenceParallel: TypeAlias = Annotated[
     Switch,
     Option(

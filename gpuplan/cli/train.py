@@ -41,6 +41,7 @@ def train(
     last_stage_layers: o.LastStageLayers = None,
     zero_stage: o.ZeroStage = None,
     shard_group: o.ShardGroup = None,
+    reshard_group: o.ReshardGroup = None,
     sequence_parallel: o.SequenceParallel = None,
     schedule: o.Schedule = None,
     cp_kind: o.ContextKind = None,

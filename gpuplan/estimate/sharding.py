@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
-from gpuplan.formulas.basic import repeated_bytes, repeated_seconds
+from gpuplan.formulas.basic import repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import contended_seconds, exposed_seconds, optimizer_traffic_bytes, seldom_seconds
 from gpuplan.plan.precision import RECIPES
@@ -131,8 +131,18 @@ class ShardingPricer(Record, kw_only=True):
         comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
         weights = priced(f"{at}.gather", gathered, self.subject.hw)
         comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
+        if self.work.reshard is not None:
+            comm["weights"] = total(f"{at}.gathers", {"forward": weights, "backward": self.again(at, gathered, self.work.reshard)})
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return self.beside(f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
+
+    def again(self, at: str, gathered: list[Collective], group: Term) -> Term:
+        """The gather of the backward pass, over the ranks between which weights stayed after the forward pass."""
+        near = [
+            item.replaced(name=f"{item.name}_again", group=smaller.term(f"{item.name}_group", a=item.group, b=group))
+            for item in gathered
+        ]
+        return priced(f"{at}.gather_again", near, self.subject.hw)
 
     def optimizer(self, stage: Stage) -> Term:
         """Streaming gradients and states of the local shard."""

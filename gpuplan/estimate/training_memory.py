@@ -16,6 +16,7 @@ from gpuplan.formulas.memory import (
     state_bytes,
     tensor_bytes,
     uncounted_bytes,
+    waiting_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
@@ -159,6 +160,8 @@ def _stage(
     zero = plan.parallel.zero_stage
     if zero == 3:
         parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
+        if work.reshard is not None:
+            parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
         if profile.held.gathered_in_pipeline and not alone(work.pipeline.group):
             whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=recipe.gradient)
             parts["unsharded_gradients"] = between_ranks.term(
@@ -252,6 +255,19 @@ def _gathered(
         )
         held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=edges, size=recipe.gathered)
     return between_ranks.term(f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards)
+
+
+def _resharded(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, group: Term) -> Term:
+    """Weights as they wait for the backward pass where fewer ranks share them than share states; none where as many do."""
+    params = work.params[stage.place]
+    kinds = {"dense": (params.dense, work.dense_shards)}
+    if params.experts is not None:
+        kinds["experts"] = (params.experts, work.expert_shards)
+    sizes = {
+        kind: waiting_bytes.term(f"{at}.resharded.{kind}", params=held, element=recipe.gathered, group=group, shards=shards)
+        for kind, (held, shards) in kinds.items()
+    }
+    return total(f"{at}.resharded", sizes)
 
 
 def _transient(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, stage: Stage) -> dict[str, Term]:

@@ -238,6 +238,21 @@ def uncounted_bytes(*, counted: Bytes, residual: Ratio) -> Bytes:
     return counted * (residual - 1)
 
 
+@formula(
+    Source(
+        "paper", "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", "https://arxiv.org/abs/2306.10209",
+        "3.2: hpZ keeps a secondary partition of the weights within a node",
+    )
+)  # fmt: skip
+def waiting_bytes(*, params: Count, element: Bytes, group: Count, shards: Count) -> Bytes:
+    """Weights that wait on a rank between forward and backward pass in groups smaller than those that share states.
+
+    >>> waiting_bytes(params=8e9, element=2, group=8, shards=64) / 1e9, waiting_bytes(params=8e9, element=2, group=64, shards=64)
+    (2.0, 0.0)
+    """
+    return where(group < shards, params * element / group, 0.0 * params * element)
+
+
 @formula(DEFINITION)
 def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
     """Memory of one moment beyond what another moment needs in the same place.

@@ -93,6 +93,7 @@ class TrainAsk(Common, kw_only=True):
     last_stage_layers: int | None = None
     zero_stage: int | None = None
     shard_group: int | None = None
+    reshard_group: int | None = None
     sequence_parallel: bool | None = None
     compiled: bool | None = None
     overlap: tuple[Overlap, ...] | None = None

@@ -39,6 +39,8 @@ class Parallelism(Record, kw_only=True):
     """Steps that replicas take on their own before they average (local SGD, DiLoCo); None: they reduce gradients in every step."""
     shard_group: Num | None = None
     """Ranks of dp x cp that share states between them, with a replica for each group (HSDP); None: all of them share."""
+    reshard_group: Num | None = None
+    """Ranks between which weights stay after the forward pass under ZeRO-3 (FSDP2, ZeRO++); None: as many as share states."""
     expert_load: float | None = None
     """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
     cp_kind: ContextKind = "ring"
@@ -232,6 +234,26 @@ def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
                 f"use shard-group {nearest(float(group), _groups_for(p, float(spread)))}",
             ),
         )
+
+
+def reshard_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
+    """What weights that are sharded anew between forward and backward pass want."""
+    if p.reshard_group is None:
+        return
+    group, ranks = maximum(p.reshard_group, 1.0), p.dp * p.cp if p.shard_group is None else p.shard_group
+    yield at_least_one("plan.degree", "reshard-group", p.reshard_group)
+    yield Rule(
+        (ranks % group == 0) | (p.ranks != shape.ranks),
+        lambda: Problem(
+            "plan.reshard-group",
+            f"reshard-group = {p.reshard_group:g} does not divide the {ranks:g} ranks that share states",
+            f"use reshard-group {nearest(float(group), divisors(max(int(ranks), 1)))}",
+        ),
+    )
+    yield Rule(
+        p.zero_stage == 3,
+        lambda: Problem("plan.reshard-zero", "--reshard-group, but weights are not sharded", "use --zero-stage 3"),
+    )
 
 
 def _groups_for(p: Parallelism, spread: float) -> list[int]:

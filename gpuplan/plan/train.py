@@ -32,6 +32,7 @@ from gpuplan.plan.parallelism import (
     legal_tp,
     nearest,
     parallel_rules,
+    reshard_rules,
     sharding_rules,
 )
 from gpuplan.record import Record
@@ -183,6 +184,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     yield from schedule_rules(plan, shape, micro_batches)
     yield from saving_rules(plan, shape)
     yield from sharding_rules(p, shape)
+    yield from reshard_rules(p, shape)
     yield from stage_rules(p, shape)
     if p.sync_every is not None:
         hint = "use --zero-stage 0, or share them within groups with --shard-group"

@@ -46,6 +46,7 @@ class Space(Record, kw_only=True):
     expert_load: float | None = None
     sync_every: float | None = None
     shard_group: float | None = None
+    reshard_group: float | None = None
     first_stage_layers: float | None = None
     last_stage_layers: float | None = None
     documents: float | None = None
@@ -59,6 +60,7 @@ class Space(Record, kw_only=True):
                 **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
                 cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
                 sync_every=self.sync_every, shard_group=self.shard_group,
+                reshard_group=self.reshard_group,
                 first_stage_layers=self.first_stage_layers, last_stage_layers=self.last_stage_layers,
             ),
             seq_len=float(self.seq_len),

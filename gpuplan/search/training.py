@@ -208,7 +208,16 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
     degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
-    names = ("documents", "document_spread", "etp", "sync_every", "shard_group", "first_stage_layers", "last_stage_layers")
+    names = (
+        "documents",
+        "document_spread",
+        "etp",
+        "sync_every",
+        "shard_group",
+        "reshard_group",
+        "first_stage_layers",
+        "last_stage_layers",
+    )
     numbers = {name: None if (value := getattr(ask, name)) is None else float(value) for name in names}
     space = Space(
         degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
@@ -322,6 +331,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
             "expert_load",
             "sync_every",
             "shard_group",
+            "reshard_group",
             "first_stage_layers",
             "last_stage_layers",
             "documents",

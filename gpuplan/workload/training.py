@@ -115,6 +115,8 @@ class TrainingWork(Record):
     """Ranks with the same dense weights before anything is sharded."""
     modules: Modules | None = None
     """Modules of multi-token prediction."""
+    reshard: Term | None = None
+    """Ranks between which weights stay after the forward pass; None: as between steps."""
     replicas: Term | None = None
     """Groups that each hold all states; None: there is one."""
 
@@ -217,6 +219,7 @@ def training_work(
         ),
         dense_ranks=ranks,
         replicas=replicas,
+        reshard=None if p.reshard_group is None else Term("plan.reshard_group", p.reshard_group, "1", USER),
         modules=modules,
     )
 

@@ -20,7 +20,7 @@ MODELS = (
 )  # fmt: skip
 """Grouped heads, experts, latent attention, windows, a small tied model, a state-space model and a hybrid."""
 LAYOUT = (
-    "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "sync_every", "shard_group",
+    "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "sync_every", "shard_group", "reshard_group",
     "first_stage_layers", "last_stage_layers",
 )  # fmt: skip
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")

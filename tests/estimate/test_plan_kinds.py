@@ -279,3 +279,21 @@ def test_sharded_replicas_average_as_seldom_as_they_are_told() -> None:
     assert many.time.step.value < each.time.step.value
     params = float(subject("llama-3.1-8b").counts.params_total.value)
     assert part(many, "outer_optimizer") == pytest.approx(params * 8 / 8, rel=1e-9)
+
+
+def test_weights_that_stay_in_the_node_cross_the_network_once_less() -> None:
+    # ZeRO++ (arXiv 2306.10209), 3.2 and table 1: hpZ brings the 3 M that ZeRO-3 sends between nodes to 2 M, for M more weights in
+    # every node. FSDP2's reshard_after_forward takes the same number.
+    base: dict[str, Any] = {"dp": 64.0, "zero_stage": 3, "how": Manner(reduce_in="bf16")}
+    sent, held = {}, {}
+    for group in (None, 8.0):
+        figures = made("llama-3.1-8b", "8xdgx-h100", "fsdp", **base, reshard_group=group)
+        gather = figures.time.step.find("step.micro.gathers")
+        assert gather is not None
+        names = [one.name for one in gather.walk() if one.name.endswith(".wire_bytes") and "scale-out" in one.name and one.value]
+        sent[group] = len(set(names)) * (2 if group is None else 1)
+        held[group] = float(figures.memory.peak.value), part(figures, "resharded")
+    assert sent == {None: 2, 8.0: 1}
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    assert held[8.0][1] == pytest.approx(2 * params / 8)
+    assert held[None][1] == 0

@@ -333,3 +333,15 @@ def test_faster_disks_take_no_longer_and_hold_as_much() -> None:
     assert all(slow.time.step.value > fast.time.step.value for slow, fast in pairwise(steps))
     assert steps[-1].time.step.value == pytest.approx(host.time.step.value, rel=1e-4)
     assert {float(one.memory.peak.value) for one in steps} == {float(host.memory.peak.value)}
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b"])
+def test_weights_that_stay_on_fewer_ranks_take_memory_and_no_more_time(model: str) -> None:
+    base: dict[str, Any] = {"dp": 16.0, "zero_stage": 3}
+    plain = figures(model, train_plan(**base))
+    made = [figures(model, train_plan(**base, reshard_group=group)) for group in (16.0, 8.0, 4.0, 1.0)]
+    for name, term in plain.figures.items():
+        assert made[0].figures[name].value == pytest.approx(term.value, rel=1e-12), name
+    for wide, narrow in pairwise(made):
+        assert narrow.memory.peak.value > wide.memory.peak.value
+        assert narrow.time.step.value <= wide.time.step.value * (1 + 1e-12)

@@ -102,6 +102,8 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "name what lives there with --offload optimizer, params, or both",
         ),
         ({"dp": 8.0, "saving": Saving(nvme_bandwidth=1e9)}, "plan.nvme-bandwidth", "add --offload-to nvme, or leave it out"),
+        ({"dp": 8.0, "zero_stage": 3, "reshard_group": 3.0}, "plan.reshard-group", "use reshard-group 2 or 4"),
+        ({"dp": 8.0, "zero_stage": 1, "reshard_group": 4.0}, "plan.reshard-zero", "use --zero-stage 3"),
         ({"dp": 8.0, "padded": True}, "plan.padded", "give their mean length with --documents"),
         ({"dp": 8.0, "document_spread": 1.0}, "plan.document-spread", "give their mean length with --documents"),
         (

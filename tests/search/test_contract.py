@@ -72,7 +72,13 @@ def test_a_column_of_a_training_grid_is_the_single_estimate(
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v3", "gemma-3-27b"])
 @pytest.mark.parametrize(
     "given",
-    [{"mtp": 1.0}, {"shard_group": 2.0, "zero_stages": (3,)}, {"first_stage_layers": 1.0}, {"mtp": 2.0, "schedule": "dualpipe"}],
+    [
+        {"mtp": 1.0},
+        {"shard_group": 2.0, "zero_stages": (3,)},
+        {"reshard_group": 2.0, "zero_stages": (3,)},
+        {"first_stage_layers": 1.0},
+        {"mtp": 2.0, "schedule": "dualpipe"},
+    ],
     ids=",".join,
 )
 def test_a_column_of_each_kind_of_plan_is_the_single_estimate(model: str, given: dict[str, Any]) -> None:
