@@ -28,6 +28,10 @@ class Matmul(Record, kw_only=True):
     left_bytes: Term
     right_bytes: Term
     out_bytes: Term
+    grouped: bool = False
+    """The products are of experts, one kernel over all of them, and `m` is their mean."""
+    blocked: bool = False
+    """Operands carry a scale for each block of 128 (weights: 128 x 128), as DeepSeek-V3's fp8 does."""
 
 
 class Attention(Record, kw_only=True):

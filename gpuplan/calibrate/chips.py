@@ -69,6 +69,8 @@ POOR = 0.2
 """A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
 POOREST = 0.08
 """Kernels of an engine that are met worse are several kinds under one name; the base set speaks for them."""
+UNLIKE = 0.12
+"""The same of matmuls with scales by blocks: vLLM's were timed without a graph, 70 us for whatever shape."""
 ASIDE = ("custom_all_reduce", "transfer")
 """Sets that do not speak for the residual of their kind."""
 
@@ -87,6 +89,8 @@ class Gemm:
     right: float
     quantised: bool
     frameworks: tuple[str, ...]
+    kind: str = ""
+    """The kind of matmul in the measured file where it is more than a data type."""
 
 
 GEMMS = (
@@ -94,6 +98,9 @@ GEMMS = (
     Gemm("fp8", "fp8", 1.0, 1.0, True, ("TRTLLM",)),
     Gemm("nvfp4", "fp4", 0.5625, 0.5625, True, ("TRTLLM",)),
     Gemm("sq", "int8", 1.0, 1.0, True, ("TRTLLM",)),
+    Gemm("fp8_block", "fp8", 1.0, 1.0, True, ("TRTLLM",), "fp8_block"),
+    Gemm("int8_wo", "bf16", 2.0, 1.0, False, ("TRTLLM",), "int8_wo"),
+    Gemm("int4_wo", "bf16", 2.0, 0.5 + 2.5 / 128, False, ("TRTLLM",), "int4_wo"),
 )
 
 
@@ -182,9 +189,11 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     rows = table(folder, system, "gemm")
     for gemm in GEMMS:
         if gemm.dtype in chip.peaks:
-            _add(made, f"matmul.{gemm.dtype}", _matmul(chip, rows, gemm, gemm.frameworks))
+            kind = gemm.kind or gemm.dtype
+            _add(made, f"matmul.{kind}", _matmul(chip, rows, gemm, gemm.frameworks))
             for engine, framework in FRAMEWORKS.items():
-                _add(made, f"engines.{engine}.matmul.{gemm.dtype}", _matmul(chip, rows, gemm, (framework,)))
+                own = _matmul(chip, rows, gemm, (framework,))
+                _add(made, f"engines.{engine}.matmul.{kind}", own, UNLIKE if gemm.kind else 1.0)
     return made
 
 

@@ -88,8 +88,8 @@ class Chip:
             parameters={f"matmul.{dtype}.{key}": (value, units[key]) for key, value in values.items()},
         )  # fmt: skip
         item = Matmul(
-            name="row", **{key: _given(key, rows.columns[key]) for key in ("m", "n", "k")}, batch=_given("batch", 1.0),
-            dtype=dtype, left_bytes=_given("left", left, "B"), right_bytes=_given("right", right, "B"),
+            name="row", m=_given("m", rows.columns["m"]), n=_given("n", rows.columns["n"]), k=_given("k", rows.columns["k"]),
+            batch=_given("batch", 1.0), dtype=dtype, left_bytes=_given("left", left, "B"), right_bytes=_given("right", right, "B"),
             out_bytes=_given("out", 2.0, "B"),
         )  # fmt: skip
         return _array(matmul_seconds(item, hw))

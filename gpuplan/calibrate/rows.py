@@ -8,6 +8,7 @@ elements. A folder may hold whole tables or samples of them.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,14 +48,16 @@ MOST_ROWS = 60_000
 """Of a whole table so many rows are taken at most, evenly spread: more change no parameter."""
 
 
-def table(folder: Path, system: str, name: str) -> list[dict[str, str]]:
+def table(folder: Path, system: str, name: str, *, fullest: bool = False) -> list[dict[str, str]]:
     """The rows of one table, as text: of a CSV file, or of the tables of an installed `aiconfigurator-core` by their folder.
+
+    Of each framework of a package the newest version counts; `fullest`: the newest of those that hold half as many rows as any.
 
     Raises:
         UsageError: the table does not exist or is empty, or the reader of its format is not installed.
     """
     if (folder / system).is_dir():
-        return _of_package(folder / system, name)
+        return _of_package(folder / system, name, fullest=fullest)
     path = folder / f"{system}-{name}.csv"
     if not path.is_file():
         hint = "give the folder with the measured tables, named <system>-<table>.csv"
@@ -66,14 +69,12 @@ def table(folder: Path, system: str, name: str) -> list[dict[str, str]]:
     return rows
 
 
-def _of_package(place: Path, name: str) -> list[dict[str, str]]:
-    """The rows of a table in `<family>/<framework>/<version>/<name>_perf.parquet`, of the newest version of each framework."""
-    newest: dict[str, Path] = {}
+def _of_package(place: Path, name: str, *, fullest: bool) -> list[dict[str, str]]:
+    """The rows of a table in `<family>/<framework>/<version>/<name>_perf.parquet`, of one version of each framework."""
+    found: dict[str, list[Path]] = {}
     for path in place.glob(f"*/*/*/{name}_perf.parquet"):
-        framework = path.parts[-3]
-        if framework not in newest or _version(path.parts[-2]) > _version(newest[framework].parts[-2]):
-            newest[framework] = path
-    if not newest:
+        found.setdefault(path.parts[-3], []).append(path)
+    if not found:
         hint = "name the folder `systems/data` of the package"
         raise UsageError(Problem("calibrate.no-table", f"there is no `{name}` table in {place}", hint, str(place)))
     try:
@@ -81,11 +82,16 @@ def _of_package(place: Path, name: str) -> list[dict[str, str]]:
     except ImportError:
         hint = "pip install 'gpuplan[tables]' brings it"
         raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
+    newest: dict[str, Path] = {}
+    for framework, paths in found.items():
+        counts = {path: parquet.read_metadata(path).num_rows if fullest else 1 for path in paths}
+        enough = [path for path in paths if 2 * counts[path] >= max(counts.values())]
+        newest[framework] = max(enough, key=lambda path: _version(path.parts[-2]))
     rows: list[dict[str, str]] = []
     for path in newest.values():
         columns = parquet.read_table(path).to_pydict()
         count = len(next(iter(columns.values()), ()))
-        step = max(count * len(newest) / MOST_ROWS, 1.0)
+        step = 1.0 if fullest else max(count * len(newest) / MOST_ROWS, 1.0)
         picked = [int(at * step) for at in range(int(count / step))]
         texts = {key: ["" if values[at] is None else str(values[at]) for at in picked] for key, values in columns.items()}
         rows += [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
@@ -96,7 +102,7 @@ def matmul_rows(rows: Iterable[Mapping[str, str]], dtype: str, backends: Sequenc
     """Matmuls of one data type (as the table names it) by the frameworks named; the weight shape decides what is held back."""
     picked = [row for row in rows if row["gemm_dtype"] == dtype and row["framework"] in backends]
     picked = [row for row in picked if int(row["n"]) >= 256 and int(row["k"]) >= 256]
-    cols = {key: _numbers(picked, key) for key in ("m", "n", "k")}
+    cols = {key: numbers(picked, key) for key in ("m", "n", "k")}
     return _made(picked, cols, ("n", "k"))
 
 
@@ -105,7 +111,7 @@ def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, k
     picked = [
         row for row in rows if row["attn_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["kernel_source"] in kernels
     ]
-    cols = {key: _numbers(picked, name) for key, name in _ATTENTION.items()}
+    cols = {key: numbers(picked, name) for key, name in _ATTENTION.items()}
     cols["kv_heads"] = np.where(cols["kv_heads"] > 0, cols["kv_heads"], cols["heads"])
     cols["kv_len"] = cols["q_len"] + cols["cached"]
     cols["window"] = np.where(cols["window"] > 0, cols["window"], NO_WINDOW)
@@ -121,8 +127,8 @@ _ATTENTION = {
 def latent_rows(rows: Iterable[Mapping[str, str]], stored: str, framework: str) -> Rows:
     """Decode over the latent of MLA (DeepSeek-V3: 512 + 64 wide) by one framework; heads and sequences decide what is held back."""
     picked = [row for row in rows if row["kv_cache_dtype"] == stored and row["framework"] == framework]
-    cols = {key: _numbers(picked, name) for key, name in (("sequences", "batch_size"), ("heads", "num_heads"))}
-    cols["kv_len"] = _numbers(picked, "isl") + _numbers(picked, "step")
+    cols = {key: numbers(picked, name) for key, name in (("sequences", "batch_size"), ("heads", "num_heads"))}
+    cols["kv_len"] = numbers(picked, "isl") + numbers(picked, "step")
     return _made(picked, cols, ("sequences", "heads"))
 
 
@@ -132,7 +138,7 @@ def collective_rows(rows: Iterable[Mapping[str, str]], kind: str) -> Rows:
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
     element = np.array([ELEMENT_BYTES[row["nccl_dtype"]] for row in picked])
-    cols = {"size": _numbers(picked, "message_size") * element, "group": _numbers(picked, "num_gpus")}
+    cols = {"size": numbers(picked, "message_size") * element, "group": numbers(picked, "num_gpus")}
     return _made(picked, cols, ("size", "group"))
 
 
@@ -141,7 +147,7 @@ def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
     picked = [row for row in rows if row["backend"] == backend]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
-    cols = {"size": _numbers(picked, "message_size") * 2.0, "group": _numbers(picked, "num_gpus")}
+    cols = {"size": numbers(picked, "message_size") * 2.0, "group": numbers(picked, "num_gpus")}
     return _made(picked, cols, ("size", "group"))
 
 
@@ -169,19 +175,20 @@ def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
             seconds.append(float(text) * 1e-3)
             shape.append(width + inner * tp)
     cols = {"size": np.array(size), "shape": np.array(shape)}
-    return Rows(cols, np.array(seconds), _held([cols["shape"]]), f"vidur {kernel}")
+    return Rows(cols, np.array(seconds), held_back([cols["shape"]]), f"vidur {kernel}")
 
 
 def _made(picked: Sequence[Mapping[str, str]], cols: dict[str, NDArray[np.float64]], shape: Sequence[str]) -> Rows:
     made = sorted({f"{row['framework']} {row['version']} {row['kernel_source']}" for row in picked})
-    return Rows(cols, _numbers(picked, "latency") * 1e-3, _held([cols[key] for key in shape]), ", ".join(made))
+    return Rows(cols, numbers(picked, "latency") * 1e-3, held_back([cols[key] for key in shape]), ", ".join(made))
 
 
-def _numbers(rows: Sequence[Mapping[str, str]], key: str) -> NDArray[np.float64]:
+def numbers(rows: Sequence[Mapping[str, str]], key: str) -> NDArray[np.float64]:
+    """A column as numbers, in its table's unit."""
     return np.array([float(row[key] or 0) for row in rows])
 
 
-def _held(keys: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+def held_back(keys: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
     """Two shapes in five, by a hash of the shape, so that all rows of a shape fall on one side."""
     mixed = np.zeros(len(keys[0]), dtype=np.uint64)
     for key in keys:
@@ -191,4 +198,4 @@ def _held(keys: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    return tuple(int(part) for part in re.findall(r"\d+", text))

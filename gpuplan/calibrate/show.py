@@ -98,7 +98,8 @@ def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
     try:
         if probe.kind == "matmul":
             item = Matmul(
-                name="probe", **{key: _given(key, shape[key]) for key in ("m", "n", "k", "batch")}, dtype=kind,
+                name="probe", m=_given("m", shape["m"]), n=_given("n", shape["n"]), k=_given("k", shape["k"]),
+                batch=_given("batch", shape["batch"]), dtype=kind,
                 left_bytes=_given("left", element, "B"), right_bytes=_given("right", element, "B"),
                 out_bytes=_given("out", max(element, 2.0), "B"),
             )  # fmt: skip

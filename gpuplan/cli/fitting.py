@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
 
-KINDS = ("matmul", "attention", "links")
+KINDS = ("matmul", "grouped", "attention", "links")
 
 
 class Asked(Record):
@@ -51,6 +51,7 @@ def fitting(asked: Asked) -> None:
         raise UsageError(*problems)
     try:
         from gpuplan.calibrate import chips
+        from gpuplan.calibrate.experts import fit_experts
         from gpuplan.calibrate.kinds import Chip
     except ImportError as error:
         raise UsageError(
@@ -68,6 +69,8 @@ def fitting(asked: Asked) -> None:
     for kind, one in (("matmul", chips.fit_matmuls), ("attention", chips.fit_attention), ("links", chips.fit_links)):
         if kind in wanted and (kind != "links" or link is not None):
             made.sets |= one(place, asked.system, chip).sets
+    if "grouped" in wanted:
+        made.sets |= fit_experts(place, asked.system, chip, _stream(spec, catalog)).sets
     put(report(spec.id, made))
     if asked.out is not None:
         _write(Path(asked.out), made)
@@ -104,6 +107,18 @@ def _spec(asked: Asked, catalog: Catalog) -> Accelerator:
         raise UnknownError(Problem("calibrate.no-chip", f"no accelerator is called `{part}`", hint)) from None
 
 
+def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
+    """The efficiency and the start of streams on a chip, as an estimate takes them.
+
+    Raises:
+        UnknownError: nothing is measured of the chip.
+    """
+    from gpuplan.machine.overlay import chain_of, single_terms
+
+    terms = single_terms(chain_of(catalog, spec.id, spec.family, None))
+    return {key: float(terms[f"stream.{key}"].value) for key in ("efficiency", "launch")}
+
+
 def _write(file: Path, made: Fitted) -> None:
     """Replace the blocks of the file; it is written whole or not at all."""
     from gpuplan.calibrate.rewrite import rewritten
@@ -116,8 +131,10 @@ def _write(file: Path, made: Fitted) -> None:
     except OSError as error:
         raise UsageError(Problem("calibrate.unreadable", f"cannot read {file}: {error.strerror}", hint)) from None
     after = rewritten(before, {key: block(one) for key, one in made.sets.items()})
-    spread = made.spread("matmul")
-    if spread is not None:
-        line = f"  matmul: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
-        after = re.sub(r"^  matmul: \{low: [^}]*\}$", line, after, flags=re.M)
+    for kind in ("matmul", "grouped"):
+        spread = made.spread(f"{kind}.")
+        if spread is not None:
+            line = f"  {kind}: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
+            after = re.sub(rf"^  {kind}: \{{low: [^}}]*\}}\n", "", after, flags=re.M)
+            after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
     write_new({file: after}, force=True)

@@ -125,7 +125,7 @@ class StepPricer(ShardingPricer):
         habit, profile = self.subject.habit, self.profile
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
         host = habit("layer_host", profile.layer_host)
-        experts = next((item.batch for item in block.forward.matmuls if item.batch is not ONE), None)
+        experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
         if profile.expert_host is not None and experts is not None:
             each = habit("expert_host", profile.expert_host)
             of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
@@ -211,8 +211,8 @@ class StepPricer(ShardingPricer):
     def matmuls(self, name: str, items: list[Matmul]) -> Term:
         """Seconds of matmuls, those over several experts apart, at the engine's pace."""
         hw = self.subject.hw
-        plain = [item for item in items if item.batch is ONE]
-        grouped = [item for item in items if item.batch is not ONE]
+        plain = [item for item in items if not item.grouped]
+        grouped = [item for item in items if item.grouped]
         kind = {"fp8": "matmul_fp8", "fp4": "matmul_fp4"}.get(RECIPES[self.plan.precision].matmul, "matmul")
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
@@ -264,7 +264,7 @@ class StepPricer(ShardingPricer):
 
     def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
         """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
-        sparse = any(item.batch is not ONE for item in block.forward.matmuls)
+        sparse = any(item.grouped for item in block.forward.matmuls)
         wanted = ".mlp."
         if sparse != (self.plan.recompute == "moe"):
             # `mlp` means dense layers and shared experts, `moe` whole layers of experts.

@@ -9,7 +9,7 @@ from gpuplan.errors import Note, Problem, SpecError, UnknownError
 from gpuplan.record import Record
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import CollectiveFit, Fabric, Measured, Residual
+from gpuplan.specs.measured import CollectiveFit, Fabric, MatmulFit, Measured, Residual
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term
 
@@ -18,6 +18,8 @@ MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
     "fp8": ("int8", "bf16"), "int8": ("fp8", "bf16", "fp16"), "fp4": ("fp8", "bf16"), "int4": ("int8", "fp8", "bf16", "fp16"),
 }  # fmt: skip
 """Whose matmul parameters stand in for a data type that was not measured, nearest first."""
+KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": ("int8_wo", "int4_wo"), "fp16": ("int8_wo", "int4_wo")}
+"""Kinds of matmul beyond the plain one that a data type is multiplied in; nothing stands in for one that was not measured."""
 DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
 
 
@@ -80,22 +82,43 @@ def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[t
 
 
 def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], dict[str, Note]]:
-    """The matmul parameters of each data type, and notes on those that another data type or chip lends."""
+    """The matmul parameters of each data type and kind, and notes on those that another data type or chip lends."""
     found: dict[str, Term] = {}
     notes: dict[str, Note] = {}
     for dtype in dtypes:
         for like in (dtype, *MATMUL_LIKE[dtype]):
-            tables = [(link, link.file.engines[engine].matmul) for link in chain if engine in link.file.engines] if engine else []
-            tables += [(link, link.file.matmul) for link in chain]
-            hit = next(((link, table) for link, table in tables if like in table), None)
+            hit = _fit_of(chain, "matmul", like, engine)
             if hit is not None:
                 told = "" if like == dtype else f"of {like} matmuls, since {dtype} was not measured"
-                found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1][like], told))  # type: ignore[index]
+                found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1], told))
                 if told:
                     text = f"no {dtype} matmuls were measured: the efficiencies of {like} are used"
                     notes[dtype] = Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine")
                 break
+        for kind in KINDS_OF.get(dtype, ()):
+            found |= _exactly(chain, "matmul", kind, engine)
     return found, notes
+
+
+def grouped_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
+    """The parameters of matmuls over experts, of the data types and kinds for which they were measured."""
+    found: dict[str, Term] = {}
+    for dtype in dtypes:
+        for kind in (dtype, *KINDS_OF.get(dtype, ())):
+            found |= _exactly(chain, "grouped", kind, engine)
+    return found
+
+
+def _exactly(chain: Sequence[Link], section: str, kind: str, engine: str | None) -> dict[str, Term]:
+    hit = _fit_of(chain, section, kind, engine)
+    return dict(terms_of(hit[0], f"{section}.{kind}", hit[1])) if hit is not None else {}
+
+
+def _fit_of(chain: Sequence[Link], section: str, kind: str, engine: str | None) -> tuple[Link, MatmulFit] | None:
+    """The nearest set of parameters of a kind of matmul: the engine's own before those of plain libraries."""
+    own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
+    tables = [(link, getattr(fits, section)) for link, fits in (*own, *((link, link.file) for link in chain))]
+    return next(((link, table[kind]) for link, table in tables if kind in table), None)
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
@@ -148,7 +171,8 @@ def fabric_terms(link: Link, level: str, fabric: Fabric) -> dict[str, Term]:
 
 
 RESIDUALS: Mapping[str, str] = {
-    "matmul": "matmul", "prefill": "attention", "decode": "attention", "stream": "stream", "all_reduce": "collective",
+    "matmul": "matmul", "grouped": "matmul", "prefill": "attention", "decode": "attention", "stream": "stream",
+    "all_reduce": "collective",
     "all_gather": "collective", "reduce_scatter": "collective", "all_to_all": "collective", "transfer": "collective",
 }  # fmt: skip
 """The kinds of work whose residual has a term of its own, and the kind that speaks for each where it was not told apart."""

@@ -35,16 +35,16 @@ def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) ->
 
 
 def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
-    """The time of one (batched) matmul in seconds, with the quantisation of its left matrix where the data type needs one.
+    """The time of one matmul, batched or over experts, in seconds, with the quantisation of its left matrix where it needs one.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    name, prefix = item.name, f"matmul.{item.dtype}"
+    name, prefix = item.name, _matmul_set(item, hw)
     peak = hw.peak(item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
     tile = hw.parameter(f"{prefix}.tile_m")
-    if all_true(item.right_bytes.value < item.left_bytes.value):
+    if _widened(item):
         # Kernels that widen the weights on the way are made for few rows; the measured ones multiply what they read.
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
     flop = kernels.tiled_flop.term(
@@ -69,7 +69,8 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=item.k)
     parts = {
         "compute": compute, "memory": memory, "start": start,
-        "unhidden": hw.parameter(f"{prefix}.unhidden"), "residual": hw.parameter("matmul_residual"),
+        "unhidden": hw.parameter(f"{prefix}.unhidden"),
+        "residual": hw.parameter("grouped_residual" if prefix.startswith("grouped") else "matmul_residual"),
     }  # fmt: skip
     element = hw.parameters.get(f"{prefix}.quantise")
     if element is None:
@@ -78,6 +79,24 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
     )
     return kernels.quantised_kernel_seconds.term(f"{name}.seconds", quantise=quantise, **parts)
+
+
+def _widened(item: Matmul) -> bool:
+    """Weights are stored narrower than they are multiplied."""
+    return all_true(item.right_bytes.value < item.left_bytes.value)
+
+
+def _matmul_set(item: Matmul, hw: Hardware) -> str:
+    """The parameters that describe a matmul best: of its kind over experts, its type over experts, its kind, its type."""
+    kind: str = item.dtype
+    if _widened(item):
+        kind = "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo"
+    elif item.blocked:
+        kind = f"{item.dtype}_block"
+    sets = [f"matmul.{kind}", f"matmul.{item.dtype}"]
+    if item.grouped:
+        sets = [f"grouped.{kind}", f"grouped.{item.dtype}", *sets]
+    return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 
 def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) -> Term:

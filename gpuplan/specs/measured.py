@@ -10,10 +10,14 @@ from gpuplan.specs.measuring import Machine
 from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+MatmulKind: TypeAlias = Literal[
+    "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo"
+]  # fmt: skip
+"""A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way."""
 Extra: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 Kind: TypeAlias = Literal[
-    "matmul", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-    "transfer",
+    "matmul", "grouped", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter",
+    "all_to_all", "transfer",
 ]  # fmt: skip
 Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
@@ -234,8 +238,10 @@ class Fabric(Schema):
 class EngineFits(Schema):
     """What differs when an engine's own kernels run."""
 
-    matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
+    matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls above."""
+    grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Instead of the matmuls over experts above."""
     prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
@@ -259,8 +265,10 @@ class Measured(SpecFile):
     """Factor by which the residual ranges grow when they come from `like`."""
     units: CountField | None = None
     """Compute units (SMs, CUs, cores) of the chip that was measured."""
-    matmul: dict[Dtype, MatmulFit] = field(default_factory=dict)
+    matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Matmuls by the data type that is multiplied."""
+    grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Matmuls over the experts of a rank in one kernel, beside the traffic of routing; left out, priced as batched ones."""
     attention: AttentionFits | None = None
     """Fused attention."""
     stream: StreamFit | None = None

@@ -40,6 +40,8 @@ class Types(Record, kw_only=True):
     weight: Term
     """One element of a weight matrix as it is read from memory."""
     kv: Term
+    blocked: bool = False
+    """Operands carry scales by blocks."""
 
 
 class Pass(Record, kw_only=True):

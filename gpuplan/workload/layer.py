@@ -77,12 +77,13 @@ class LayerMaker(Record, kw_only=True):
         self.stream(made, at, inner)
         return made
 
-    def matmul(self, name: str, m: Term, n: Term, k: Term, batch: Term = ONE) -> Matmul:
-        """A product of activations [m, k] and weights [k, n]."""
+    def matmul(self, name: str, m: Term, n: Term, k: Term, batch: Term = ONE, *, grouped: bool = False) -> Matmul:
+        """A product of activations [m, k] and weights [k, n]; `grouped`: of `batch` experts."""
         types = self.types
         return Matmul(
             name=name, m=m, n=n, k=k, batch=batch, dtype=types.matmul,
-            left_bytes=types.operand, right_bytes=types.weight, out_bytes=types.activation,
+            left_bytes=types.operand, right_bytes=types.weight, out_bytes=types.activation, grouped=grouped,
+            blocked=types.blocked,
         )  # fmt: skip
 
     def attention(self, made: LayerWork, at: str, key: str, a: Attention) -> list[Term]:
@@ -256,8 +257,8 @@ class LayerMaker(Record, kw_only=True):
         rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
         inner = leaf.split(f"{key}.experts.rank_width", leaf(f"{key}.experts.width", moe.width), self.split.etp)
         up = leaf.times(f"{key}.experts.up_width", leaf(f"{key}.experts.up_matrices", 2 if moe.gated else 1), inner)
-        made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, self.hidden, touched))
-        made.matmuls.append(self.matmul(f"{at}.experts_down", rows, self.hidden, inner, touched))
+        made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, self.hidden, touched, grouped=True))
+        made.matmuls.append(self.matmul(f"{at}.experts_down", rows, self.hidden, inner, touched, grouped=True))
         size = self.exchange(made, at, key, moe, copies, top_k)
         inner_widths = []
         if moe.shared_experts:

@@ -101,6 +101,7 @@ def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain
     dtypes = tuple(one for one in ground.peaks if one in overlay.MATMUL_LIKE)
     present: dict[str, Term] = {
         **overlay.matmul_terms(chain, dtypes, None)[0],
+        **overlay.grouped_terms(chain, dtypes, None),
         **overlay.attention_terms(chain, dtypes, None),
         **overlay.single_terms(chain),
     }

@@ -165,6 +165,7 @@ def _lent(subject: Subject, catalog: Catalog) -> Mapping[str, Term]:
     dtypes = tuple(one for one in dtypes if one in overlay.MATMUL_LIKE)
     return {
         **overlay.matmul_terms(chain, dtypes, None)[0],
+        **overlay.grouped_terms(chain, dtypes, None),
         **overlay.attention_terms(chain, dtypes, None),
         **overlay.single_terms(chain),
     }
