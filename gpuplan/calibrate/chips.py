@@ -5,6 +5,8 @@ them as YAML. Choices that a reader should know:
 
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
+- Weight-only matmuls are TensorRT's, which were started one by one (9 us more than others): what each shape takes beyond is
+  fitted, and their start is written as that of 16-bit matmuls.
 - Prefill is fitted to causal attention without a window that copies its keys and values into a cache first, as the tables'
   engines do; streams to the residual add of vidur's layer tables.
 - Matmul rows that beat the datasheet bandwidth were served by a cache and are left out; in decode attention the cache is
@@ -71,7 +73,7 @@ POOREST = 0.08
 """Kernels of an engine that are met worse are several kinds under one name; the base set speaks for them."""
 UNLIKE = 0.12
 """The same of matmuls with scales by blocks: vLLM's were timed without a graph, 70 us for whatever shape."""
-ASIDE = ("custom_all_reduce", "transfer")
+ASIDE = ("custom_all_reduce", "transfer", "fp8_block", "int8_wo", "int4_wo")
 """Sets that do not speak for the residual of their kind."""
 
 
@@ -190,7 +192,12 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     for gemm in GEMMS:
         if gemm.dtype in chip.peaks:
             kind = gemm.kind or gemm.dtype
-            _add(made, f"matmul.{kind}", _matmul(chip, rows, gemm, gemm.frameworks))
+            base = _matmul(chip, rows, gemm, gemm.frameworks)
+            if base is not None and gemm.kind.endswith("_wo"):
+                start = made.sets[f"matmul.{gemm.dtype}"].values["start"]
+                _add(made, f"matmul.{kind}", replace(base, values={**base.values, "start": start}))
+                continue
+            _add(made, f"matmul.{kind}", base)
             for engine, framework in FRAMEWORKS.items():
                 own = _matmul(chip, rows, gemm, (framework,))
                 _add(made, f"engines.{engine}.matmul.{kind}", own, UNLIKE if gemm.kind else 1.0)

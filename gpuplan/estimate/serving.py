@@ -192,6 +192,7 @@ class ServingModel(Record, kw_only=True):
             operand=byte("recipe.operand_bytes", width),
             weight=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source),
             kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
+            blocked=native and stored.blocked,
         )
 
     def prefill(self, name: str, sequences: Term) -> Phase:

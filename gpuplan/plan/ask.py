@@ -27,7 +27,7 @@ ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
 Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep"]
 ReduceIn: TypeAlias = Literal["fp32", "bf16"]
-WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"]
+WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4"]
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip

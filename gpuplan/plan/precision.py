@@ -36,6 +36,12 @@ _AWQ = Source(
     "https://arxiv.org/abs/2306.00978",
     "3",
 )
+_DEEPSEEK = Source(
+    "paper",
+    "DeepSeek-V3 Technical Report: an fp32 scale for each block of 128 x 128 weights and for each 128 activations of a token",
+    "https://arxiv.org/abs/2412.19437",
+    "3.3.2 Fine-grained quantization",
+)
 _IEEE = Source("definition", "width of the number format")
 
 _NVFP4_TRAINING = Source(
@@ -156,6 +162,8 @@ class StoredWeights(Record):
     multiply: Dtype | None
     whole_model: bool
     source: Source
+    blocked: bool = False
+    """Weights share a scale by blocks of 128 x 128, and activations one for each 128 along a row."""
 
 
 STORED: dict[WeightFormat, StoredWeights] = {
@@ -163,6 +171,7 @@ STORED: dict[WeightFormat, StoredWeights] = {
     "bf16": StoredWeights("bf16", 2.0, "bf16", True, _IEEE),
     "fp16": StoredWeights("fp16", 2.0, "fp16", True, _IEEE),
     "fp8": StoredWeights("fp8", 1.0, "fp8", False, _IEEE),
+    "fp8-block": StoredWeights("fp8-block", 1.0 + 4 / 128**2, "fp8", False, _DEEPSEEK, blocked=True),
     "int8": StoredWeights("int8", 1.0, "int8", False, _IEEE),
     "int4": StoredWeights("int4", 0.5 + 2.5 / 128, None, False, _AWQ),
     "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4),

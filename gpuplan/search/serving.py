@@ -140,6 +140,9 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
     if weights is None:
         weights, why = stored_format(found.card, found.subject)
         said.append(Choice("weights", weights, why))
+    elif weights == "fp8" and stored_format(found.card, found.subject)[0] == "fp8-block":
+        weights = "fp8-block"
+        said.append(Choice("weights", weights, "fp8 as the checkpoint has it"))
     kv_cache = ask.kv_cache
     if kv_cache is None:
         kv_cache = "bf16" if "bf16" in found.subject.hw.peaks else "fp16"
@@ -159,6 +162,8 @@ def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]
         return plain, "16-bit, as trained"
     method, bits = card.weights.method, card.weights.bits
     named: dict[str, WeightFormat] = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
+    if method == "fp8" and card.weights.block:
+        return "fp8-block", "as the checkpoint is stored, with a scale for each block"
     if method in named:
         return named[method], "as the checkpoint is stored"
     if bits == 4:

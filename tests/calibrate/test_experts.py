@@ -1,0 +1,139 @@
+"""Are grouped matmuls fitted to what a layer of experts took, and do estimates then ask for that set?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuplan.calibrate import kinds
+from gpuplan.calibrate.experts import FIXED, GEMMS, fit_experts, predict
+from gpuplan.calibrate.fit import fit
+from gpuplan.calibrate.kinds import Chip
+from gpuplan.calibrate.rows import Rows
+from gpuplan.machine.build import hardware_of
+from gpuplan.machine.price import matmul_seconds
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.target import parse_target
+from gpuplan.term import USER, Term
+from gpuplan.work import Matmul
+
+CATALOG = Catalog.open()
+STREAM = {"efficiency": 0.9, "launch": 1e-6}
+TRUTH = {
+    "efficiency": 0.6, "memory_efficiency": 0.8, "start": 8e-6, "unhidden": 0.3, "tail": 0.2, "throttle": 0.0, "settle": 1e-3,
+    "short_depth": 100.0, "walk": 2e-10, "fine": 0.1, "whole": 0.5, "tile_m": 32.0, "tile_n": 128.0,
+}  # fmt: skip
+
+
+def layers(count: int = 500) -> Rows:
+    """Layers of experts as people divide them, taken at random."""
+    dice = np.random.default_rng(3)
+    touched = np.exp2(dice.integers(0, 8, count))
+    m = np.exp2(dice.integers(0, 12, count))
+    cols = {
+        "m": m, "touched": touched, "copies": m * touched, "hidden": 1024.0 * dice.integers(1, 8, count),
+        "inner": np.exp2(dice.integers(7, 14, count)),
+    }  # fmt: skip
+    return Rows(cols, np.ones(count), dice.random(count) < 0.4, "fake")
+
+
+def test_a_fake_layer_of_experts_is_recovered() -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    rows = layers()
+    given = {"dtype": "bf16", "left": 2.0, "right": 2.0}
+    rows = replace(rows, seconds=predict(chip, STREAM, rows, TRUTH, **given))  # type: ignore[arg-type]
+    found = fit(rows, kinds.MATMUL_KNOBS, FIXED, lambda r, v: predict(chip, STREAM, r, v, **given))  # type: ignore[arg-type]
+    assert found.median_ape < 0.005
+    for key in ("efficiency", "memory_efficiency", "start"):
+        assert found.values[key] == pytest.approx(TRUTH[key], rel=0.03), key
+
+
+HEAD = (
+    "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
+    "distribution,latency\n"
+)
+
+
+def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_path: Path) -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    rows = layers(400)
+    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    seconds = predict(chip, STREAM, rows, TRUTH, dtype="bf16", left=2.0, right=2.0)
+    lines = []
+    cols = rows.columns
+    for at in range(len(rows)):
+        shape = (
+            f"bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,{cols['touched'][at]:.0f},1,1"
+        )
+        lines += [
+            f"TRTLLM,1.2,quick,{shape},balanced,{1e3 * seconds[at]}",
+            f"TRTLLM,1.2,slow,{shape},balanced,{3e3 * seconds[at]}",
+            f"TRTLLM,1.2,quick,{shape},power_law_1.2,{9e3 * seconds[at]}",
+        ]
+    (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
+    assert set(made.sets) == {"grouped.bf16"}
+    assert made.sets["grouped.bf16"].backend == "TRTLLM 1.2 quick"
+    assert made.sets["grouped.bf16"].median_ape < 0.02
+
+
+def item(*, grouped: bool, blocked: bool = False, right: float = 1.0, left: float = 1.0) -> Matmul:
+    def given(value: float, unit: str = "1") -> Term:
+        return Term("given", value, unit, USER)
+
+    return Matmul(
+        name="mm", m=given(64.0), n=given(4096.0), k=given(4096.0), batch=given(8.0), dtype="fp8" if left == 1.0 else "bf16",
+        left_bytes=given(left, "B"), right_bytes=given(right, "B"), out_bytes=given(2.0, "B"), grouped=grouped, blocked=blocked,
+    )  # fmt: skip
+
+
+def leaves(term: Term) -> set[str]:
+    """Every name under a term."""
+    found, todo = set(), [term]
+    while todo:
+        one = todo.pop()
+        if one.name not in found:
+            found.add(one.name)
+            todo += [each for _, each in one.args]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (item(grouped=True), "grouped.fp8"),
+        (item(grouped=True, blocked=True), "grouped.fp8_block"),
+        (item(grouped=False, blocked=True), "matmul.fp8_block"),
+        (item(grouped=False), "matmul.fp8"),
+        (item(grouped=True, left=2.0, right=2.0), "grouped.bf16"),
+        (item(grouped=True, left=2.0, right=GEMMS["int4_wo"].right), "grouped.int4_wo"),
+        (item(grouped=False, left=2.0, right=GEMMS["int4_wo"].right), "matmul.bf16"),
+    ],
+)
+def test_a_matmul_asks_for_the_set_that_describes_it_best(asked: Matmul, expected: str) -> None:
+    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG)
+    names = leaves(matmul_seconds(asked, hw))
+    assert f"hw.{expected}.efficiency" in names
+    assert ("hw.grouped_residual" in names) == expected.startswith("grouped")
+
+
+def test_weight_only_matmuls_of_an_a100_have_a_set_and_start_as_others_do() -> None:
+    hw = hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG)
+    assert "hw.matmul.int8_wo.efficiency" in leaves(matmul_seconds(item(grouped=False, left=2.0), hw))
+    assert hw.parameter("matmul.int8_wo.start").value == hw.parameter("matmul.bf16.start").value
+
+
+def test_a_chip_without_measured_experts_prices_them_as_batched_matmuls() -> None:
+    hw = hardware_of(parse_target("mi300x", CATALOG), catalog=CATALOG)
+    grouped, batched = (matmul_seconds(item(grouped=each, left=2.0, right=2.0), hw) for each in (True, False))
+    assert grouped.value == batched.value
+
+
+def test_a_handful_of_rows_fits_nothing(tmp_path: Path) -> None:
+    (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "TRTLLM,1.2,quick,bfloat16,8,1024,1024,1,8,1,1,balanced,0.1\n")
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    assert fit_experts(tmp_path, "h100_sxm", chip, STREAM).sets == {}
