@@ -85,8 +85,9 @@ class Library:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
         if (on, engine.id) not in self._machines:
             self._machines[on, engine.id] = hardware_of(
-                self.target(on), catalog=self.catalog, engine=engine.attention_like or engine.id, matmuls_of=engine.matmuls_like
-            )
+                self.target(on), catalog=self.catalog, engine=engine.attention_like or engine.id, matmuls_of=engine.matmuls_like,
+                fused_experts=engine.serving is not None,
+            )  # fmt: skip
         return self._machines[on, engine.id]
 
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
