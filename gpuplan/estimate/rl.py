@@ -12,6 +12,8 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
 from gpuplan.formulas import rl
 from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.models.architecture import Moe
 from gpuplan.plan.rl import RlPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -132,6 +134,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     parts |= {"scoring": total("step.scoring", scoring), **learning}
     if plan.idle == "host":
         parts["host_transfer"] = _transfers(policy, held)
+    parts |= _unmodelled(models, parts)
     step = total("rl.step", parts)
     figures = _rates(policy, batch, step, parts, made)
     phases = _phases(policy, held, made, plan)
@@ -144,8 +147,12 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         recipe, params = step_pricer(policy, plan.policy).recipe, policy.counts.params_total
         figures |= run_figures(policy, run, figures["tokens_per_step"], step, recipe, params=params)
     return RlFigures(
-        figures=figures, step=step, parts=(parts["rollout"], parts["weight_sync"], *scoring.values(), *learning.values(),
-                                           *([parts["host_transfer"]] if "host_transfer" in parts else [])),
+        figures=figures, step=step,
+        parts=tuple(
+            one
+            for name, term in parts.items()
+            for one in (scoring.values() if name == "scoring" else (term,))
+        ),
         rollout=made, training=training, phases=phases,
     )  # fmt: skip
 
@@ -167,6 +174,18 @@ def _states(made: TrainingFigures) -> Term:
     """Bytes of weights and optimizer states on the most loaded rank, and of gradients where they have a buffer of their own."""
     _, parts = made.memory.binding()
     return total("memory.policy", {part.name: part for part in parts if part.name.rpartition(".")[2] in _STATES})
+
+
+def _unmodelled(models: RlModels, parts: dict[str, Term]) -> dict[str, Term]:
+    """What published steps take beyond what is counted, where that was measured with the rollout engine."""
+    serving = models.rollout.engine.serving
+    if serving is None or serving.rollout is None:
+        return {}
+    blocks = [block for stack in models.policy.arch.stacks for block in stack.blocks.values()]
+    sparse = any(isinstance(block.mlp, Moe) for block in blocks)
+    name = "rollout_expert_residual" if sparse else "rollout_residual"
+    residual = models.rollout.habit(name, serving.rollout.expert_residual if sparse else serving.rollout.residual)
+    return {"unmodelled": unmodelled_seconds.term("step.unmodelled_of_loop", counted=total("rl.counted", parts), residual=residual)}
 
 
 def _apart_rollout(made: Rollout, done: dict[int, Term]) -> Rollout:

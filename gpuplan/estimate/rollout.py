@@ -89,16 +89,15 @@ def rollout(subject: Subject, plan: RlPlan, batch: Batch, waiting_models: dict[s
         "decode": rl.full_decode_seconds.term("full_decode", waves=waves, mean=batch.response, step=full.seconds),
         "tail": rl.tail_seconds.term("tail", longest=batch.longest, mean=batch.response, alone=alone.seconds),
     }
-    if model.profile.rollout_host is not None:
+    loop = model.profile.rollout
+    if loop is not None:
         steps = rl.decode_steps.term("decode_steps", waves=waves, mean=batch.response, longest=batch.longest)
-        parts["host"] = repeated_seconds.term(
-            "host", count=steps, seconds=subject.habit("rollout_host", model.profile.rollout_host)
-        )
+        parts["host"] = repeated_seconds.term("host", count=steps, seconds=subject.habit("rollout_host", loop.host))
     cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=each)}
     return Rollout(
         seconds=total("seconds", parts), parts=tuple(parts.values()), running=running, room=room,
         memory={**held, **cache}, budget=memory.budget, weights=held["weights"],
-        sync=None if model.profile.rollout_sync is None else subject.habit("rollout_sync", model.profile.rollout_sync),
+        sync=None if loop is None else subject.habit("rollout_sync", loop.sync),
         asleep={name: held[name] for name in ("context", "communication", "graphs") if name in held},
     )  # fmt: skip
 

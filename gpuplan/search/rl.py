@@ -19,7 +19,7 @@ from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
-from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
@@ -90,7 +90,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     said_all = Said(
         question=_question(ask, found, serving, plan),
         chosen=tuple(chosen),
-        notes=(*found.notes, *_notes(ask, wanted, models, plan, made)),
+        notes=(*found.notes, *_notes(ask, wanted, plan, made)),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
 
@@ -311,12 +311,8 @@ def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict
     return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in first}
 
 
-def _notes(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan, made: RlFigures) -> list[Note]:
-    notes = []
-    if experts_of(models.policy.arch):
-        what = "published steps with mixtures of experts (NeMo RL v0.4) took 1.7 to 3 times as long as is counted"
-        notes.append(Note("rl.experts", what))
-    notes += [
+def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list[Note]:
+    notes = [
         Note(
             "rl.tokens",
             "tokens/s counts prompts and responses over the whole step, as NeMo RL and HybridFlow report it; rewards by rules, "

@@ -217,6 +217,19 @@ class SmallDevice(Schema):
     max_sequences: CountField
 
 
+class RolloutLoop(Schema):
+    """What generation inside a loop of reinforcement learning adds to the engine on its own."""
+
+    host: SecondsField
+    """Time that each decode step takes longer: workers called from outside, log-probabilities."""
+    sync: BytesPerSField
+    """Bytes of new weights that one accelerator takes over in a second from a training engine on the same accelerators."""
+    residual: RatioField
+    """Measured over counted time of whole steps of dense models; `accept` holds the ends."""
+    expert_residual: RatioField
+    """The same of mixtures of experts."""
+
+
 class ServingProfile(Schema):
     """How an engine serves."""
 
@@ -258,10 +271,8 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
-    rollout_host: SecondsField | None = None
-    """What generation inside a training loop adds to each decode step: workers called from outside, log-probabilities."""
-    rollout_sync: BytesPerSField | None = None
-    """Bytes of new weights that one accelerator takes over in a second from a training engine on the same accelerators."""
+    rollout: RolloutLoop | None = None
+    """None: no run of reinforcement learning with it is known."""
 
 
 class Engine(SpecFile):
