@@ -167,7 +167,7 @@ def test_a_rank_holds_one_head_of_keys_and_values_at_least() -> None:
     assert block.mixer.kv_heads == 4
     sizes = {}
     for tp in (4.0, 8.0):
-        figures = made("qwen3-30b-a3b", f"{tp:g}xh100-sxm-80gb", "nanotron", tp=tp, zero_stage=0)
+        figures = made("qwen3-30b-a3b", f"{tp:g}xh100-sxm-80gb", "fsdp", tp=tp, zero_stage=0)
         params = figures.memory.peak.find("memory.weights.dense")
         assert params is not None
         sizes[tp] = float(params.value) / 2
@@ -183,7 +183,7 @@ def test_a_rank_holds_one_head_of_keys_and_values_at_least() -> None:
 def test_engines_that_gather_hold_an_even_share_and_send_what_they_project() -> None:
     # ISEEKYAN/Megatron-LM pull request 91: weights stay sharded evenly, the interleaved projection is all-gathered.
     gathered = made("qwen3-30b-a3b", "8xh100-sxm-80gb", "megatron-lm", tp=8.0, zero_stage=0)
-    copied = made("qwen3-30b-a3b", "8xh100-sxm-80gb", "nanotron", tp=8.0, zero_stage=0)
+    copied = made("qwen3-30b-a3b", "8xh100-sxm-80gb", "fsdp", tp=8.0, zero_stage=0)
     even = made("qwen3-30b-a3b", "4xh100-sxm-80gb", "megatron-lm", tp=4.0, zero_stage=0)
     assert part(gathered, "weights") < part(copied, "weights")
     assert gathered.time.step.find("forward.moe.mixer.gathered_bytes") is not None
