@@ -96,7 +96,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
-        offload=("optimizer",) if _alone(row) else _offload(run),
+        offload=("optimizer",) if _alone(row) else _offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
         attention=_attention(row),
         schedule="dualpipe" if str(run.get("pp_schedule")).lower() == "dualpipe" else None,
@@ -368,6 +368,13 @@ def _reduce_in(row: Row) -> ReduceIn | None:
     if said in get_args(ReduceIn):
         return cast("ReduceIn", said)
     return "bf16" if row.engine == "fms-fsdp" else None
+
+
+def _offload_layers(run: Mapping[str, Any]) -> int | None:
+    """Layers of each stage whose activations are offloaded, where a row says how many (Megatron's cpu_offloading_num_layers)."""
+    said = run.get("activation_offload")
+    layers = said.get("layers") if isinstance(said, Mapping) else None
+    return layers if isinstance(layers, int) else None
 
 
 def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:

@@ -305,6 +305,9 @@ Offload: TypeAlias = Annotated[
         help="What lives in host memory, of optimizer, params and activations, such as `optimizer,params`",
     ),
 ]  # fmt: skip
+OffloadLayers: TypeAlias = Annotated[
+    Text, _degree("--offload-layers", "Layers of each stage whose activations are offloaded; left out, all")
+]
 OffloadTo: TypeAlias = Annotated[
     Text,
     Option("--offload-to", metavar="WHERE", rich_help_panel=PARALLEL, help="Where optimizer and params live then: host or nvme"),

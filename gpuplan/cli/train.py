@@ -56,6 +56,7 @@ def train(
     chunked_loss: o.ChunkedLoss = None,
     step_in_backward: o.StepInBackward = None,
     offload: o.Offload = None,
+    offload_layers: o.OffloadLayers = None,
     offload_to: o.OffloadTo = None,
     nvme_bandwidth: o.NvmeBandwidth = None,
     lora: o.Lora = None,

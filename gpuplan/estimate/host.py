@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.covered import covered
 from gpuplan.estimate.offload import offloaded_states, rank_bytes
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
@@ -22,7 +23,7 @@ def host_figures(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: 
     """
     parts: dict[str, list[Term]] = {"host_memory": [], "disk": []}
     for stage in work.stages:
-        for place, held in _held(plan, work, recipe, stage).items():
+        for place, held in _held(subject, plan, work, recipe, stage).items():
             if held:
                 parts[place].append(total(f"{stage.prefix}{place}.bytes", held))
     there = {"host_memory": subject.hw.host_memory, "disk": subject.hw.disk_size}
@@ -37,7 +38,7 @@ def host_figures(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: 
     return found
 
 
-def _held(plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage) -> dict[str, dict[str, Term]]:
+def _held(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage) -> dict[str, dict[str, Term]]:
     """What one rank of a stage keeps in host memory and on disks."""
     at, zero, offload = f"{stage.prefix}offloaded", plan.parallel.zero_stage, plan.saving.offload
     found: dict[str, dict[str, Term]] = {"host_memory": {}, "disk": {}}
@@ -55,5 +56,8 @@ def _held(plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage
     }
     if kept:
         one = total(f"{at}.kept", kept)
+        if plan.saving.offload_layers is not None:
+            share = covered(at, subject, "offload_layers", plan.saving.offload_layers, stage)
+            one = repeated_bytes.term(f"{at}.kept_of_some_layers", count=share, size=one)
         found["host_memory"]["activations"] = repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)
     return found

@@ -9,7 +9,7 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
 from gpuplan.formulas.params import idle_expert_params
-from gpuplan.formulas.training import recomputed_share
+from gpuplan.formulas.training import covered_share
 from gpuplan.models.architecture import Attention, Block, Mla, Moe
 from gpuplan.models.count import BlockCount
 from gpuplan.plan.train import TrainPlan
@@ -164,7 +164,7 @@ def _recomputed(
         "recomputed.of_all_stages", subject.plan("recompute_layers", float(limit)), subject.plan("pp", plan.parallel.pp)
     )
     depth = total("model.all_layers", {kind.key: kind.layers for kind in kinds})
-    part = recomputed_share.term("recomputed.share_of_layers", recomputed=layers, stage_layers=depth)
+    part = covered_share.term("recomputed.share_of_layers", covered=layers, stage_layers=depth)
     return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from gpuplan.estimate.covered import covered
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training_memory import RecipeTerms
@@ -65,6 +66,9 @@ def offload_seconds(
             for key, block in work.blocks.items()
         }
         size = total(f"{at}.activation_bytes", kept)
+        if plan.saving.offload_layers is not None:
+            share = covered(at, subject, "offload_layers", plan.saving.offload_layers, stage)
+            size = repeated_bytes.term(f"{at}.some_activation_bytes", count=share, size=size)
         beside["activations"] = total(
             f"{at}.activations", {"out": link("out", size, back=True), "in": link("in", size)}
         )  # fmt: skip

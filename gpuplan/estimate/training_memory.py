@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.covered import covered
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Setting, Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
@@ -412,5 +413,12 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
         # One layer's results are on their way out or back in while the next one is computed.
         one = total(f"{at}.activations.with_passing", {"kept": one, "passing": greatest(f"{at}.activations.passing", hosted)})
     if "activations" in plan.saving.offload:
-        return greatest(f"{at}.activations", {key: block.saved for key, block in work.blocks.items()})
+        passing = {key: block.saved for key, block in work.blocks.items()}
+        if plan.saving.offload_layers is None:
+            return greatest(f"{at}.activations", passing)
+        share = covered(f"{at}.activations", subject, "offload_layers", plan.saving.offload_layers, stage)
+        stay = difference.term(f"{at}.activations.stay", whole=ONE, part=share)
+        here = repeated_bytes.term(f"{at}.activations.of_layers_that_stay", count=stay, size=one)
+        flying = repeated_bytes.term(f"{at}.activations.in_flight", count=stage.in_flight, size=here)
+        return total(f"{at}.activations", {"here": flying, "passing": greatest(f"{at}.activations.passing", passing)})
     return repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)

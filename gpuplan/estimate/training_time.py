@@ -10,9 +10,9 @@ from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import (
     bubble_seconds,
+    covered_share,
     grouped_seconds,
     paced_seconds,
-    recomputed_share,
     scheduled_bubble_seconds,
     straggler_seconds,
     unhidden_seconds,
@@ -403,7 +403,7 @@ class StepPricer(ShardingPricer):
             return stage.layers
         at = f"{stage.prefix}recomputed"
         depth = total(f"{at}.of", dict(stage.layers))
-        few = recomputed_share.term(f"{at}.share", recomputed=self.limit(limit), stage_layers=depth)
+        few = covered_share.term(f"{at}.share", covered=self.limit(limit), stage_layers=depth)
         return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
 
     def limit(self, layers: int) -> Term:

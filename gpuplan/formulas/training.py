@@ -194,13 +194,13 @@ def shared_rest(*, layers: Count, first: Count, last: Count, stages: Count) -> C
 
 
 @formula(DEFINITION)
-def recomputed_share(*, recomputed: Count, stage_layers: Count) -> Count:
-    """The share of a stage's layers that are run again when the first few of it are; a stage may hold none.
+def covered_share(*, covered: Count, stage_layers: Count) -> Count:
+    """The share of a stage's layers that an option covers which holds for the first few of it; a stage may hold none.
 
-    >>> recomputed_share(recomputed=2.0, stage_layers=8.0), recomputed_share(recomputed=2.0, stage_layers=0.0)
+    >>> covered_share(covered=2.0, stage_layers=8.0), covered_share(covered=2.0, stage_layers=0.0)
     (0.25, 1.0)
     """
-    return minimum(recomputed / maximum(stage_layers, 1.0), 1.0)
+    return minimum(covered / maximum(stage_layers, 1.0), 1.0)
 
 
 @formula(DEFINITION)

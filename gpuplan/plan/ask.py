@@ -115,6 +115,7 @@ class TrainAsk(Common, kw_only=True):
     chunked_loss: bool | None = None
     step_in_backward: bool | None = None
     offload: tuple[Offload, ...] | None = None
+    offload_layers: int | None = None
     offload_to: OffloadTo | None = None
     nvme_bandwidth: float | None = None
     lora: int | None = None

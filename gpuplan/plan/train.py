@@ -94,6 +94,8 @@ class Saving(Record, kw_only=True):
     """Each weight is updated as soon as its gradient is there, which is freed then."""
     offload: tuple[Offload, ...] = ()
     """What lives in host memory, or on its disks, and travels when it is needed."""
+    offload_layers: int | None = None
+    """Layers of each stage whose activations are offloaded; None: all."""
     offload_to: OffloadTo = "host"
     """Where optimizer states and weights live then; activations stay in host memory."""
     nvme_bandwidth: float | None = None
@@ -330,6 +332,17 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         yield Rule(
             shape.experts > 0, lambda: Problem("plan.recompute-dense", "--recompute moe, but the model has no experts", hint)
         )
+    travelling = plan.saving.offload_layers
+    if travelling is not None:
+        told = "--offload-layers, but no activations are offloaded"
+        yield Rule("activations" in plan.saving.offload, lambda: Problem("plan.offload-layers", told, "add --offload activations"))
+        yield Rule(
+            travelling <= shape.layers,
+            lambda: Problem(
+                "plan.offload-layers", f"{travelling} offloaded layers are more than the {shape.layers} of the model",
+                f"use --offload-layers up to {shape.layers}",
+            ),
+        )  # fmt: skip
     if plan.saving.offload_to == "nvme":
         hint = "name what lives there with --offload optimizer, params, or both"
         yield Rule(

@@ -138,3 +138,14 @@ def test_models_of_all_families_keep_the_bounds(model: str) -> None:
     assert sum(parts(found, memory=True).values()) == pytest.approx(figures["peak_memory_bytes"])
     again = made(model, "64xh100-sxm-80gb", dp=64.0, zero_stage=3, seq_len=length, global_batch=64.0, recompute="full")
     assert seconds(again) > seconds(found)
+
+
+def test_layers_that_stay_are_paid_in_memory_and_layers_that_leave_in_host_memory() -> None:
+    base: dict[str, Any] = {"dp": 16.0, "zero_stage": 3, "micro_batch": 2.0}
+    some = [made(**base, saving=Saving(offload=("activations",), offload_layers=layers)) for layers in (1, 8, 16, 32)]
+    every = made(**base, saving=Saving(offload=("activations",)))
+    sizes, hosted = [peak(one) for one in some], [float(one.figures["host_memory_bytes"].value) for one in some]  # type: ignore[arg-type]
+    assert all(more > less for more, less in pairwise(sizes))
+    assert hosted == pytest.approx([hosted[-1] * layers / 32 for layers in (1, 8, 16, 32)])
+    assert sizes[-1] == pytest.approx(peak(every))
+    assert peak(made(**base)) > sizes[0] * 0.9
