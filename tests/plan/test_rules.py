@@ -111,6 +111,12 @@ def broken(shape: Shape = DENSE, **given: Any) -> dict[str, str]:
             "plan.sync-zero",
             "use --zero-stage 0, or share them within groups with --shard-group",
         ),
+        ({"dp": 8.0, "saving": Saving(offload_layers=4)}, "plan.offload-layers", "add --offload activations"),
+        (
+            {"dp": 8.0, "saving": Saving(offload=("activations",), offload_layers=33)},
+            "plan.offload-layers",
+            "use --offload-layers up to 32",
+        ),
         ({"tp": 8.0, "zero_stage": 0, "sync_every": 10.0}, "plan.sync-dp", "use dp 2 or more"),
         ({"dp": 8.0, "zero_stage": 1, "saving": Saving(offload=("params",))}, "plan.offload-params", "use --zero-stage 3"),
     ],
