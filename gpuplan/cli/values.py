@@ -15,8 +15,8 @@ Ask = TypeVar("Ask", bound=ask.Common)
 
 COUNTS = {
     "seq_len", "global_batch", "micro_batch", "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "prompt", "output", "batch",
-    "context", "max_price_age", "lora", "recompute_layers", "offload_layers", "etp", "sync_every", "shard_group", "reshard_group", "mtp",
-    "first_stage_layers", "last_stage_layers", "documents",
+    "context", "max_price_age", "lora", "recompute_layers", "offload_layers", "etp", "sync_every", "shard_group", "reshard_group",
+    "mtp", "first_stage_layers", "last_stage_layers", "documents",
 }  # fmt: skip
 COUNTS |= {"prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp", "cpus"}
 SIZES = {"activation_bytes": "B", "sample_bytes": "B", "storage_bandwidth": "B/s"}
