@@ -122,8 +122,8 @@ PLAN: dict[str, Fitted] = {
         ("maxtext", "tpu-recipes", "jax-toolbox"),
         paces(("tpu",), (*KERNELS, "elementwise", "grouped"))
         | paces(("any",), (*KERNELS, "matmul_fp8"))
-        | {"pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v7-ironwood.matmul": (1.1, 0.15)}
-        | {"pace.tpu-v7-ironwood.matmul_fp8": (1.2, 0.2)}
+        | {"pace.tpu-v5e.matmul": (1.0, 0.15), "pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v7-ironwood.matmul": (1.1, 0.15)}
+        | {"pace.tpu-v6e.matmul_fp8": (1.3, 0.2), "pace.tpu-v7-ironwood.matmul_fp8": (1.3, 0.2)}
         | {"contention": (0.2, 0.7), "straggle": (0.02, 0.5), "tp_overlap": (0.5, 0.3)},
     ),
     "accelerate": Fitted(

@@ -29,6 +29,7 @@ DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
 PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
+    "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
 RESEMBLES = {
     "hf-transformers+deepspeed": "accelerate",
@@ -60,6 +61,8 @@ FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 
 
+STATE_BYTES = 12
+"""Bytes of a parameter's fp32 weight and two moments."""
 SLICE_STATES = 16
 """GB of states on a chip above which runs shard over several slices (Llama 3.1 405B on two slices of Trillium)."""
 
@@ -186,7 +189,9 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
     if whole is not None and whole != int(whole):
         raise Skip("its batch is no whole number of sequences")
     if whole is None and micro is None and row.engine in ONE_BATCH:
-        whole = max(TOKENS_A_CHIP // int(run["seq_len"]), 1) * chips
+        crowded = (row.model.get("params_b") or 0) * STATE_BYTES / chips > SLICE_STATES
+        micro = 1 if crowded else max(TOKENS_A_CHIP // int(run["seq_len"]), 1)
+        whole = micro * ranks
     return {"global_batch": None if whole is None else int(whole), "micro_batch": None if micro is None else int(micro)}
 
 
@@ -227,8 +232,7 @@ def _in_slices(row: Row) -> int | None:
         return None
     inner = int(row.run.get("tp") or 1) * int(row.run.get("pp") or 1) * int(row.run.get("cp") or 1)
     group = chips // slices // inner
-    # 12 bytes a parameter: fp32 weights and two moments.
-    if (row.model.get("params_b") or 0) * 12 / (chips // slices) > SLICE_STATES:
+    if (row.model.get("params_b") or 0) * STATE_BYTES / (chips // slices) > SLICE_STATES:
         return None
     return group if group > 0 else None
 
@@ -288,10 +292,10 @@ def _named(row: Row, detail: str) -> dict[str, Any] | None:
         return {"recompute": policy or "minimal_with_context"}  # The old name of the second.
     if row.run.get("recompute") != "selective":
         return None
-    listed = detail.rpartition(": ")[2] if ": " in detail else ""
+    listed = re.sub(r"\s*\([^)]*\)", "", detail.rpartition(": ")[2]) if ": " in detail else ""
     keep: list[str] = []
     host: list[str] = []
-    for part in re.split(r",\s*", listed):
+    for part in re.split(r"[,;]\s*", listed):
         where, names = (keep if "device" in part else host), re.sub(r"\s*(kept|offloaded|on|to|host|memory|device)\b", "", part)
         if "recompute" in part:
             continue
@@ -302,7 +306,8 @@ def _named(row: Row, detail: str) -> dict[str, Any] | None:
 
 NAMED: Mapping[str, str] = {
     "decoder input": "decoder_layer_input", "q": "query_proj", "k": "key_proj", "v": "value_proj", "out": "out_proj",
-    "qkv": "qkv_proj", **{name: name for name in RESULTS},
+    "qkv": "qkv_proj", "kv": "kv_proj", "mlp out": "mlpwo", "query": "query_proj", "key": "key_proj", "value": "value_proj",
+    **{name: name for name in RESULTS},
 }  # fmt: skip
 """How rows write the names of a layer's results."""
 

@@ -120,7 +120,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         logit_bytes=subject.habit("logit_bytes", profile.logit_bytes),
     )
     activation = byte("recipe.activation_bytes", names.activation, names.source)
-    narrow = {"fp8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
+    narrow = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
     operand = byte("recipe.operand_bytes", narrow or names.activation, names.source)
     types = Types(
         matmul=names.matmul,

@@ -213,7 +213,7 @@ class StepPricer(ShardingPricer):
         hw = self.subject.hw
         plain = [item for item in items if not item.grouped]
         grouped = [item for item in items if item.grouped]
-        kind = {"fp8": "matmul_fp8", "fp4": "matmul_fp4"}.get(RECIPES[self.plan.precision].matmul, "matmul")
+        kind = {"fp8": "matmul_fp8", "int8": "matmul_fp8", "fp4": "matmul_fp4"}.get(RECIPES[self.plan.precision].matmul, "matmul")
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
         over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))

@@ -14,7 +14,7 @@ Recompute: TypeAlias = Literal[
     "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
 ]  # fmt: skip
 """What is made again; the names with underscores are MaxText's policies."""
-Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "nvfp4", "bf16-pure"]
+Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
 BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "int8", "int4", "nf4", "nf4-dq"]

@@ -19,6 +19,12 @@ _FP8 = Source(
     "Transformer Engine, FP8 primer: an fp8 copy of the weights and its transpose are kept beside the 16-bit ones",
     "https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/examples/fp8_primer.html",
 )
+_AQT = Source(
+    "docs",
+    "MaxText: quantization int8 (AQT): both operands of a product are rounded as they are multiplied, weights stay fp32",
+    "https://github.com/AI-Hypercomputer/maxtext/blob/e591f30c/src/maxtext/layers/quantizations.py",
+    "_get_int8_quant_config",
+)
 _OCP = Source(
     "paper",
     "OCP Microscaling Formats (MX) Specification v1.0: 32 values share one 8-bit scale",
@@ -76,6 +82,7 @@ RECIPES: dict[Precision, TrainRecipe] = {
     "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, 2, _IEEE),
     "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, 4, _IEEE),
     "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
+    "int8": TrainRecipe("int8", "int8", 2, 4, None, 2, 2, _AQT),
     "nvfp4": TrainRecipe("nvfp4", "fp4", 2 + 2 * (0.5 + 1 / 16), 4, None, 2, 2, _NVFP4_TRAINING),
 }
 
