@@ -73,6 +73,8 @@ class Fitted(NamedTuple):
     sets: tuple[str, ...]
     parameters: dict[str, Start]
     takes: Callable[[Row], bool] = lambda row: True
+    spread: str = "residual"
+    """Which range takes the spread of the rows that were held back."""
 
 
 SPREAD = {"contention": (0.3, 0.5), "straggle": (0.005, 0.7)}
@@ -98,10 +100,18 @@ PLAN: dict[str, Fitted] = {
     "megatron-lm": Fitted(
         ("megatron-lm", "nemo"),
         ("dgxc-benchmarking", "megatron-bridge"),
-        paces(("hopper", "blackwell"), (*KERNELS, "matmul_fp8", "grouped"))
-        | {"contention": (0.2, 0.7), "straggle": (0.005, 0.7), "hidden_passes": (9, 0.3), "expert_host": (1.5e-4, 0.5)}
-        | {"switched.tp": (0.6, 0.3), "switched.ep": (0.8, 0.2), "pace.blackwell.matmul_fp4": (1.0, 0.15)}
-        | {f"pace.{chip}.matmul_fp8": (0.95, 0.08) for chip in ("gb200-186gb", "gb300-279gb")},
+        paces(("hopper", "blackwell"), (*KERNELS, "matmul_fp8"))
+        | {"contention": (0.2, 0.7), "straggle": (0.005, 0.7), "hidden_passes": (9, 0.3)}
+        | {"switched.tp": (0.6, 0.3), "pace.blackwell.matmul_fp4": (1.0, 0.15)}
+        | {f"pace.{chip}.matmul_fp8": (1.0, 0.08) for chip in ("gb200-186gb", "gb300-279gb")},
+        lambda row: not (row.model.get("moe") or row.model.get("hybrid")),
+    ),
+    "megatron-experts": Fitted(
+        ("megatron-lm", "nemo"),
+        ("dgxc-benchmarking", "megatron-bridge"),
+        paces(("hopper", "blackwell"), ("grouped",)) | {"expert_host": (1.5e-4, 0.5), "switched.ep": (0.8, 0.2)},
+        lambda row: bool(row.model.get("moe")),
+        "residual_experts",
     ),
     "nanotron": Fitted(
         ("nanotron",),
@@ -210,10 +220,12 @@ def errors(some: Sequence[Case], values: Mapping[str, float]) -> Any:
     engines: dict[str, Any] = {}
     for case in some:
         engine = case.subject.engine
-        if engine.id not in engines and engine.training is not None:
-            profile = changed(engine.training, values).replaced(residual=engine.training.residual.replaced(value=1.0))
-            engines[engine.id] = engine.replaced(training=profile)
-    return np.array([case.error(case.subject.replaced(engine=engines[case.subject.engine.id])) for case in some])
+        state = engine.id, case.row.month
+        if state not in engines and engine.training is not None:
+            even = engine.training.residual.replaced(value=1.0)
+            profile = changed(engine.training, values).replaced(residual=even, residual_experts=even)
+            engines[state] = engine.replaced(training=profile)
+    return np.array([case.error(case.subject.replaced(engine=engines[case.subject.engine.id, case.row.month])) for case in some])
 
 
 def fit(some: Sequence[Case], parameters: Mapping[str, Start]) -> dict[str, float]:
@@ -237,8 +249,8 @@ def told(found: Any) -> str:
     return f"median {np.median(size):.1%}, mean {size.mean():.1%}, 90th percentile {np.quantile(size, 0.9):.1%}"
 
 
-def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float, float]) -> None:
-    """Put values into an engine's file and leave every other line as it is."""
+def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float, float], spread: str = "residual") -> None:
+    """Put values into an engine's file and leave every other line as it is; `spread` names the range that takes the ends."""
     path = ENGINES / f"{engine}.yaml"
     lines = path.read_text(encoding="utf-8").split("\n")
     first = lines.index("training:") + 1
@@ -267,14 +279,19 @@ def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float
             old = blocks.get(name, [""])[0]
             blocks[name] = [f"  {name}: {text}{_kept(old) if 'nobody says' in old else ''}}}"]
     if families:
-        kept = [line for line in blocks.get("pace", [])[1:] if line.strip().partition(":")[0] not in families]
-        blocks["pace"] = ["  pace:", *(f"    {who}: {{{', '.join(kinds)}}}" for who, kinds in families.items()), *kept]
+        lines_of = {line.strip().partition(":")[0]: line for line in blocks.get("pace", [])[1:]}
+        for who, kinds in families.items():
+            old_kinds = dict(re.findall(r"(\w+): (\{value[^}]*\})", lines_of.get(who, "")))
+            both = old_kinds | {kind.partition(":")[0]: kind.partition(": ")[2] for kind in kinds}
+            lines_of[who] = f"    {who}: {{{', '.join(f'{kind}: {one}' for kind, one in both.items())}}}"
+        blocks["pace"] = ["  pace:", *lines_of.values()]
     note_of_ends = "measured over counted step time: 5th and 95th percentile of the rows that were held back"
-    residual = f'  residual: {{value: 1.0, source: fitted, note: "{note_of_ends}", accept: [{ends[0]:.3g}, {ends[1]:.3g}]}}'
-    blocks.pop("residual", None)
+    residual = f'  {spread}: {{value: 1.0, source: fitted, note: "{note_of_ends}", accept: [{ends[0]:.3g}, {ends[1]:.3g}]}}'
+    blocks.pop(spread, None)
     lines[first:last] = [line for block in blocks.values() for line in block] + [residual]
     text_of_file = "\n".join(lines)
-    text_of_file = re.sub(r'(?m)^(  fitted: .*note: )".*"\}$', lambda m: f'{m[1]}"{note}"}}', text_of_file)
+    if spread == "residual":
+        text_of_file = re.sub(r'(?m)^(  fitted: .*note: )".*"\}$', lambda m: f'{m[1]}"{note}"}}', text_of_file)
     path.write_text(text_of_file, encoding="utf-8")
 
 
@@ -324,7 +341,7 @@ def main() -> None:
             groups = len({one.row.group for one in unseen})
             note = f"tools/fit_engines.py: {len(seen)} rows fitted, {len(unseen)} rows of {groups} groups held back: {told(judged)}"
             for engine in wanted.engines:
-                write(engine, values, note, (min(ends[0], 0.98), max(ends[1], 1.02)))
+                write(engine, values, note, (min(ends[0], 0.98), max(ends[1], 1.02)), wanted.spread)
 
 
 if __name__ == "__main__":

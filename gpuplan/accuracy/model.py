@@ -14,6 +14,8 @@ NEAR = 0.03
 """A card whose size is this close to the row's is the row's model."""
 FAR = 0.10
 """Dimensions that give a size this far from the row's are not all of the model."""
+USUAL_HEAD = 128
+"""Width of a head where a row does not say how many there are."""
 BUILT_FROM = ("layers", "hidden", "heads", "vocab")
 
 
@@ -43,11 +45,18 @@ def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
             if card is None
             else f"`{name}` is another model than the row's, whose dimensions are not all there"
         )
-    if size and abs(_billions(made) / float(size) - 1) > FAR:
+    if size and _off(made, float(size)) > FAR:
         if card is not None and abs(_billions(card) / float(size) - 1) <= FAR:
             return card
         raise Skip("the row's dimensions do not give its number of parameters")
     return made
+
+
+def _off(card: ModelCard, size: float) -> float:
+    """How far a card is from a stated size, which may leave the embedding out."""
+    whole = _billions(card)
+    inner = whole - card.architecture.hidden * card.architecture.vocab / 1e9
+    return min(abs(whole / size - 1), abs(inner / size - 1))
 
 
 def _billions(card: ModelCard) -> float:
@@ -63,7 +72,7 @@ def _agrees(arch: Architecture, stated: Mapping[str, Any]) -> bool:
 
 
 def _built(row: Row) -> ModelCard | None:
-    stated = _with_layers(row.model)
+    stated = _with_heads(_with_layers(row.model))
     if any(not isinstance(stated.get(key), int) for key in BUILT_FROM) or stated.get("hybrid") or stated.get("mamba"):
         return None
     gated = bool(stated.get("gated_mlp", True))
@@ -119,6 +128,15 @@ def _with_layers(stated: Mapping[str, Any]) -> Mapping[str, Any]:
     if stated.get("layers") or not (size and hidden and vocab and plain and stated.get("tied_embeddings")):
         return stated
     return {**stated, "layers": round((size * 1e9 - vocab * hidden) / (12 * hidden**2))}
+
+
+def _with_heads(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dimensions with heads near 128 wide, where a plain GPT's are all there but their number, which hardly matters."""
+    hidden = stated.get("hidden")
+    if stated.get("heads") or not isinstance(hidden, int) or stated.get("attention") != "mha" or stated.get("head_dim"):
+        return stated
+    widths = [width for width in range(64, 257, 8) if hidden % width == 0]
+    return {**stated, "heads": hidden // min(widths, key=lambda width: abs(width - USUAL_HEAD))} if widths else stated
 
 
 def _latent(mla: Mapping[str, Any], heads: int) -> Mla | None:

@@ -131,7 +131,9 @@ def _attention(row: Row) -> AttentionKernel | None:
     said = row.run.get("attention")
     if said == "standard":
         return "eager"
-    return "flash1" if said == "flash" and not row.engine else None
+    if said == "flash" and not row.engine:
+        return "flash1"
+    return "flash2" if "NVTE_FUSED_ATTN=0" in str(said) else None
 
 
 def _documents(row: Row) -> int | None:

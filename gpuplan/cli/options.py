@@ -284,7 +284,7 @@ AttentionKernel: TypeAlias = Annotated[
     Text,
     Option(
         "--attention", metavar="KIND", rich_help_panel=PARALLEL,
-        help="flash, flash1 (kernels before FlashAttention-2), or eager, which writes the scores out; left out, the engine's",
+        help="flash (the engine's), flash1 or flash2 (FlashAttention of that version), or eager, which writes the scores out",
     ),
 ]  # fmt: skip
 ChunkedLoss: TypeAlias = Annotated[

@@ -127,7 +127,7 @@ def _slower(pricer: StepPricer, at: str, parts: dict[str, Term], straggle: Sourc
         )  # fmt: skip
     found["unmodelled"] = unmodelled_seconds.term(
         f"{at}.unmodelled", counted=total(f"{at}.counted", parts | found),
-        residual=pricer.subject.habit("residual", pricer.profile.residual),
+        residual=pricer.subject.habit("residual", pricer.profile.residual_of(experts=pricer.subject.has_experts())),
     )  # fmt: skip
     return found
 

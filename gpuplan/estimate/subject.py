@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Architecture
+from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
 from gpuplan.num import Num
 from gpuplan.record import Record, field
@@ -43,6 +43,10 @@ class Subject(Setting, kw_only=True):
 
     arch: Architecture
     counts: ParamCount
+
+    def has_experts(self) -> bool:
+        """Whether the model routes tokens to experts."""
+        return any(isinstance(block.mlp, Moe) for stack in self.arch.stacks for block in stack.blocks.values())
 
     def leaves(self) -> Leaves:
         """A fresh set of model leaves, whose source is the model's card."""

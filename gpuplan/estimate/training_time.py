@@ -385,7 +385,7 @@ class StepPricer(ShardingPricer):
         parts["unmodelled"] = unmodelled_seconds.term(
             f"{at}.unmodelled",
             counted=total(f"{at}.counted", dict(parts)),
-            residual=self.subject.habit("residual", profile.residual),
+            residual=self.subject.habit("residual", profile.residual_of(experts=self.subject.has_experts())),
         )
         return total(f"{at}.seconds", parts), tuple(parts.values())
 

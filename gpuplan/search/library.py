@@ -22,6 +22,8 @@ from gpuplan.specs.target import Target, parse_target
 from gpuplan.term import Term
 
 Task: TypeAlias = Literal["train", "serve"]
+FLASH2 = "fsdp"
+"""The engine whose measured attention is FlashAttention-2's."""
 USUAL_ENGINES: Mapping[Task, str] = {"train": "megatron-lm", "serve": "vllm"}
 """The engines that most people run, where an accelerator's file names no other."""
 
@@ -83,12 +85,13 @@ class Library:
 
     def machine(self, on: str, engine: Engine) -> Hardware:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
-        if (on, engine.id) not in self._machines:
-            self._machines[on, engine.id] = hardware_of(
-                self.target(on), catalog=self.catalog, engine=engine.attention_like or engine.id, matmuls_of=engine.matmuls_like,
+        kernels = engine.attention_like or engine.id
+        if (on, f"{engine.id} {kernels}") not in self._machines:
+            self._machines[on, f"{engine.id} {kernels}"] = hardware_of(
+                self.target(on), catalog=self.catalog, engine=kernels, matmuls_of=engine.matmuls_like,
                 fused_experts=engine.serving is not None,
             )  # fmt: skip
-        return self._machines[on, engine.id]
+        return self._machines[on, f"{engine.id} {kernels}"]
 
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
@@ -114,6 +117,8 @@ class Library:
         usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         name, month = split_date(ask.engine or usual)
         profile = self.catalog.load(Engine, name).dated(month)
+        if getattr(ask, "attention", None) == "flash2":
+            profile = profile.replaced(attention_like=FLASH2)
         hw = self.machine(ask.on, profile)
         price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said)

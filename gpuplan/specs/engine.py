@@ -170,6 +170,12 @@ class TrainingProfile(Schema):
     """By accelerator, else by family, else `any`; what is missing is 1."""
     residual: RatioField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
+    residual_experts: RatioField | None = None
+    """The same of models with experts, whose runs spread more; None: as of others."""
+
+    def residual_of(self, *, experts: bool) -> Sourced:
+        """Measured over counted step time, of models with experts or without."""
+        return self.residual_experts if experts and self.residual_experts is not None else self.residual
 
     @property
     def held(self) -> TrainingHoldings:
