@@ -99,6 +99,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
+        fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
         offload=("optimizer",) if _alone(row) else _offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
         attention=_attention(row),

@@ -30,6 +30,8 @@ _FLAGS = {
     "--chunked-loss",
     "--no-chunked-loss",
     "--step-in-backward",
+    "--fp8-attention",
+    "--no-fp8-attention",
     "--no-step-in-backward",
     "--help",
     "-h",

@@ -208,6 +208,10 @@ DocumentSpread: TypeAlias = Annotated[
 Padded: TypeAlias = Annotated[
     Switch, Option("--padded", rich_help_panel=RUN, help="Each sequence holds one document and padding: not packed")
 ]
+Fp8Attention: TypeAlias = Annotated[
+    Switch,
+    Option("--fp8-attention/--no-fp8-attention", rich_help_panel=PARALLEL, help="The products of attention are in fp8 too"),
+]
 Documents: TypeAlias = Annotated[
     Text,
     Option(

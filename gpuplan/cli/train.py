@@ -92,6 +92,7 @@ def train(
     dispatcher: o.Dispatcher = None,
     reduce_in: o.ReduceIn = None,
     scaling: o.Scaling = None,
+    fp8_attention: o.Fp8Attention = None,
     price: o.Price = None,
     price_kind: o.PriceKind = None,
     region: o.Region = None,

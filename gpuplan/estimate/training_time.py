@@ -82,7 +82,10 @@ class StepPricer(ShardingPricer):
                     continue
                 if kind == "attention":
                     pace = "attention_backward" if phase == "backward" else kind
-                    seconds = attention_seconds(f"{phase}.{key}.{kind}", work.attentions, self.attention, hw, self.leaves)
+                    items = (
+                        [item.replaced(dtype="fp8") for item in work.attentions] if self.plan.how.fp8_attention else work.attentions
+                    )
+                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw, self.leaves)
                 else:
                     pace, seconds = kind, priced(f"{phase}.{key}.{kind}", work.streams, hw)
                 found[phase] = self.paced(pace, seconds)

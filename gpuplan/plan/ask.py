@@ -101,6 +101,7 @@ class TrainAsk(Common, kw_only=True):
     dispatcher: Dispatcher | None = None
     reduce_in: ReduceIn | None = None
     scaling: Scaling | None = None
+    fp8_attention: bool | None = None
     schedule: Schedule | None = None
     cp_kind: ContextKind | None = None
     etp: int | None = None

@@ -51,6 +51,8 @@ class Manner(Record, kw_only=True):
     """`alltoall` sends every copy of a token to its expert, `deepep` one for each node (also HybridEP)."""
     reduce_in: ReduceIn | None = None
     """The type in which gradients travel; None: the engine's."""
+    fp8_attention: bool | None = None
+    """The products of attention are in fp8 too."""
     scaling: Scaling | None = None
     """Scales of fp8 matmuls: one for a tensor, one for each row, or one for blocks (MX)."""
 
