@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, ParamSpec, get_args, get_type_hints
+from typing import Any, Generic, Literal, ParamSpec, get_args
 
 from gpuplan.num import Num, is_array, maximum
 
@@ -162,8 +162,9 @@ def formula(source: Source) -> Callable[[Callable[P, Num]], Formula[P]]:
 
 
 def _units_of(fn: Callable[..., Any]) -> dict[str, str]:
-    hints = get_type_hints(fn, include_extras=True)
-    return {key: get_args(hint)[-1] for key, hint in hints.items()}
+    # Every query registers hundreds of formulas: names are looked up, since `get_type_hints` would compile each one.
+    scope = fn.__globals__
+    return {key: get_args(scope[hint] if isinstance(hint, str) else hint)[-1] for key, hint in fn.__annotations__.items()}
 
 
 def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
