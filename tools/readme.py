@@ -56,28 +56,38 @@ def _run(command: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, env=env, cwd=ROOT, check=False).stdout
 
 
+CHIPS = ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb")
+KINDS = {"fp8_block": "fp8 by blocks", "int8_wo": "int8 weights", "int4_wo": "int4 weights"}
+
+
 def kernels() -> str:
-    """Held-back errors of the machine model, from the measured files."""
+    """Held-back errors of the machine model, from the measured files: a line for each kind of kernel, a column for each chip."""
     sys.path.insert(0, str(ROOT))
     from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.measured import Measured
 
     catalog = Catalog.open(env={})
-    rows = ["| chip | kernel | rows held back | median error | p90 | flat roofline, median |", "|---|---|---:|---:|---:|---:|"]
-    for ident in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb"):
-        spec = catalog.load(Measured, ident)
-        kinds = {f"matmul {dtype}": one.fit for dtype, one in spec.matmul.items()}
+    cells: dict[str, dict[str, str]] = {}
+    for chip in CHIPS:
+        spec = catalog.load(Measured, chip)
+        fits = {f"matmul, {KINDS.get(kind, kind)}": one.fit for kind, one in spec.matmul.items()}
+        fits |= {f"experts, {KINDS.get(kind, kind)}": one.fit for kind, one in spec.grouped.items()}
         if spec.attention is not None:
-            kinds |= {f"prefill {dtype}": one.fit for dtype, one in spec.attention.prefill.items()}
-            kinds |= {f"decode {dtype}": one.fit for dtype, one in spec.attention.decode.items()}
+            fits |= {f"prefill, {dtype}": one.fit for dtype, one in spec.attention.prefill.items()}
+            fits |= {f"decode, {dtype}": one.fit for dtype, one in spec.attention.decode.items()}
         if spec.collective is not None:
-            kinds |= {"all-reduce (NCCL)": spec.collective.all_reduce.fit, "all-gather (NCCL)": spec.collective.all_gather.fit}
-        for kind, fit in kinds.items():
-            if fit is not None:
-                flat = "" if fit.flat_median_ape is None else f"{fit.flat_median_ape.value:.1%}"
-                errors = f"{fit.median_ape.value:.1%} | {fit.p90_ape.value:.1%} | {flat}"
-                rows.append(f"| {ident} | {kind} | {fit.rows_held_back.value:,.0f} | {errors} |")
-    return "\n".join(rows) + "\n"
+            fits |= {f"NCCL {kind}": getattr(spec.collective, kind).fit for kind in ("all_reduce", "all_gather", "all_to_all")}
+        for kind, fit in fits.items():
+            if fit is None:
+                continue
+            flat = "" if fit.flat_median_ape is None else f" ({100 * fit.flat_median_ape.value:.0f})"
+            cells.setdefault(kind, {})[chip] = f"{100 * fit.median_ape.value:.1f} / {100 * fit.p90_ape.value:.0f}{flat}"
+            if fit.far_median_ape is not None:
+                cells.setdefault(f"{kind}, from memory", {})[chip] = f"{100 * fit.far_median_ape.value:.1f}"
+    order = sorted(cells, key=lambda kind: [kind.startswith(word) for word in ("NCCL", "decode", "prefill", "experts", "matmul")])
+    lines = [f"| % | {' | '.join(CHIPS)} |", "|---|" + "---:|" * len(CHIPS)]
+    lines += [f"| {kind.replace('_', '-')} | {' | '.join(cells[kind].get(chip, '') for chip in CHIPS)} |" for kind in order]
+    return "\n".join(lines) + "\n"
 
 
 def runs() -> str:

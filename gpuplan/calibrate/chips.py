@@ -30,6 +30,7 @@ from gpuplan.calibrate import kinds
 from gpuplan.calibrate.fit import Knob, Outcome, fit
 from gpuplan.calibrate.kinds import Chip, from_memory
 from gpuplan.calibrate.rows import (
+    MOST_ROWS,
     NO_WINDOW,
     Rows,
     attention_rows,
@@ -54,6 +55,8 @@ NCCL: Mapping[CollectiveKind, str] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
 FEWEST = 12
+MOST_ATTENTION = 4 * MOST_ROWS
+"""Attention tables mix kernels, data types and windows."""
 LARGEST_CUSTOM = 2.0**23
 """Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
 FEWEST_KEYS = 128
@@ -232,13 +235,13 @@ def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
     """
     kernels = KERNELS[system]
     made = Fitted()
-    rows = table(folder, system, "context_attention")
+    rows = table(folder, system, "context_attention", most=MOST_ATTENTION)
     for dtype in kernels.prefill:
         _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, kernels, decode=False))
     for engine, names in kernels.own.items():
         theirs = replace(kernels, prefill={"bf16": names})
         _add(made, f"engines.{engine}.prefill.bf16", _attention(chip, rows, "bf16", theirs, decode=False), POOREST)
-    rows = table(folder, system, "generation_attention")
+    rows = table(folder, system, "generation_attention", most=MOST_ATTENTION)
     for stored in kernels.decode:
         _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
     for engine, names in kernels.own_decode.items():
@@ -307,7 +310,10 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernel
     model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
     made = fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
     held = picked.where(picked.held_back)
-    return replace(made, ratios=made.ratios[_far(chip, held, element)])
+    ratios = made.ratios[_far(chip, held, element)]
+    big = made.ratios[_traffic(held, element) > 3 * chip.l2]
+    error = float(np.median(np.abs(1 / big - 1))) if len(big) else None
+    return replace(made, ratios=ratios, far_median_ape=error)
 
 
 def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> Outcome | None:
@@ -321,9 +327,15 @@ def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> Outcom
 
 def _far(chip: Chip, rows: Rows, element: float) -> NDArray[np.bool_]:
     """Decode whose keys and values no cache holds from run to run, or so few that their traffic does not count."""
-    cols = rows.columns
-    size = 2 * cols["sequences"] * cols["kv_heads"] * np.minimum(cols["kv_len"], cols["window"]) * cols["dim"] * element
+    size = _traffic(rows, element)
     return (size > 3 * chip.l2) | (size < NO_TRAFFIC)
+
+
+def _traffic(rows: Rows, element: float) -> NDArray[np.float64]:
+    """Bytes of keys and values that a decode reads."""
+    cols = rows.columns
+    seen = np.minimum(cols["kv_len"], cols["window"])
+    return 2.0 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
 
 
 def _stream(chip: Chip, rows: Sequence[Mapping[str, str]]) -> Outcome:

@@ -50,6 +50,8 @@ class Outcome:
     flat_median_ape: float | None
     ratios: NDArray[np.float64]
     """Measured over predicted on the rows held back."""
+    far_median_ape: float | None = None
+    """The median error on those of them that memory serves and no cache, where some are served by one."""
 
 
 def fit(

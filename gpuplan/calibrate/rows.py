@@ -45,19 +45,20 @@ class Rows:
 
 
 MOST_ROWS = 60_000
-"""Of a whole table so many rows are taken at most, evenly spread: more change no parameter."""
+"""So many rows of a table are enough where all of them are of one kind."""
 
 
-def table(folder: Path, system: str, name: str, *, fullest: bool = False) -> list[dict[str, str]]:
+def table(folder: Path, system: str, name: str, *, fullest: bool = False, most: int = MOST_ROWS) -> list[dict[str, str]]:
     """The rows of one table, as text: of a CSV file, or of the tables of an installed `aiconfigurator-core` by their folder.
 
-    Of each framework of a package the newest version counts; `fullest`: the newest of those that hold half as many rows as any.
+    Of each framework of a package the newest version counts; `fullest`: the newest of those that hold half as many rows as any,
+    whole. Otherwise `most` rows of a package are taken at most, evenly spread.
 
     Raises:
         UsageError: the table does not exist or is empty, or the reader of its format is not installed.
     """
     if (folder / system).is_dir():
-        return _of_package(folder / system, name, fullest=fullest)
+        return _of_package(folder / system, name, fullest=fullest, most=most)
     path = folder / f"{system}-{name}.csv"
     if not path.is_file():
         hint = "give the folder with the measured tables, named <system>-<table>.csv"
@@ -69,7 +70,7 @@ def table(folder: Path, system: str, name: str, *, fullest: bool = False) -> lis
     return rows
 
 
-def _of_package(place: Path, name: str, *, fullest: bool) -> list[dict[str, str]]:
+def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[dict[str, str]]:
     """The rows of a table in `<family>/<framework>/<version>/<name>_perf.parquet`, of one version of each framework."""
     found: dict[str, list[Path]] = {}
     for path in place.glob(f"*/*/*/{name}_perf.parquet"):
@@ -91,7 +92,7 @@ def _of_package(place: Path, name: str, *, fullest: bool) -> list[dict[str, str]
     for path in newest.values():
         columns = parquet.read_table(path).to_pydict()
         count = len(next(iter(columns.values()), ()))
-        step = 1.0 if fullest else max(count * len(newest) / MOST_ROWS, 1.0)
+        step = 1.0 if fullest else max(count * len(newest) / most, 1.0)
         picked = [int(at * step) for at in range(int(count / step))]
         texts = {key: ["" if values[at] is None else str(values[at]) for at in picked] for key, values in columns.items()}
         rows += [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
@@ -112,6 +113,8 @@ def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, k
         row for row in rows if row["attn_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["kernel_source"] in kernels
     ]
     cols = {key: numbers(picked, name) for key, name in _ATTENTION.items()}
+    windows = "window_size" in picked[0] if picked else False  # Older tables have no windows.
+    cols["window"] = numbers(picked, "window_size") if windows else np.zeros(len(picked))
     cols["kv_heads"] = np.where(cols["kv_heads"] > 0, cols["kv_heads"], cols["heads"])
     cols["kv_len"] = cols["q_len"] + cols["cached"]
     cols["window"] = np.where(cols["window"] > 0, cols["window"], NO_WINDOW)
@@ -120,7 +123,7 @@ def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, k
 
 _ATTENTION = {
     "sequences": "batch_size", "q_len": "isl", "cached": "step", "heads": "num_heads", "kv_heads": "num_key_value_heads",
-    "dim": "head_dim", "window": "window_size",
+    "dim": "head_dim",
 }  # fmt: skip
 
 

@@ -90,6 +90,8 @@ def block(outcome: Outcome, source: str = "") -> list[str]:
         f"  p90_ape: {outcome.p90_ape:.3f}",
         f'  bias: "{100 * outcome.bias:+.1f} %"',
     ]
+    if outcome.far_median_ape is not None:
+        lines.append(f"  far_median_ape: {outcome.far_median_ape:.3f}")
     if outcome.flat_median_ape is not None:
         lines.append(f"  flat_median_ape: {outcome.flat_median_ape:.3f}")
     return lines

@@ -37,6 +37,8 @@ class Fit(Schema):
     """Its 90th percentile."""
     bias: str
     """Median of predicted / measured - 1, with its sign, in %."""
+    far_median_ape: RatioField | None = None
+    """The median error on those held-back rows of decode whose keys and values no cache holds, as in a model's step."""
     flat_median_ape: RatioField | None = None
     """The median error, on the same held-back rows, of a roofline with one efficiency for arithmetic and one for memory."""
 
