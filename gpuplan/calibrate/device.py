@@ -34,7 +34,8 @@ class Probe(Record, kw_only=True):
     `shape` holds, by kind: matmul, grouped_matmul `m n k batch` (grouped: `batch` experts of m rows each); prefill,
     prefill_backward, decode `sequences q_len kv_len heads kv_heads k_dim v_dim window` (window 0: none; causal);
     stream, norm, activation `size` (bytes read and written); launch, graph `launches` (empty kernels back to back);
-    host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`.
+    host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`
+    and, where it is not 1, `stride`: how far the ranks of a group are apart. So many groups then work at once, as in training.
     `dtype` is what is multiplied or moved, `name` the collective's kind where there is one. prefill_backward is the backward
     pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
     """
@@ -65,6 +66,8 @@ class Identity(Record, kw_only=True):
     """How many processes measure together."""
     rank: int = 0
     """Which of them this is; 0 drives."""
+    near: int = 0
+    """How many of them are on each node, where these are as many on every node; 0: all on one."""
     architecture: str = ""
     """What the driver says of the architecture: a compute capability such as `9.0`, or `gfx942`; nothing for processors."""
 
@@ -129,3 +132,7 @@ class DeviceMemoryError(Exception):
 
 class DeviceLostError(Exception):
     """The device vanished or its context is broken: nothing more can be measured in this process."""
+
+
+class RanksLostError(DeviceLostError):
+    """Another of the processes that measure together is gone, or their connection broke."""

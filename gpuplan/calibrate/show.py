@@ -5,6 +5,7 @@ Measured points are those of the journal that `gpuplan calibrate` keeps, and tho
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -116,10 +117,15 @@ def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
             return _float(stream_seconds(Stream(name="probe", size=_size(shape), launches=_given("launches", 1.0)), hw))
         if probe.kind == "collective":
             name: Any = probe.name
-            group, one = _given("group", shape["group"]), _given("stride", 1.0)
-            return _float(collective_seconds(Collective(name="probe", kind=name, size=_size(shape), group=group, stride=one), hw))
+            group, apart = _given("group", shape["group"]), _given("stride", shape.get("stride", 1.0))
+            joint = Collective(name="probe", kind=name, size=_size(shape), group=group, stride=apart)
+            return _float(collective_seconds(joint, hw))
         if probe.kind == "transfer":
-            sent = Transfer(name="probe", size=_size(shape), path="scale_up", stride=_given("stride", 1.0))
+            stride = shape.get("stride", 1.0)
+            far = bool(hw.levels) and 2 * stride > (hw.levels[0].size or math.inf)
+            sent = Transfer(
+                name="probe", size=_size(shape), path="scale_out" if far else "scale_up", stride=_given("stride", stride)
+            )
             return _float(transfer_seconds(sent, hw))
         if probe.kind in COPIES and hw.host_link is not None and "host.efficiency" in hw.parameters:
             share = hw.parameters.get(f"host.{COPIES[probe.kind]}") or hw.parameter("host.efficiency")

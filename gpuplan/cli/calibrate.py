@@ -69,6 +69,9 @@ def calibrate(
     ] = None,
     out: Annotated[str | None, Option("--out", metavar="FILE", help="The measured file, instead of the one in your folder")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Measure all again, whatever an interrupted call left")] = False,
+    on: Annotated[
+        str | None, Option("--on", metavar="[N x]NAME", help="The machines that several processes run on, for their links")
+    ] = None,
     timeout: Annotated[
         str | None, Option("--timeout", metavar="SECONDS", help="A kernel or a rank that is silent for so long is given up")
     ] = None,
@@ -80,5 +83,5 @@ def calibrate(
     if ctx.invoked_subcommand is None:
         from gpuplan.cli.measure import Asked, measure
 
-        asked = Asked(quick, full, backend, device, kinds, out, fresh, timeout, dry_run, tuple(specs or ()), json)
+        asked = Asked(quick, full, backend, device, kinds, out, fresh, on, timeout, dry_run, tuple(specs or ()), json)
         raise Stop(measure(asked))

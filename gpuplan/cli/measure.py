@@ -35,6 +35,7 @@ class Asked:
     kinds: str | None
     out: str | None
     fresh: bool
+    on: str | None
     timeout: str | None
     dry_run: bool
     specs: tuple[str, ...]
@@ -85,7 +86,7 @@ def measure(asked: Asked) -> int:
         UsageError: wrong words, no such device or backend, or a file that cannot be written.
         UnknownError: the device was lost.
     """
-    from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceLostError
+    from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceLostError, RanksLostError
     from gpuplan.calibrate.measure.opening import open_device
     from gpuplan.calibrate.measure.watch import TERMINATED, Terminated, terminable
 
@@ -98,6 +99,9 @@ def measure(asked: Asked) -> int:
         with terminable():
             device = open_device(asked.backend, None if asked.device is None else _index(asked.device))
             return _with(device, asked, wish, progress)
+    except RanksLostError as error:
+        hint = "what was measured is kept; start all ranks again to go on"
+        raise UnknownError(Problem("calibrate.ranks-lost", str(error), hint)) from None
     except DeviceLostError as error:
         hint = "see that the driver and the device are well, then call the same command again"
         raise UnknownError(Problem("calibrate.device-lost", f"the device does not answer: {error}".rstrip(": "), hint)) from None
@@ -156,7 +160,7 @@ def _wish(asked: Asked) -> Wish:
     extent: Any = "quick" if asked.quick else "full" if asked.full else "default"
     kinds = [word.strip() for word in (asked.kinds or "").split(",") if word.strip()]
     return Wish(
-        extent=extent, kinds=kinds, out=None if asked.out is None else Path(asked.out), fresh=asked.fresh,
+        extent=extent, kinds=kinds, out=None if asked.out is None else Path(asked.out), fresh=asked.fresh, on=asked.on or "",
         hang_limit=None if asked.timeout is None else _seconds(asked.timeout), today=date.today().isoformat(), version=__version__,
     )  # fmt: skip
 
@@ -202,8 +206,10 @@ def _lines(report: Report) -> list[str]:
     lines += [f"not measured: {counted(count, 'probe')} ({why})" for why, count in skipped.items()]
     lines += ["", f"{'parameters':<28} {'rows':>5} {'median error':>13} {'90 % below':>11}"]
     for place, found in report.made.sets.items():
+        if place in report.made.short:
+            continue
         lines.append(f"{place:<28} {found.rows:>5} {found.median_ape:>12.1%} {found.p90_ape:>11.1%}")
-    lines += [f"{place:<28} not fitted: {why}" for place, why in report.made.unfitted.items()]
+    lines += [f"{place:<28} not fitted: {why}" for place, why in {**report.made.unfitted, **report.made.short}.items()]
     lines += ["", *(f"wrote {path}" for path in report.written)]
     if report.usable_as:
         lines.append(f"estimates for --on {report.usable_as} use it")
@@ -233,7 +239,7 @@ def _record(report: Report) -> dict[str, Any]:
             }
             for place, found in report.made.sets.items()
         },
-        "unfitted": report.made.unfitted,
+        "unfitted": {**report.made.unfitted, **report.made.short},
         "written": [str(path) for path in report.written],
         "on": report.usable_as or None,
     }  # fmt: skip

@@ -41,6 +41,7 @@ def shown(asked: Asked) -> None:
         UsageError: wrong words, or a picture that cannot be written.
         UnknownError: no such accelerator, or nothing measured is kept of it.
     """
+    from gpuplan.calibrate.measure.subject import span_of
     from gpuplan.calibrate.show import series
     from gpuplan.cli.specs import open_catalog
     from gpuplan.render.calibration import calibration_text, save_calibration
@@ -55,8 +56,7 @@ def shown(asked: Asked) -> None:
     catalog = open_catalog(list(asked.specs))
     ident = catalog.load(Accelerator, asked.ident or _last()).id
     samples = list(_samples(ident, catalog))
-    ranks = max((sample.probe.shape.get("group", 1.0) for sample in samples), default=1.0)
-    hw = _hardware(ident, int(ranks), catalog)
+    hw = _hardware(ident, span_of(samples), catalog)
     found = series(samples, hw, kinds)
     if asked.png is not None:
         save_calibration(hw.name, found, Path(asked.png))
@@ -78,7 +78,11 @@ def _hardware(ident: str, ranks: int, catalog: Catalog) -> Hardware:
     from gpuplan.machine.build import hardware_of
     from gpuplan.specs.target import parse_target
 
-    return hardware_of(parse_target(f"{ranks}x{ident}" if ranks > 1 else ident, catalog), catalog=catalog)
+    try:
+        target = parse_target(f"{ranks}x{ident}" if ranks > 1 else ident, catalog)
+    except UnknownError:
+        target = parse_target(ident, catalog)  # Of links that nobody describes there is no curve.
+    return hardware_of(target, catalog=catalog)
 
 
 def _samples(ident: str, catalog: Catalog) -> Iterator[Sample]:

@@ -14,7 +14,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import Measured
+from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.specs.measuring import told
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Term, greatest
@@ -64,11 +64,11 @@ def hardware_of(
     parameters |= overlay.single_terms(chain)
     parameters = with_lent_throttle(chip, parameters, chain, catalog)
     fabrics: list[Link] = []
-    levels = _distinct(target.levels)
+    levels = distinct(target.levels)
     for level in levels:
-        link = _fabric_of(level, chain, catalog)
-        if link.file.collective is not None:
-            parameters |= overlay.fabric_terms(link, level.name, link.file.collective)
+        link, fabric = _fabric_of(level, chip, chain, catalog)
+        if fabric is not None:
+            parameters |= overlay.fabric_terms(link, level.name, fabric)
             if link.file.describes == "fabric" and not level.name.startswith(NETWORKS):
                 parameters |= _as_measured(level, target.count)
             parameters |= _as_late(level, parameters)
@@ -181,27 +181,37 @@ def _units(chip: Accelerator, chain: Sequence[Link], share: float) -> Term:
     return replace(term, source=replace(term.source, note=f"of {link.file.name}: that of {chip.name} is not known"))
 
 
-def _fabric_of(level: Level, chain: Sequence[Link], catalog: Catalog) -> Link:
-    """The file whose collectives describe a level: the accelerator's own for its own links, otherwise that of the topology.
+def _fabric_of(level: Level, chip: Accelerator, chain: Sequence[Link], catalog: Catalog) -> tuple[Link, Fabric | None]:
+    """The file whose collectives describe a level, and these.
+
+    The accelerator's own count for its own links and, where `gpuplan calibrate` measured several nodes, for the network between
+    them; otherwise those of the topology.
 
     Raises:
         UnknownError: there is no file for that topology.
     """
     network = level.name.startswith(NETWORKS)
-    if not network and level.topology == "switched":
-        own = next((link for link in chain if link.file.collective is not None), None)
+    if network:
+        own = next((link for link in chain if link.file.network is not None and not link.borrowed), None)
         if own is not None:
-            return own
+            return own, own.file.network
+    elif level.topology == "switched" or chip.scale_up is None or chip.scale_up.topology == level.topology:
+        # Of links without a switch only what was measured here is better than what is known of their topology.
+        here = [link for link in chain if link.file.collective is not None]
+        here = [link for link in here if level.topology == "switched" or (link.file.machine is not None and not link.borrowed)]
+        if here:
+            return here[0], here[0].file.collective
     name = "fabric-network" if network else FABRIC_FILES[level.topology]
     path = catalog.paths("measured").get(name)
     if path is None:
         hint = "add it, or run `gpuplan calibrate` on the machine"
         raise UnknownError(Problem("hw.no-fabric-file", f"no measured file `{name}` for the level `{level.name}`", hint))
-    return Link(catalog.read(Measured, path), 1.0, False)
+    link = Link(catalog.read(Measured, path), 1.0, False)
+    return link, link.file.collective
 
 
-def _distinct(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """The levels that have links of their own: a tray whose accelerators hang on the switches of the rack is no level.
+def distinct(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """The levels of a target that have links of their own: a tray whose accelerators hang on the switches of the rack is no level.
 
     So is a unit of a fat tree that is as thick above as below. Levels are priced as if they worked side by side, which two
     names for the same links would not.

@@ -277,6 +277,8 @@ class Measured(SpecFile):
     """Memory-bound kernels."""
     collective: Fabric | None = None
     """Collectives on the accelerator's own links (NVLink, xGMI, ICI), or on the fabric that the file describes."""
+    network: Fabric | None = None
+    """Collectives between nodes, as measured here: shares of what the network of the machine carries for one accelerator."""
     host: HostFit | None = None
     """Copies over the host link."""
     launch: LaunchFit | None = None

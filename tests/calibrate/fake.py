@@ -62,6 +62,8 @@ class Troubles:
     errors_after: int = 0
     fp8: bool = True
     ranks: int = 1
+    near: int = 0
+    """How many of them are on each node; 0: all."""
     broken: str = ""
     """Kernels of this kind fail."""
 
@@ -75,7 +77,7 @@ class Fake:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.troubles.seed)
-        self.hw = truth()
+        self.hw = truth(max(8, self.troubles.ranks))
         self.runs = 0
         self.prepared = 0
         self.kind = ""
@@ -84,7 +86,7 @@ class Fake:
         t = self.troubles
         return Identity(
             name=t.name, backend="fake", driver="570.1", libraries={"fake": "1.0"}, memory_bytes=t.memory, units=t.units,
-            architecture=t.architecture, uuid="GPU-0", ranks=t.ranks,
+            architecture=t.architecture, uuid="GPU-0", ranks=t.ranks, near=t.near,
         )  # fmt: skip
 
     def refuses(self, probe: Probe) -> str | None:
@@ -146,10 +148,10 @@ class Fake:
         pass
 
 
-def truth() -> Hardware:
+def truth(count: int = 8) -> Hardware:
     """The shipped H200 with the parameters of `TRUTH`."""
     catalog = Catalog([shipped_folder()])
-    hw = hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
+    hw = hardware_of(parse_target(f"{count}xh200-sxm-141gb", catalog), catalog=catalog)
     parameters = dict(hw.parameters)
     for name, value in TRUTH.items():
         parameters[name] = Term(f"hw.{name}", value, parameters[name].unit, USER)
@@ -160,6 +162,7 @@ def truth() -> Hardware:
 def seconds(probe: Probe, hw: Hardware) -> float:
     """What a probe truly takes."""
     shape = {name: Term(name, value, "B" if name == "size" else "1", USER) for name, value in probe.shape.items()}
+    stride = Term("stride", probe.shape.get("stride", 1.0), "1", USER)
     element = Term("element", ELEMENT[probe.dtype], "B", USER)
     dtype: Any = probe.dtype
     value: Any
@@ -177,11 +180,11 @@ def seconds(probe: Probe, hw: Hardware) -> float:
         )
     elif probe.kind == "collective":
         kind: Any = probe.name
-        one = Term("stride", 1.0, "1", USER)
-        value = collective_seconds(Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=one), hw).value
+        item = Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=stride)
+        value = collective_seconds(item, hw).value
     elif probe.kind == "transfer":
-        one = Term("stride", 1.0, "1", USER)
-        value = transfer_seconds(Transfer(name="x", path="scale_up", size=shape["size"], stride=one), hw).value
+        path: Any = "scale_out" if 2 * float(probe.shape.get("stride", 1.0)) > 8 else "scale_up"
+        value = transfer_seconds(Transfer(name="x", path=path, size=shape["size"], stride=stride), hw).value
     elif probe.kind in ("launch", "graph"):
         value = probe.shape["launches"] * (LAUNCH if probe.kind == "launch" else GRAPH)
     else:

@@ -145,7 +145,7 @@ def test_kernels_of_attention_are_chosen_by_name() -> None:
         _attend(torch, "CUDNN_ATTENTION")(q, k, k, is_causal=True, enable_gqa=True)
 
 
-def ranks(count: int, body: str, tmp_path: Path, **env: str) -> list[subprocess.Popen[str]]:
+def ranks(count: int, body: str, tmp_path: Path, *words: str, **env: str) -> list[subprocess.Popen[str]]:
     """So many processes that run a script together, as a launcher of one's own would start them."""
     script = tmp_path / "rank.py"
     script.write_text(body, encoding="utf-8")
@@ -160,7 +160,7 @@ def ranks(count: int, body: str, tmp_path: Path, **env: str) -> list[subprocess.
     }
     return [
         subprocess.Popen(
-            [sys.executable, str(script)], env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+            [sys.executable, str(script), *words], env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
         for rank in range(count)
@@ -195,26 +195,77 @@ def test_processes_measure_collectives_together(count: int, tmp_path: Path) -> N
 
 
 NODES = """
-import os
-os.environ["GPUPLAN_NODE"] = "ab"[int(os.environ["RANK"]) // 2]
+import os, sys
+os.environ["GPUPLAN_NODE"] = sys.argv[1][int(os.environ["RANK"])]
 from gpuplan.calibrate.backends.torch import open_device
 from gpuplan.calibrate.device import Probe
 device = open_device(None)
 if device.identity().rank:
     device.follow()
 else:
-    for group in (2.0, 3.0):
-        print(device.refuses(Probe(kind="collective", name="all_reduce", shape={"size": 1024.0, "group": group})))
+    print("near", device.identity().near)
+    for group, stride in ((2, 1), (2, 2), (4, 1), (3, 1)):
+        shape = {"size": 65536.0, "group": float(group), "stride": float(stride)}
+        for name in ("all_reduce", "all_to_all", "broadcast"):
+            probe = Probe(kind="collective", name=name, shape=shape)
+            why = device.refuses(probe)
+            print(name, group, stride, why or device.prepare(probe)(3) > 0)
+    swap = Probe(kind="transfer", shape={"size": 65536.0, "group": 2.0, "stride": 2.0})
+    print("transfer", device.refuses(swap) or device.prepare(swap)(3) > 0)
 device.close()
 """
 
 
-def test_groups_over_two_nodes_are_not_taken_for_one_link(tmp_path: Path) -> None:
-    started = ranks(3, NODES, tmp_path)
+@pytest.mark.parametrize("nodes", ["aabb", "abab"])
+def test_groups_across_two_nodes_are_measured_wherever_the_ranks_are(nodes: str, tmp_path: Path) -> None:
+    started = ranks(4, NODES, tmp_path, nodes)
+    made = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * 4, made
+    lines = made[0][0].splitlines()
+    assert lines[0] == "near 2"
+    for layout in ("2 1", "2 2", "4 1"):
+        assert f"all_reduce {layout} True" in lines
+        assert f"broadcast {layout} True" in lines
+    assert "all_reduce 3 1 such a group would fill nodes of 2 processes unevenly" in lines
+    assert "transfer True" in lines
+
+
+def test_uneven_nodes_measure_the_first_alone(tmp_path: Path) -> None:
+    started = ranks(3, NODES, tmp_path, "aab")
     made = [process.communicate(timeout=60) for process in started]
     assert [process.returncode for process in started] == [0] * 3, made
-    assert made[0][0].splitlines()[0] == "None"
-    assert "only the first 2 processes share a node" in made[0][0]
+    assert "all_reduce 2 1 True" in made[0][0]
+    assert "all_reduce 3 1 the nodes hold different numbers of processes" in made[0][0]
+
+
+TROUBLE = """
+import gpuplan.calibrate.backends.distributed as distributed
+from gpuplan.calibrate.backends.torch import open_device
+from gpuplan.calibrate.device import DeviceMemoryError, Probe
+made = distributed.Peers._tensor
+def tensor(self, count):
+    if self.rank == 1 and count > 5000:
+        raise RuntimeError("not enough memory: you tried to allocate")
+    return made(self, count)
+distributed.Peers._tensor = tensor
+device = open_device(None)
+if device.identity().rank:
+    device.follow()
+else:
+    for size in (65536.0, 1024.0):
+        try:
+            print(device.prepare(Probe(kind="collective", name="all_reduce", shape={"size": size, "group": 2.0}))(3) > 0)
+        except DeviceMemoryError as error:
+            print(error)
+device.close()
+"""
+
+
+def test_trouble_of_another_rank_is_told_to_the_first(tmp_path: Path) -> None:
+    started = ranks(2, TROUBLE, tmp_path)
+    made = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * 2, made
+    assert made[0][0].splitlines() == ["rank 1: not enough memory: you tried to allocate", "True"]
 
 
 def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:

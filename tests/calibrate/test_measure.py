@@ -116,6 +116,49 @@ def test_collectives_of_several_ranks(tmp_path: Path) -> None:
     assert spec.launch.graph.value == pytest.approx(GRAPH, rel=0.03)
 
 
+def test_groups_across_nodes_tell_the_network(tmp_path: Path) -> None:
+    report = run(tmp_path, ranks=32, near=8, kinds=("collective", "transfer"))
+    shapes = {(one.probe.shape["group"], one.probe.shape.get("stride", 1)) for one in report.run.samples.values()}
+    assert {(2, 8), (4, 8), (16, 1), (32, 1), (16, 2), (4, 2)} <= shapes
+    truth = hardware_of(parse_target("32xh200-sxm-141gb", PLAIN), catalog=PLAIN)
+    near, far = truth.levels[0].name, truth.levels[-1].name
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        for place, level in (("collective", near), ("network", far)):
+            found = report.made.sets[f"{place}.{kind}"]
+            assert found.median_ape < 0.02, found.place
+            for key in ("start", "full"):
+                told = truth.parameter(f"fabric.{level}.{kind}.{key}").value
+                assert found.values[key].value == pytest.approx(told, rel=0.03), (place, kind, key)
+    told = truth.parameter(f"fabric.{far}.transfer.pair").value
+    assert report.made.sets["network.transfer"].values["pair"].value == pytest.approx(told, rel=0.03)
+    catalog = Catalog([shipped_folder(), tmp_path / "config" / "gpuplan"])
+    hw = hardware_of(parse_target("32xh200-sxm-141gb", catalog), catalog=catalog)
+    written = load_spec(Measured, report.written[0])
+    assert written.network is not None
+    assert hw.parameter(f"fabric.{far}.all_reduce.full").value == written.network.all_reduce.full.value
+    assert any("measured on this machine by gpuplan calibrate" in note.text for note in hw.notes)
+
+
+def test_the_machine_that_the_devices_are_in_must_be_theirs(tmp_path: Path) -> None:
+    device, catalog = Fake(troubles=Troubles(ranks=16, near=8)), Catalog([shipped_folder()])
+    for on, what in (("16xh100", "it is 16 x h100"), ("8xh200", "it is 8 x h200"), ("nosuch", "nosuch")):
+        wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": str(tmp_path)}, on=on)
+        with pytest.raises((UsageError, UnknownError), match=what):
+            plan(device, wish, catalog, Listener())
+    assert device.runs == 0
+
+
+def test_collectives_of_an_unknown_device_give_it_links(tmp_path: Path) -> None:
+    report = run(tmp_path, ranks=4, name="NVIDIA X9000")
+    assert "collective.all_reduce" in report.made.sets
+    catalog = Catalog.open(env={"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    hw = hardware_of(parse_target("4xx9000", catalog), catalog=catalog)
+    assert hw.levels[0].bandwidth_per_direction.source.kind == "measured"
+    spec = load_spec(Measured, next(path for path in report.written if path.parent.name == "measured"))
+    assert spec.collective is not None
+    assert hw.parameter(f"fabric.{hw.levels[0].name}.all_reduce.full").value == spec.collective.all_reduce.full.value
+
+
 def test_an_edited_file_is_still_used_and_told(whole: tuple[Report, Path], tmp_path: Path) -> None:
     _, folder = whole
     text = (folder / "config" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml").read_text()
@@ -321,7 +364,7 @@ class Slow(Fake):
 
 def test_groups_of_ranks() -> None:
     probes = list(grid.candidates(["bf16"], 6, wanted=["collective"]))
-    assert sorted({probe.shape["group"] for probe in probes}) == [2, 4, 6]
+    assert {(probe.shape["group"], probe.shape.get("stride", 1)) for probe in probes} == {(2, 1), (4, 1), (6, 1), (3, 2)}
     assert not list(grid.candidates(["bf16"], 1, wanted=["collective", "transfer"]))
 
 

@@ -13,10 +13,12 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from gpuplan.calibrate.device import PEER_TIMEOUT, Probe, Run
+from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceMemoryError, Probe, RanksLostError, Run
 from gpuplan.errors import Problem, UsageError
 
 NODE_VARIABLE = "GPUPLAN_NODE"
@@ -25,6 +27,8 @@ LIMIT_S = 60.0
 """Seconds after which a rank that does not answer counts as gone."""
 BEAT_S = 1.0
 LOOK_S = 0.02
+SOON_S = 0.001
+"""How often ranks look for the next order while orders come, and for the answers to one."""
 GONE = 5
 """Exit code of a rank that lost another: what it needed is not there."""
 PORT = 29533
@@ -38,9 +42,13 @@ class Peers:
     def __init__(self, torch: Any, rank: int, ranks: int, local_rank: int) -> None:
         self._torch, self.rank, self.ranks, self.local_rank = torch, rank, ranks, local_rank
         self._works: set[str] = set()
-        self._near = ranks
-        """How many of the first ranks are on the node of rank 0."""
-        self._groups: dict[int, Any] = {}
+        self._places = list(range(ranks))
+        """The ranks node by node, that of rank 0 first."""
+        self.near = ranks
+        """How many ranks are on each node; 0: not as many on each."""
+        self._first = ranks
+        """How many are on the first."""
+        self._groups: dict[tuple[int, int], Any] = {}
         self._step = 0
         self._closed = threading.Event()
         self._beats: threading.Thread | None = None
@@ -96,7 +104,7 @@ class Peers:
         self._beats.start()
         for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"):
             try:
-                self._call(name, 4096, self.ranks)()
+                self._call(name, 4096, self.ranks, 1)()
                 self._works.add(name)
             except (RuntimeError, NotImplementedError, ValueError):
                 continue
@@ -105,71 +113,117 @@ class Peers:
         """Why a collective cannot be measured here, or None."""
         if self.ranks == 1:
             return "there is one process: start several with torchrun or srun"
-        if probe.shape["group"] > self.ranks:
+        group, stride = int(probe.shape["group"]), int(probe.shape.get("stride", 1))
+        if group * stride > self.ranks:
             return f"there are only {self.ranks} processes"
-        if probe.shape["group"] > self._near:
-            return f"only the first {self._near} processes share a node, and links between nodes are not fitted yet"
+        if group * stride > self._first and not self.near:
+            return "the nodes hold different numbers of processes"
+        if group * stride > self._first and not _fills(group, stride, self.near):
+            return f"such a group would fill nodes of {self.near} processes unevenly"
         if probe.kind == "collective" and probe.name not in self._works:
             return f"the backend of torch.distributed has no {probe.name} here"
         return None
 
     def prepare(self, probe: Probe) -> Run:
         """The collective of a probe, which all ranks do together."""
-        order = {"kind": probe.kind, "name": probe.name, "size": probe.shape["size"], "group": int(probe.shape["group"])}
+        stride = int(probe.shape.get("stride", 1))
+        order = {
+            "kind": probe.kind, "name": probe.name, "size": probe.shape["size"], "group": int(probe.shape["group"]),
+            "stride": stride,
+        }  # fmt: skip
+        step = self._step
         self._order({"do": "prepare", **order})
-        return self._prepared(order)
+        try:
+            made = self._prepared(order)
+        finally:
+            troubles = self._answers(step)
+        if troubles:
+            raise (DeviceMemoryError if any("memory" in one.lower() for one in troubles) else RuntimeError)(troubles[0])
+        return made
 
     def follow(self) -> None:
         """Do what rank 0 orders until it closes."""
         run: Run | None = None
         while True:
-            key = f"gpuplan/{self._step}"
-            while not self._store.check([key]):
-                time.sleep(LOOK_S)
-            order = json.loads(self._store.get(key))
+            order = json.loads(self._wait_for(f"gpuplan/{self._step}"))
+            step = self._step
             self._step += 1
             if order["do"] == "close":
                 return
             if order["do"] == "prepare":
-                run = self._prepared(order)
+                run, said = None, ""
+                try:
+                    run = self._prepared(order)
+                except (RuntimeError, MemoryError) as error:
+                    said = str(error).strip().partition("\n")[0] or type(error).__name__
+                self._told(f"gpuplan/made/{step}/{self.rank}", said)
             elif run is not None:
                 run(order["launches"])
+
+    def _wait_for(self, key: str) -> str:
+        """What is written under a key, once it is: rank 0 may be long in coming, and the beat says whether it lives."""
+        since = time.monotonic()
+        try:
+            while not self._store.check([key]):
+                time.sleep(SOON_S if time.monotonic() - since < 1.0 else LOOK_S)
+            return bytes(self._store.get(key)).decode()
+        except RuntimeError as error:
+            raise _gone(error) from None
+
+    def _told(self, key: str, text: str) -> None:
+        try:
+            self._store.set(key, text)
+        except RuntimeError as error:
+            raise _gone(error) from None
+
+    def _answers(self, step: int) -> list[str]:
+        """What went wrong on other ranks when they prepared what was ordered in a step."""
+        told = [self._wait_for(f"gpuplan/made/{step}/{rank}") for rank in range(1, self.ranks)]
+        return [f"rank {rank}: {text}" for rank, text in enumerate(told, 1) if text]
 
     def close(self) -> None:
         """Send the others home."""
         if self.ranks == 1 or self._closed.is_set():
             return
-        if self.rank == 0:
-            self._order({"do": "close"})
-            self._wait_for_farewells()
-        else:
-            self._store.set(f"gpuplan/bye/{self.rank}", "1")
+        try:
+            if self.rank == 0:
+                self._order({"do": "close"})
+                self._wait_for_farewells()
+            else:
+                self._store.set(f"gpuplan/bye/{self.rank}", "1")
+        except (RuntimeError, RanksLostError):
+            pass  # Whoever is gone needs no farewell.
         self._closed.set()
         if self._beats is not None:
             self._beats.join()
-        self._torch.distributed.destroy_process_group()
+        with suppress(RuntimeError):
+            self._torch.distributed.destroy_process_group()
 
     def _order(self, order: dict[str, Any]) -> None:
-        self._store.set(f"gpuplan/{self._step}", json.dumps(order))
+        self._told(f"gpuplan/{self._step}", json.dumps(order))
         self._step += 1
 
     def _prepared(self, order: dict[str, Any]) -> Run:
-        size, group = int(order["size"]), int(order["group"])
-        call = self._swap(size) if order["kind"] == "transfer" else self._call(order["name"], size, group)
-        inside = self.rank < group
+        size, group, stride = int(order["size"]), int(order["group"]), int(order["stride"])
+        call = self._swap(size, stride) if order["kind"] == "transfer" else self._call(order["name"], size, group, stride)
 
         def run(launches: int) -> float:
             if self.rank == 0:
                 self._order({"do": "run", "launches": launches})
-            if not inside:
-                return 0.0
-            return self._slowest(self._timed(call, launches, group), group)
+            try:
+                return self._slowest(self._timed(call, launches))
+            except RuntimeError as error:
+                # Behind an error in one of them, no collective of these ranks can be trusted any more.
+                raise _gone(error) from None
 
         return run
 
-    def _timed(self, call: Any, launches: int, group: int) -> float:
+    def _timed(self, call: Any, launches: int) -> float:
+        """All ranks meet; those of the groups then run. Seconds, 0 on the others."""
         torch, where = self._torch, self._where
-        torch.distributed.barrier(group=self._group(group))
+        torch.distributed.barrier()
+        if call is None:
+            return 0.0
         if where.type != "cuda":
             begin = time.perf_counter()
             for _ in range(launches):
@@ -184,26 +238,31 @@ class Peers:
         last.synchronize()
         return float(first.elapsed_time(last)) * 1e-3
 
-    def _slowest(self, seconds: float, group: int) -> float:
+    def _slowest(self, seconds: float) -> float:
         torch = self._torch
         told = torch.tensor([seconds], dtype=torch.float32, device=self._where)
-        torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX, group=self._group(group))
+        torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX)
         return float(told.item())
 
-    def _group(self, size: int) -> Any:
-        """The first ranks as a group; every rank of the job must come by here."""
-        if size not in self._groups:
-            self._groups[size] = self._torch.distributed.new_group(list(range(size)), timeout=timedelta(seconds=self._limit))
-        return self._groups[size]
+    def _group(self, size: int, stride: int) -> Any:
+        """The group of this rank among the `stride` groups of so many ranks each, or None; every rank must come by here."""
+        if (size, stride) not in self._groups:
+            mine = None
+            for first in range(stride):
+                ranks = [self._places[first + number * stride] for number in range(size)]
+                made = self._torch.distributed.new_group(ranks, timeout=timedelta(seconds=self._limit))
+                mine = made if self.rank in ranks else mine
+            self._groups[size, stride] = mine
+        return self._groups[size, stride]
 
     def _tensor(self, count: int) -> Any:
         name, _ = ELEMENT[self._where.type]
         return self._torch.ones(max(count, 1), dtype=getattr(self._torch, name), device=self._where)
 
-    def _call(self, name: str, size: int, ranks: int) -> Any:
-        """One collective of a buffer of `size` bytes, as nccl-tests counts it, over the first `ranks` ranks."""
-        distributed, group = self._torch.distributed, self._group(ranks)
-        if self.rank >= ranks:
+    def _call(self, name: str, size: int, ranks: int, stride: int) -> Any:
+        """One collective of a buffer of `size` bytes, as nccl-tests counts it, over groups of `ranks` ranks."""
+        distributed, group = self._torch.distributed, self._group(ranks, stride)
+        if group is None:
             return None
         part = max(size // ELEMENT[self._where.type][1] // ranks, 1)
         whole = self._tensor(part * ranks)
@@ -222,20 +281,21 @@ class Peers:
                 got = self._tensor(part * ranks)
                 return lambda: distributed.all_to_all_single(got, whole, group=group)
             case _:
-                return lambda: distributed.broadcast(whole, 0, group=group)
+                return lambda: distributed.broadcast(whole, group=group, group_src=0)
 
-    def _swap(self, size: int) -> Any:
-        """Rank 0 sends a buffer to rank 1 and gets one back: two transfers of half the buffer each way."""
+    def _swap(self, size: int, stride: int) -> Any:
+        """Each rank before `stride` sends a buffer to the one behind it and gets one back: two transfers of half the buffer."""
         distributed = self._torch.distributed
-        self._group(2)
-        if self.rank > 1:
+        place = self._places.index(self.rank)
+        if place >= 2 * stride:
             return None
         buffer = self._tensor(size // 2 // ELEMENT[self._where.type][1])
-        other = 1 - self.rank
+        first = place < stride
+        other = self._places[place + stride if first else place - stride]
 
         def call() -> None:
-            for sender in (0, 1):
-                (distributed.send if self.rank == sender else distributed.recv)(buffer, other)
+            for sends in (first, not first):
+                (distributed.send if sends else distributed.recv)(buffer, other)
 
         return call
 
@@ -248,7 +308,8 @@ class Peers:
                     raise TimeoutError(f"rank {rank} did not come within {self._limit:g} s")
                 time.sleep(LOOK_S)
         nodes = [bytes(self._store.get(f"gpuplan/here/{rank}")) for rank in range(self.ranks)]
-        self._near = next((rank for rank, node in enumerate(nodes) if node != nodes[0]), self.ranks)
+        self._places, self.near = layout(nodes)
+        self._first = nodes.count(nodes[0])
 
     def _wait_for_farewells(self) -> None:
         until = time.monotonic() + self._limit
@@ -287,6 +348,29 @@ class Peers:
             file=sys.stderr, flush=True,
         )  # fmt: skip
         os._exit(GONE)
+
+
+def layout(nodes: Sequence[bytes]) -> tuple[list[int], int]:
+    """The ranks node by node, and how many each node has (0: not as many), from the name of each rank's node.
+
+    >>> layout([b"a", b"b", b"a", b"b"]), layout([b"a", b"a", b"b"])
+    (([0, 2, 1, 3], 2), ([0, 1, 2], 0))
+    """
+    by_node: dict[bytes, list[int]] = {}
+    for rank, node in enumerate(nodes):
+        by_node.setdefault(node, []).append(rank)
+    counts = {len(ranks) for ranks in by_node.values()}
+    return [rank for ranks in by_node.values() for rank in ranks], counts.pop() if len(counts) == 1 else 0
+
+
+def _fills(group: int, stride: int, near: int) -> bool:
+    """Whether groups that span nodes have as many ranks on each of them."""
+    return stride % near == 0 or (near % stride == 0 and group * stride % near == 0)
+
+
+def _gone(error: RuntimeError) -> RanksLostError:
+    said = str(error).strip().partition("\n")[0][:160] or type(error).__name__
+    return RanksLostError(f"another rank is gone, or the connection to it broke: {said}")
 
 
 def _count(name: str, default: str = "") -> int:

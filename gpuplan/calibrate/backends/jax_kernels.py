@@ -52,6 +52,8 @@ def refusal(platform: str, devices: int, probe: Probe) -> str | None:
     if probe.kind in ("collective", "transfer"):
         if shape["group"] > devices:
             return "there is one device" if devices == 1 else f"there are only {devices} devices"
+        if shape.get("stride", 1) > 1:
+            return "JAX measures groups of neighbours"
         return f"JAX measures no {probe.name}" if probe.kind == "collective" and probe.name not in OVER_LINKS else None
     if dtype == "tf32" and platform != "gpu":
         return "tf32 needs an NVIDIA GPU"

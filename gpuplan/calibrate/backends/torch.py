@@ -74,7 +74,9 @@ class TorchDevice:
         """Which device this is."""
         torch = self._torch
         libraries = {"torch": str(torch.__version__), "python": platform.python_version()}
-        shared: dict[str, Any] = {"backend": "torch", "ranks": self._peers.ranks, "rank": self._peers.rank}
+        peers = self._peers
+        near = peers.near if peers.near < peers.ranks else 0
+        shared: dict[str, Any] = {"backend": "torch", "ranks": peers.ranks, "rank": peers.rank, "near": near}
         if self._index is None:
             libraries["threads"] = str(torch.get_num_threads())
             total, _ = telemetry.host_memory()

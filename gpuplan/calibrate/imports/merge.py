@@ -163,21 +163,22 @@ def _kept(value: Value) -> dict[str, Any]:
 def _fabric(tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], unfitted: dict[str, str]) -> dict[str, Found]:
     """The sets to write. A measured file tells all collectives or none, so those that are missing are repeated from the present."""
     sets = dict(fits.sets)
-    wires = {place: one for place, one in sets.items() if place.startswith("collective.")}
-    have = {place.partition(".")[2] for place in wires} | set(tree.get("collective", {}))
-    missing = [kind for kind in FABRIC if kind not in have]
-    if not wires or not missing:
-        return sets
-    present = next((link.file.collective for link in chain if link.file.collective is not None), None)
-    for kind in missing if present is not None else ():
-        fit = getattr(present, kind)
-        units = {**{name: knob.unit for name, knob in COLLECTIVE_KNOBS.items()}, "ranks": "1"}
-        values = {name: Value(float(getattr(fit, name).value), unit, why="not imported") for name, unit in units.items()}
-        tree.setdefault("collective", {})[kind] = {name: _kept(value) for name, value in values.items()}
-    if present is None:
-        for place in wires:
-            unfitted[place] = f"nothing is known of {', '.join(missing)} here: import these as well"
-            del sets[place]
+    for link in ("collective", "network"):
+        wires = {place: one for place, one in sets.items() if place.startswith(f"{link}.")}
+        have = {place.partition(".")[2] for place in wires} | set(tree.get(link, {}))
+        missing = [kind for kind in FABRIC if kind not in have]
+        if not wires or not missing:
+            continue
+        present = next((found for one in chain if (found := getattr(one.file, link)) is not None), None)
+        for kind in missing if present is not None else ():
+            fit = getattr(present, kind)
+            units = {**{name: knob.unit for name, knob in COLLECTIVE_KNOBS.items()}, "ranks": "1"}
+            values = {name: Value(float(getattr(fit, name).value), unit, why="not imported") for name, unit in units.items()}
+            tree.setdefault(link, {})[kind] = {name: _kept(value) for name, value in values.items()}
+        if present is None:
+            for place in wires:
+                unfitted[place] = f"nothing is known of {', '.join(missing)} here: import these as well"
+                del sets[place]
     return sets
 
 
@@ -307,7 +308,7 @@ def _places(tree: Mapping[str, Any]) -> list[str]:
 
 
 def _wires(tree: Mapping[str, Any]) -> list[str]:
-    return [f"collective.{kind}" for kind in tree.get("collective", {})]
+    return [f"{link}.{kind}" for link in ("collective", "network") for kind in tree.get(link, {})]
 
 
 def _at(tree: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ place. So a parameter that nobody fits here still counts, with the value that an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,7 +45,8 @@ class Ground:
     bandwidth: Term
     units: Term
     l2: Term | None = None
-    link: Term | None = None
+    levels: tuple[Level, ...] = ()
+    """The links between devices, the innermost first, where several measured together."""
     host: float | None = None
     family: Mapping[str, Term] | None = None
     measured_peaks: bool = False
@@ -95,8 +97,7 @@ def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
     made += _stream([one for one in samples if one.probe.kind == "stream"], ground, software)
     made += _host(of_kind(samples, "host_to_device", "device_to_host"), ground, software)
     for name in (*FABRIC, "transfer"):
-        picked_ = [one for one in samples if one.probe.name == name or (name == "transfer" and one.probe.kind == "transfer")]
-        made += _collective(picked_, name, ground, software)
+        made += _collective([one for one in samples if _is(one.probe, name)], name, ground, software)
     return made
 
 
@@ -200,17 +201,67 @@ def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
 
 
 def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: str) -> list[Case]:
-    if not samples or ground.link is None:
+    samples = [one for one in samples if not beyond(one.probe, ground)]
+    if not samples or not ground.levels:
         return []
-    most = max(one.probe.shape["group"] for one in samples)
-    level = Level("link", most, "switched", ground.link)
-    prefix = f"fabric.link.{name}"
+    return [_wired(name, samples, software, ground, ground.levels[:1], {})]
+
+
+def network_cases(
+    samples: Sequence[Sample], ground: Ground, software: str, inside: Mapping[str, Mapping[str, float]]
+) -> list[Case]:
+    """Collectives between nodes. `inside` are the parameters within a node that were fitted, by kind of collective.
+
+    Groups with several ranks on a node tell of the network only where these are known.
+    """
+    made: list[Case] = []
+    for name in (*FABRIC, "transfer"):
+        wide = [one for one in samples if _is(one.probe, name) and beyond(one.probe, ground)]
+        if name not in inside and ground.levels:
+            near = ground.levels[0].size or math.inf
+            wide = [one for one in wide if one.probe.shape.get("stride", 1.0) >= near]
+        if not wide:
+            continue
+        known = inside.get(name) or {key: knob.start for key, knob in kinds.COLLECTIVE_KNOBS.items()} | {"ranks": 1.0}
+        made.append(_wired(name, wide, software, ground, (ground.levels[0], ground.levels[-1]), known))
+    return made
+
+
+def beyond(probe: Probe, ground: Ground) -> bool:
+    """Whether the ranks of a collective or transfer are on several nodes."""
+    if len(ground.levels) < 2 or ground.levels[0].size is None:
+        return False
+    return probe.shape.get("group", 1.0) * probe.shape.get("stride", 1.0) > ground.levels[0].size
+
+
+def _is(probe: Probe, name: str) -> bool:
+    return probe.name == name or (name == "transfer" and probe.kind == "transfer")
+
+
+def _links(samples: Sequence[Sample], software: str) -> Rows:
+    rows = _rows(samples, ("size", "group"), software)
+    strides = np.array([one.probe.shape.get("stride", 1.0) for one in samples])
+    return Rows({**rows.columns, "stride": strides}, rows.seconds, rows.held_back, rows.backend)
+
+
+def _wired(
+    name: str, samples: Sequence[Sample], software: str, ground: Ground, levels: tuple[Level, ...], known: Mapping[str, float]
+) -> Case:
+    """The last of `levels` is fitted, `known` are the parameters of the first where there are two."""
+    rows, below = _links(samples, software), float(levels[0].size or 1.0) if len(levels) > 1 else 1.0
+    reach = np.clip(below / rows.columns["stride"], 1.0, rows.columns["group"])
+    most = float((rows.columns["group"] / reach).max())
+    place = f"{'network' if len(levels) > 1 else 'collective'}.{name}"
+    prefix = f"fabric.{levels[-1].name}.{name}"
+    unit = {**{key: knob.unit for key, knob in kinds.COLLECTIVE_KNOBS.items()}, "ranks": "1"}
+    given = {f"fabric.{levels[0].name}.{name}.{key}": (value, unit[key]) for key, value in known.items()}
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        hw = _hardware(ground, prefix, values, units, levels=(level,))
-        size, stride = _given("size", rows.columns["size"], "B"), _given("stride", 1.0)
+        hw = _hardware(ground, prefix, values, units, given, levels=levels)
+        size, stride = _given("size", rows.columns["size"], "B"), _given("stride", rows.columns["stride"])
         if name == "transfer":
-            return _array(transfer_seconds(Transfer(name="row", size=size, path="scale_up", stride=stride), hw))
+            path: Any = "scale_out" if len(levels) > 1 else "scale_up"
+            return _array(transfer_seconds(Transfer(name="row", size=size, path=path, stride=stride), hw))
         kind: Any = name
         group = _given("group", rows.columns["group"])
         return _array(collective_seconds(Collective(name="row", kind=kind, size=size, group=group, stride=stride), hw))
@@ -224,9 +275,8 @@ def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: 
     }
     knobs = {key: knob for key, knob in knobs.items() if key in told}
     starts = {"switch": kinds.SWITCHES} if "switch" in knobs else {}
-    rows = _rows(samples, ("size", "group"), software)
     shapes = _shapes(samples, ("size", "group"))
-    return [Case(f"collective.{name}", "collective", rows, knobs, fixed, {}, predict, shapes, starts)]
+    return Case(place, "collective", rows, knobs, fixed, {}, predict, shapes, starts)
 
 
 def _knobs(
@@ -249,8 +299,11 @@ def _stay(ground: Ground, prefix: str) -> dict[str, float]:
     return {key: value for key, (value, _) in ground.parameters(prefix).items()}
 
 
-def _hardware(ground: Ground, prefix: str, values: Mapping[str, float], units: Mapping[str, str], **more: Any) -> Any:
-    parameters = {f"{prefix}.{key}": (value, units[key]) for key, value in values.items()}
+def _hardware(
+    ground: Ground, prefix: str, values: Mapping[str, float], units: Mapping[str, str],
+    given: Mapping[str, tuple[float, str]] | None = None, **more: Any,
+) -> Any:  # fmt: skip
+    parameters = {**(given or {}), **{f"{prefix}.{key}": (value, units[key]) for key, value in values.items()}}
     return machine(
         peaks=ground.peaks, bandwidth=ground.bandwidth, units=ground.units, parameters=parameters, l2=ground.l2, **more
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from gpuplan.calibrate.device import Probe, ProbeKind
 from gpuplan.calibrate.measure.speed import Speed
@@ -74,13 +74,16 @@ def kinds() -> tuple[str, ...]:
     return get_args(ProbeKind)
 
 
-def candidates(dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = ()) -> Iterator[Probe]:
-    """Every probe that is ever measured, of the kinds wanted (all without any), for the data types that a device may have."""
+def candidates(dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = (), near: int = 0) -> Iterator[Probe]:
+    """Every probe that is ever measured, of the kinds wanted (all without any), for the data types that a device may have.
+
+    `near` of the ranks are on each node; 0: all.
+    """
     for kind in wanted or kinds():
-        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks)
+        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks, near or ranks)
 
 
-def _of_kind(kind: str, dtypes: Sequence[str], ranks: int) -> Iterator[Probe]:
+def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int) -> Iterator[Probe]:
     half = next((one for one in ("bf16", "fp16") if one in dtypes), "bf16")
     match kind:
         case "matmul":
@@ -105,16 +108,40 @@ def _of_kind(kind: str, dtypes: Sequence[str], ranks: int) -> Iterator[Probe]:
             for size in COPIES:
                 yield _probe(kind, half, size=size)
         case "collective" if ranks > 1:
-            for name, group, size in product(COLLECTIVES, _groups(ranks), MESSAGES):
-                yield _probe(kind, half, name, size=size, group=group)
+            for name, (group, stride), size in product(COLLECTIVES, layouts(ranks, near), MESSAGES):
+                yield _probe(kind, half, name, size=size, group=group, **_apart(stride))
         case "transfer" if ranks > 1:
-            for size in MESSAGES:
-                yield _probe(kind, half, size=size, group=2)
+            for stride, size in product([1] if near == ranks else [*([1] if near > 1 else []), near], MESSAGES):
+                yield _probe(kind, half, size=size, group=2, **_apart(stride))
+
+
+def _apart(stride: int) -> dict[str, Any]:
+    return {"stride": stride} if stride > 1 else {}
 
 
 def _groups(ranks: int) -> list[int]:
     """Powers of two up to all ranks, and all of them."""
-    return sorted({2**power for power in range(1, ranks.bit_length()) if 2**power <= ranks} | {ranks})
+    return sorted({2**power for power in range(1, ranks.bit_length()) if 2**power <= ranks} | ({ranks} if ranks > 1 else set()))
+
+
+def layouts(ranks: int, near: int) -> list[tuple[int, int]]:
+    """The groups to measure as (ranks, stride), `near` ranks on each node.
+
+    Within a node: neighbours, and every second, fourth … rank. Across nodes: one rank of each, all of each, and every second,
+    fourth … rank of all.
+
+    >>> layouts(4, 4), layouts(4, 2)
+    ([(2, 1), (4, 1), (2, 2)], [(2, 1), (2, 2), (4, 1)])
+    >>> layouts(16, 8)
+    [(2, 1), (4, 1), (8, 1), (4, 2), (2, 4), (2, 8), (16, 1), (8, 2), (4, 4)]
+    """
+    strides = [2**power for power in range(1, near.bit_length()) if 2**power < near and near % 2**power == 0]
+    made = [(group, 1) for group in _groups(near)] + [(near // stride, stride) for stride in strides]
+    if near < ranks and ranks % near == 0:
+        counts = _groups(ranks // near)
+        made += [(count, near) for count in counts] + [(count * near, 1) for count in counts]
+        made += [(ranks // stride, stride) for stride in strides]
+    return list(dict.fromkeys(made))
 
 
 def _probe(kind: str, dtype: str, name: str = "", **shape: float) -> Probe:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuplan.calibrate.fit import Knob, fit
-from gpuplan.calibrate.measure.cases import Case, Ground, backward_share, cases, of_kind
+from gpuplan.calibrate.measure.cases import FABRIC, Case, Ground, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.rows import Rows
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Outcome:
     sets: dict[str, Found] = field(default_factory=dict)
     unfitted: dict[str, str] = field(default_factory=dict)
     """Sets that could not be fitted, and why."""
+    short: dict[str, str] = field(default_factory=dict)
+    """Fitted collectives that a measured file has no place for, since other kinds on the same link are missing."""
     backward: tuple[float, int] | None = None
     chains: Mapping[str, float] = field(default_factory=dict)
     """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced: medians."""
@@ -96,17 +98,17 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
     """What the samples tell; those with marks must have been left out."""
     samples = sorted(samples, key=lambda one: one.probe.key())
     made = Outcome(backward=backward_share(samples))
-    for case in cases(samples, ground, software):
-        if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
-            made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"
-            continue
-        one = best(case)
-        before = family_error(case)
-        if before is not None and one.median_ape > before:
-            made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
-            continue
-        made.sets[case.place] = one
-    if ground.link is None and of_kind(samples, "collective", "transfer"):
+    todo = cases(samples, ground, software)
+    for case in todo:
+        _fitted(case, made)
+    inside = {
+        place.removeprefix("collective."): {key: one.value for key, one in found_.values.items()}
+        for place, found_ in made.sets.items() if place.startswith("collective.")
+    }  # fmt: skip
+    for case in network_cases(samples, ground, software, inside):
+        _fitted(case, made)
+    _only_whole(made)
+    if not ground.levels and of_kind(samples, "collective", "transfer"):
         made.unfitted["collective"] = "no spec says what the link between the devices carries"
     if ground.host is None and of_kind(samples, "host_to_device", "device_to_host"):
         made.unfitted["host"] = "no spec says what the link to the host carries"
@@ -114,6 +116,27 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))
     return made
+
+
+def _fitted(case: Case, made: Outcome) -> None:
+    """Fit a case; what does worse than the family is left to it."""
+    if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
+        made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"
+        return
+    one = best(case)
+    before = family_error(case)
+    if before is not None and one.median_ape > before:
+        made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
+        return
+    made.sets[case.place] = one
+
+
+def _only_whole(made: Outcome) -> None:
+    """A measured file tells all kinds of collectives of a link or none."""
+    for link in ("collective", "network"):
+        there = [place for place in made.sets if place.startswith(f"{link}.")]
+        missing = [kind for kind in FABRIC if f"{link}.{kind}" not in made.sets]
+        made.short |= {place: f"{', '.join(missing)} could not be fitted" for place in there if missing}
 
 
 def best(case: Case) -> Found:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuplan.calibrate.device import Identity, Reading
-from gpuplan.calibrate.measure.cases import FABRIC
 from gpuplan.calibrate.measure.outcome import Found, Outcome, Value
 from gpuplan.calibrate.measure.runner import Measured
 from gpuplan.calibrate.measure.subject import Subject
@@ -83,7 +82,7 @@ def _machine(told: Told, run: Measured, made: Outcome, good: int) -> dict[str, A
         "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
         "gpuplan": told.version, "extent": told.extent, "date": told.today, "duration": f"{max(run.seconds, 0.1):.1f} s",
         "ranks": identity.ranks if identity.ranks > 1 else None, "state": states(run.readings), "throttled": dict(throttled),
-        "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": dict(made.unfitted),
+        "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": {**made.unfitted, **made.short},
         "warnings": list(run.warnings),
         **{name: f"{value / 2**20:.1f} MiB" for name, value in sizes.items()},
         "chains": {kind: f"{share:.2f}" for kind, share in made.chains.items()},
@@ -108,9 +107,8 @@ def states(readings: Sequence[Reading]) -> dict[str, dict[str, str]]:
 
 def _sets(told: Told, made: Outcome) -> dict[str, Any]:
     tree: dict[str, Any] = {}
-    whole = all(f"collective.{kind}" in made.sets for kind in FABRIC)
     for place, one in made.sets.items():
-        if place.startswith("collective.") and not whole:
+        if place in made.short:
             continue
         at = tree
         *path, last = place.split(".")

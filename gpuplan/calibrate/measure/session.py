@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe
+from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import grid, paper
 from gpuplan.calibrate.measure.grid import Extent, Planned
@@ -18,7 +18,7 @@ from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Rules
 from gpuplan.calibrate.measure.runner import Measured as Run
 from gpuplan.calibrate.measure.sample import plain
 from gpuplan.calibrate.measure.speed import trial
-from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, subject_of
+from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.base import load_spec
@@ -39,6 +39,8 @@ class Wish:
     today: str = ""
     version: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    on: str = ""
+    """The machines that the devices are in, where several measure together: their links have its rates."""
     hang_limit: float | None = None
     """Seconds after which the watchdog takes a kernel for hung; None: its usual limits."""
 
@@ -98,6 +100,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
         raise UsageError(Problem("usage.word", f"--kinds: no kind of probe is called `{unknown[0]}`", hint))
     identity = device.identity()
     subject = subject_of(identity, catalog, Host())
+    levels_of(subject, identity.ranks, catalog, wish.on)  # What is wrong with --on is told before anything is measured.
     dtypes = tuple(one for one in grid.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
         raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(grid.DTYPES)}"))
@@ -114,7 +117,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     if not speed.flop_per_s and not wish.kinds:
         why = f": {speed.trouble}" if speed.trouble else ""
         raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
-    probes = list(grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds))
+    probes = list(grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near))
     planned, refused = grid.choose(probes, wish.extent, speed, free, device.refuses)
     if not planned:
         why = next(iter(refused.values()), "no such probes for this device")
@@ -170,7 +173,7 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
             what = "nothing trustworthy was measured" + (f": {why}" if why else "")
             raise UsageError(Problem("calibrate.nothing", what, "see the notes above"))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
-        fits = outcome(trusted, ground_of(made.subject, trusted, catalog), software)
+        fits = outcome(trusted, ground_of(made.subject, trusted, catalog, wish.on), software)
         if not fits.tells() and not (made.subject.drafted and can_draft(made.identity, trusted) is None):
             journal.add(done="")  # The same samples would give the same again.
             why = "; ".join(f"{place}: {reason}" for place, reason in fits.unfitted.items())
@@ -206,6 +209,8 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
     except DeviceLostError as error:
         hint = f"what was measured is in {made.journal}; when the device is back, the same command goes on from there"
         message = f"{made.identity.name} does not answer any more: {error}".rstrip(": ")
+        if isinstance(error, RanksLostError):
+            hint, message = f"what was measured is in {made.journal}; start all ranks again to go on from there", str(error)
         raise UnknownError(Problem("calibrate.device-lost", message, hint)) from None
     except KeyboardInterrupt:
         there = counted(len(runner.samples), "probe", " is", " are")

@@ -15,18 +15,23 @@ from gpuplan.calibrate.device import Identity
 from gpuplan.calibrate.measure.cases import Ground, of_kind
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import flop, moved
+from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.machine import overlay
+from gpuplan.machine.build import distinct
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.fabric import host_link_of
+from gpuplan.specs.fabric import Level, host_link_of
 from gpuplan.specs.probe import cpu
 from gpuplan.specs.probe.draft import slug
 from gpuplan.specs.probe.host import Device as HostDevice
 from gpuplan.specs.probe.host import Host
 from gpuplan.specs.probe.known import known
 from gpuplan.specs.system import System
+from gpuplan.specs.target import parse_target
 from gpuplan.term import Source, Term
 
+WIRE = {"all_reduce": 2.0}
+"""How often a byte of the buffer travels, in units of (ranks - 1) / ranks."""
 PROCESSORS = ("", "x86_64", "amd64", "aarch64", "arm64")
 """What stands for the architecture where the device is the processor itself."""
 MARK = "# Written by gpuplan calibrate."
@@ -121,8 +126,47 @@ def _family(identity: Identity, vendor: str, heard: cpu.Cpu | None, catalog: Cat
     return "generic"
 
 
-def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog) -> Ground:
-    """What the fits take as given.
+def levels_of(subject: Subject, span: int, catalog: Catalog, on: str = "") -> tuple[Level, ...]:
+    """The links between so many accelerators as estimates see them: those of `on`, or of the usual machine of the accelerator.
+
+    Raises:
+        UsageError: `on` is another accelerator, or not so many of them.
+        UnknownError: nobody knows what `on` is.
+    """
+    if subject.spec is None or span < 2:
+        return ()
+    try:
+        target = parse_target(on or f"{span}x{subject.id}", catalog)
+    except UnknownError:
+        if on:
+            raise
+        own = subject.spec.scale_up
+        rate = None if own is None else own.bandwidth_per_direction
+        return () if rate is None else (Level("link", None, "switched", subject.spec.term("hw.link", rate)),)
+    if target.accelerator.id != subject.id or target.count < span:
+        what = f"--on {on}: it is {target.count} x {target.accelerator.id}, and {span} x {subject.id} measure together"
+        raise UsageError(Problem("calibrate.other-machine", what, "name the machines that these devices are in"))
+    return distinct(target.levels)
+
+
+def span_of(samples: Sequence[Sample]) -> int:
+    """How many devices the widest group reached over."""
+    wired = of_kind(samples, "collective", "transfer")
+    return max((int(one.probe.shape["group"] * one.probe.shape.get("stride", 1)) for one in wired), default=1)
+
+
+def best_link(samples: Sequence[Sample]) -> float | None:
+    """The best rate at which one device sent to the others of a group, in B/s."""
+    rates = [
+        one.probe.shape["size"] * WIRE.get(one.probe.name, 1.0) * (group - 1) / group / one.seconds
+        if one.probe.kind == "collective" else one.probe.shape["size"] / one.seconds
+        for one in of_kind(samples, "collective", "transfer") if (group := one.probe.shape["group"]) > 1
+    ]  # fmt: skip
+    return max(rates, default=None)
+
+
+def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog, on: str = "") -> Ground:
+    """What the fits take as given; `on` names the machines whose links the devices have.
 
     Raises:
         UnknownError: nothing at all is on record of the family.
@@ -136,11 +180,13 @@ def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog) -> 
             bandwidth=Term("hw.hbm_bandwidth", best_stream(samples) or 1e10, "B/s", MEASURED_HERE),
             units=Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE),
             host=best_copy(samples),
+            levels=()
+            if (link := best_link(samples)) is None
+            else (Level("scale_up", None, "switched", Term("hw.link", link, "B/s", MEASURED_HERE)),),
             family=family,
             measured_peaks=True,
         )
     system = catalog.load(System, spec.default_system) if spec.default_system is not None else None
-    link = spec.scale_up.bandwidth_per_direction if spec.scale_up is not None else None
     host_link = host_link_of(spec, system)
     count = spec.units.count if spec.units is not None else None
     units = Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE) if count is None else spec.term("hw.sm_count", count)
@@ -149,7 +195,7 @@ def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog) -> 
         bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
         units=units,
         l2=None if spec.l2 is None else spec.term("hw.l2", spec.l2),
-        link=None if link is None else spec.term("hw.link", link),
+        levels=levels_of(subject, span_of(samples), catalog, on),
         host=None if host_link is None else float(host_link.value),
         family=family,
     )
@@ -221,12 +267,28 @@ def draft(subject: Subject, identity: Identity, samples: Sequence[Sample], today
         f"  bandwidth: {{value: {(stream or 0) / 1e9:.4g} GB/s, note: the best of the largest streams and matmuls}}",
         "compute_dense:",
         *(f"  {dtype}: {{value: {rate / 1e12:.4g} TFLOP/s, note: {fastest}}}" for dtype, rate in rates.items()),
+        *_links(identity, samples),
         *(["default_engines: {train: torch-eager, serve: llama-cpp}"] if subject.processor else []),
         "notes:",
         '  - "`released` is the month in which it was measured: the driver does not say when it came out."',
         '  - "Rates and bandwidth are the best that gpuplan calibrate measured, so that efficiencies are shares of these."',
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _links(identity: Identity, samples: Sequence[Sample]) -> list[str]:
+    """What several devices in one machine sent each other; of networks between machines a spec of one accelerator says nothing."""
+    rate = best_link(samples)
+    if rate is None or identity.near:
+        return []
+    return [
+        "scale_up:",
+        '  kind: "not told by the driver"',
+        f"  bandwidth_per_direction: {{value: {rate / 1e9:.4g} GB/s, note: the best of the collectives that were measured}}",
+        f"  domain: {identity.ranks}",
+        "  topology: switched",
+        '  layout: "not told by the driver: taken as a switch between the devices that measured together"',
+    ]
 
 
 def can_draft(identity: Identity, samples: Sequence[Sample]) -> str | None:
