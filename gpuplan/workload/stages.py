@@ -76,7 +76,9 @@ def stages(
     arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term,
     schedule: Schedule = "1f1b", first: Term | None = None, last: Term | None = None, modules: Term | None = None,
 ) -> tuple[Stage, ...]:  # fmt: skip
-    """The stages that can bind. Kinds of blocks that alternate are shared out; long runs are placed heaviest first.
+    """The stages that can bind: kinds of blocks that alternate are shared out; the ends hold what the depth begins and ends with.
+
+    Of long runs, a stage in the middle holds the heaviest.
 
     `first` and `last` are the layers of the stages at the ends where the plan names them, `modules` those of multi-token
     prediction on the last.
@@ -169,6 +171,13 @@ def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp:
     return _placed(arch, counts, leaves, layers, depth, full, "full")
 
 
+def _in_depth(arch: Architecture, *, from_the_end: bool) -> list[str]:
+    """The kinds of blocks as they follow each other through the depth, from the first layer or from the last."""
+    keys = {where: key for key, where in block_keys(arch).items()}
+    runs = [keys[index, run.block] for index, stack in enumerate(arch.stacks) for run in stack.layers]
+    return list(dict.fromkeys(reversed(runs) if from_the_end else runs))
+
+
 def _placed(
     arch: Architecture, counts: ParamCount, leaves: Leaves, layers: dict[str, Term], depth: Term, held: Term, place: str
 ) -> dict[str, Term]:
@@ -188,7 +197,10 @@ def _placed(
     }
     found: dict[str, Term] = {}
     before = count("none")
-    for key in sorted(layers, key=lambda one: -weight[one]):
+    order = sorted(layers, key=lambda one: -weight[one])
+    if place in ("first", "last"):
+        order = _in_depth(arch, from_the_end=place == "last")
+    for key in order:
         found[key] = filled_layers.term(f"{place}_stage.{key}.layers", kind=layers[key], stage=held, before=before)
         before = total(f"{place}_stage.{key}.filled", {"before": before, "here": found[key]})
     return found

@@ -131,3 +131,16 @@ def test_a_checkpoint_holds_the_modules() -> None:
     h = 4096.0
     layer = 2 * h * h + 2 * h * 1024 + 3 * h * 14336 + 2 * h
     assert sizes[1] / sizes[0] - 1 == pytest.approx((layer + 2 * h**2 + 3 * h) / 8030261248, rel=1e-6)
+
+
+def test_the_ends_hold_the_layers_that_the_depth_begins_and_ends_with() -> None:
+    # DeepSeek-V3: three dense layers come first (arXiv 2412.19437, 4.2), experts last.
+    figures = made("deepseek-v3", "1024xh100-sxm-80gb", pp=16.0, dp=64.0, ep=64.0, mtp=1.0, global_batch=4096.0)
+    held = {}
+    for place in ("first", "middle", "last"):
+        whole = figures.time.stages[place][0]  # type: ignore[index]
+        found = {kind: whole.find(f"{place}_stage.{kind}.layers") for kind in ("dense", "moe")}
+        held[place] = {kind: float(term.value) for kind, term in found.items() if term is not None}
+    assert held["first"] == {"dense": 3.0, "moe": 1.0}
+    assert held["middle"]["moe"] == 4.0
+    assert held["last"]["moe"] == 1.0
