@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.training import TrainingFigures, training_figures
+from tests.estimate.subjects import subject, train_plan
 
 _BERT = "bert-large"
 BASE: dict[str, Any] = {"dp": 8.0, "seq_len": 4096.0, "micro_batch": 1.0}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import Saving
 from gpuplan.search.ask import train
+from tests.estimate.subjects import subject, train_plan
 
 BOTH = ("optimizer", "params")
 ASK: dict[str, Any] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from estimate.subjects import library, subject, train_plan
 from gpuplan.accuracy.layout import modules_of as said_modules
 from gpuplan.accuracy.layout import stages_of
 from gpuplan.estimate.long_run import Run
@@ -13,6 +12,7 @@ from gpuplan.models.catalog import cards, find
 from gpuplan.specs.operations import Operations
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.mtp import active_params, module_key, modules_of
+from tests.estimate.subjects import library, subject, train_plan
 
 STORED = [card for card in cards() if "multi_token_prediction" in card.checkpoint_extra]
 

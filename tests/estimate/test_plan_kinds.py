@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.errors import UnknownError
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.models.architecture import Attention
 from gpuplan.plan.train import Manner, Saving, Tuning
+from tests.estimate.subjects import subject, train_plan
 
 GIB = 2.0**30
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import TrainingFigures, training_figures
+from tests.estimate.subjects import subject, train_plan
 
 
 def made(**given: Any) -> TrainingFigures:

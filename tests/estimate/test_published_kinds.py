@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
+from tests.estimate.subjects import subject, train_plan
 
 SCHEDULES = ("1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import serve_plan, subject
 from gpuplan.estimate.serving import Phase, ServingFigures, ServingModel, serving_figures, serving_profile
+from tests.estimate.subjects import serve_plan, subject
 
 H100 = "h100-sxm-80gb"
 

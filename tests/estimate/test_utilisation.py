@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from estimate.subjects import subject, train_plan
 from gpuplan.estimate.training import training_figures
 from gpuplan.formulas import flop
 from gpuplan.plan.train import Saving, Tuning
+from tests.estimate.subjects import subject, train_plan
 
 GPT3 = {"global_batch": 64.0, "seq_len": 2048.0, "layers": 96.0, "hidden": 12288.0, "vocab": 50257.0}
 

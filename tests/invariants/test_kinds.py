@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from estimate.subjects import subject, train_plan
 
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.plan.train import Manner, Saving, Tuning
+from tests.estimate.subjects import subject, train_plan
 
 
 def made(model: str = "llama-3.1-8b", on: str = "16xh100-sxm-80gb", engine: str = "megatron-lm", **given: Any) -> TrainingFigures:

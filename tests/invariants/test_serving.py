@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from estimate.subjects import MODELS, serve_plan, subject
 
 from gpuplan.errors import UsageError
 from gpuplan.estimate.answer import Said, serving_answer
@@ -14,6 +13,7 @@ from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figur
 from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.search.ask import fit, serve
+from tests.estimate.subjects import MODELS, serve_plan, subject
 
 ON = "8xh100-sxm-80gb"
 

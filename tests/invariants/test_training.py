@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from estimate.subjects import MODELS, subject, traffic, train_plan
 from search.test_contract import space_for
 
 from gpuplan.errors import GpuplanError
@@ -18,6 +17,7 @@ from gpuplan.plan.train import Saving, TrainPlan, Tuning
 from gpuplan.search.ask import train
 from gpuplan.search.grid import candidates, single
 from gpuplan.search.shape import shape_of
+from tests.estimate.subjects import MODELS, subject, traffic, train_plan
 
 RANKS = 16
 ON = f"{RANKS}xh100-sxm-80gb"

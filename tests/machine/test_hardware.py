@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from estimate.subjects import subject
 
 from gpuplan.errors import SpecError, UnknownError
 from gpuplan.machine.build import hardware_of
@@ -13,6 +12,7 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.target import Target, parse_target
+from tests.estimate.subjects import subject
 
 CATALOG = Catalog.open()
 RESIDUALS = (

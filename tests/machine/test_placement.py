@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from estimate.subjects import subject, train_plan
 
 from gpuplan.estimate.training import training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import collective_seconds, transfer_seconds
 from gpuplan.term import DEFINITION, Term
 from gpuplan.work import Collective, CollectiveKind, Transfer
+from tests.estimate.subjects import subject, train_plan
 
 KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
@@ -114,7 +114,10 @@ def test_oversubscription_slows_what_crosses_it() -> None:
 
 def test_a_hand_over_inside_a_node_is_faster_than_across() -> None:
     hw = machine("16xh100-sxm-80gb")
-    near, far = (Transfer(name="x", size=term("size", 1e8, "B"), path=path) for path in ("scale_up", "scale_out"))
+    near, far = (
+        Transfer(name="x", size=term("size", 1e8, "B"), path=path, stride=term("stride", stride))
+        for path, stride in (("scale_up", 1.0), ("scale_out", 8.0))
+    )
     assert float(transfer_seconds(near, hw).value) < float(transfer_seconds(far, hw).value)  # type: ignore[arg-type]
 
 

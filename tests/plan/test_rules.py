@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from gpuplan.plan.serve import serve_rules
 from gpuplan.plan.train import Saving, train_rules
 from gpuplan.search.ask import fit, serve, train
 from gpuplan.search.shape import shape_of
+from tests.estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
 
 DENSE = Shape(heads=32, kv_heads=(8,), widths=(14336,), experts=0, layers=32, ranks=8)
 SPARSE = Shape(heads=32, kv_heads=(8,), widths=(), experts=8, layers=32, ranks=8)

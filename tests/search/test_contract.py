@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimate.subjects import MODELS, serve_plan, subject
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from gpuplan.plan.ask import Recompute
 from gpuplan.search.grid import Candidates, Space, best, candidates, scored, single
 from gpuplan.search.shape import experts_of, shape_of
 from gpuplan.term import Term
+from tests.estimate.subjects import MODELS, serve_plan, subject
 
 ENGINES = ("megatron-lm", "fsdp")
 

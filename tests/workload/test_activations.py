@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from estimate.subjects import subject, train_plan
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
@@ -22,6 +21,7 @@ from gpuplan.formulas.memory import gpt_layer_activation_bytes_sp, gpt_layer_act
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
 from gpuplan.models.count import count
 from gpuplan.term import Source
+from tests.estimate.subjects import subject, train_plan
 
 GIB = 2.0**30
 REFERENCE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "analytic-reference.yaml"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from estimate.subjects import serve_plan, subject
 
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.units import parse
+from tests.estimate.subjects import serve_plan, subject
 
 FACTS: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "kv_facts.yaml").read_text(encoding="utf-8"))
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "models-kv-cases.yaml"

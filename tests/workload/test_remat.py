@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from estimate.subjects import subject, train_plan
 
 from gpuplan.errors import PlanError
 from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
@@ -14,6 +13,7 @@ from gpuplan.plan.remat import POLICIES, RESULTS, policy_of, remat_of
 from gpuplan.plan.train import Saving, TrainPlan
 from gpuplan.search.ask import train
 from gpuplan.workload.training import BlockWork
+from tests.estimate.subjects import subject, train_plan
 
 MODEL, ON = "llama-2-70b", "tpu-v5p-128"
 TOKENS, LAYERS, HIDDEN, QUERY, KEY, INNER = 4 * 4096, 80, 8192, 8192, 1024, 28672
