@@ -64,7 +64,8 @@ class Hardware(Record, kw_only=True):
 
         Where the time to settle came out longer than any kernel that was measured, only the beginning of the fall is known.
         """
-        times = {name: float(term.value) for name, term in self.parameters.items() if re.fullmatch(r"matmul\.[a-z]+\d+\.settle", name)}
+        plain = re.compile(r"matmul\.[a-z]+\d+\.settle")  # Of a data type, not of a kind of kernel.
+        times = {name: float(term.value) for name, term in self.parameters.items() if plain.fullmatch(name)}
         falls = {name: self.parameters[name.replace(".settle", ".throttle")] for name in times}
         seen = [float(falls[name].value) for name, seconds in times.items() if seconds < UNSEEN_S]
         guess = Source("derived", "the clock was not seen to settle with this type; no lower than with the others")
