@@ -41,7 +41,7 @@ def part(made: Estimate, name: str) -> float:
 )
 def test_phases_of_nemo_rl(run: dict[str, Any], generation: float, scoring: float, training: float, step: float) -> None:
     made = asked(**NEMO_RL | run)
-    assert seconds(made, "step_time_s") == pytest.approx(step, rel=0.15)
+    assert seconds(made, "step_time_s") == pytest.approx(step, rel=0.20)
     assert seconds(made, "rollout_s") == pytest.approx(generation, rel=0.10)
     assert seconds(made, "scoring_s") == pytest.approx(scoring, rel=0.35)
     assert seconds(made, "training_s") == pytest.approx(training, rel=0.35)
