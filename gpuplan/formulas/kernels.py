@@ -34,6 +34,13 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
+MEGABLOCKS = Source(
+    "paper",
+    "Gale, Narayanan, Young, Zaharia: MegaBlocks: Efficient Sparse Training with Mixture-of-Experts (arXiv 2211.15841)",
+    url="https://arxiv.org/abs/2211.15841",
+    section="5.1 (products of blocks over groups of rows; in JAX: megablox, which visits a tile once for each group in it)",
+    checked="2026-11-21",
+)
 MXU = Source(
     "docs",
     "How to Scale Your Model: How to Think About TPUs",
@@ -119,6 +126,18 @@ def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine:
             + (1.0 - whole) * ceil_div(m, 128.0) * ceil_div(n, 256.0) * batch
         ),
     )
+
+
+@formula(MEGABLOCKS)
+def straddled_rows(*, rows: Count, tile: Count, straddle: Ratio) -> Count:
+    """Rows that one expert's product is busy for where the rows of all experts lie behind each other, cut into tiles.
+
+    A tile in which one expert's rows end and the next one's begin is computed for both.
+
+    >>> straddled_rows(rows=1024.0, tile=512.0, straddle=1.0)
+    1536.0
+    """
+    return rows + straddle * tile
 
 
 @formula(GEMM_GUIDE)

@@ -47,7 +47,7 @@ def hardware_of(
     Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
     `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart,
     `matmuls_of` the plain matmuls of another one. `fused_experts`: matmuls over experts run in the fused kernels of serving
-    engines, which is how they were measured; training engines run plain ones.
+    engines, which is how they were measured; training engines run plain ones, or their own where these are described.
 
     Raises:
         UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
@@ -58,8 +58,7 @@ def hardware_of(
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of or engine)
-    if fused_experts:
-        parameters |= overlay.grouped_terms(chain, dtypes, engine)
+    parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     parameters = with_lent_throttle(chip, parameters, chain, catalog)

@@ -100,13 +100,28 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
     return found, notes
 
 
-def grouped_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
-    """The parameters of matmuls over experts, of the data types and kinds for which they were measured."""
+def grouped_terms(
+    chain: Sequence[Link], dtypes: Sequence[str], engine: str | None, *, fused: bool = True
+) -> dict[str, Term]:  # fmt: skip
+    """The parameters of matmuls over experts, of the data types and kinds for which they were measured.
+
+    Not `fused`: those of the engine itself alone, also for narrower types than it has them of.
+    """
     found: dict[str, Term] = {}
+    own = [link for link in chain if engine in link.file.engines]
     for dtype in dtypes:
         for kind in (dtype, *KINDS_OF.get(dtype, ())):
-            found |= _exactly(chain, "grouped", kind, engine)
+            found |= _exactly(chain, "grouped", kind, engine) if fused else _own_grouped(own, kind, engine)
     return found
+
+
+def _own_grouped(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:
+    tables = [(link, link.file.engines[engine].grouped) for link in own] if engine else []
+    for like in (kind, *MATMUL_LIKE.get(kind, ())):
+        hit = next(((link, table[like]) for link, table in tables if like in table), None)
+        if hit is not None:
+            return dict(terms_of(hit[0], f"grouped.{kind}", hit[1]))
+    return {}
 
 
 def _exactly(chain: Sequence[Link], section: str, kind: str, engine: str | None) -> dict[str, Term]:

@@ -47,8 +47,14 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     if _widened(item):
         # Kernels that widen the weights on the way are made for few rows; the measured ones multiply what they read.
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
+    busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
+    if straddle is not None:
+        # The gradient of weights sums over the rows.
+        along = "k" if name.endswith("_wgrad") else "m"
+        rows = kernels.straddled_rows.term(f"{name}.busy_rows", rows=shape[along], tile=tile, straddle=straddle)
+        busy = {**shape, along: rows}
     flop = kernels.tiled_flop.term(
-        f"{name}.flop", **shape, tile_m=tile, tile_n=hw.parameter(f"{prefix}.tile_n"),
+        f"{name}.flop", **busy, tile_m=tile, tile_n=hw.parameter(f"{prefix}.tile_n"),
         tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count,
     )  # fmt: skip
     fine = hw.parameters.get(f"{prefix}.fine")

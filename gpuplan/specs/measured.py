@@ -81,6 +81,8 @@ class MatmulFit(Schema):
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
     whole: Number | None = None
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
+    straddle: Number | None = None
+    """Of matmuls over experts: tiles of `tile_m` rows that each of them takes more because its rows begin amid a tile."""
     quantise: Extra | None = None
     """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
     fit: Fit | None = None
