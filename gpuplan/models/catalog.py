@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpuplan.errors import Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.models.card import ModelCard, load_card
+from gpuplan.models.glance import aliases_in, is_generic
 
 CARDS = Path(__file__).parent / "cards"
 """The cards that come with gpuplan."""
-
-_ALIASES = re.compile(r"^aliases:[ \t]*(\[.*?\]|(?:\n[ \t]*-[^\n]*)+)", re.M | re.S)
 
 
 def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
@@ -72,21 +70,9 @@ def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
     Raises:
         SpecError: a card is not valid.
     """
-    from gpuplan.models.generic import is_generic
-
     for path in paths(extra_dirs):
         if path.parent == CARDS or not is_generic(path):
             yield load_card(path)
-
-
-def aliases_in(text: str) -> list[str]:
-    r"""The aliases of a card by a look at its text; the strict reader decides what they are in the end.
-
-    >>> aliases_in("id: a\naliases: [B/c, d]\n")
-    ['B/c', 'd']
-    """
-    found = _ALIASES.search(text)
-    return [] if found is None else re.findall(r"[^\s,\[\]\"'#]+", found[1].replace("\n", " ").replace(" - ", " "))
 
 
 def _looks_like_path(name: str) -> bool:

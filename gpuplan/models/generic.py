@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.models.card import CardSource
+from gpuplan.models.glance import aliases_in, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import load_yaml
 from gpuplan.term import Source, Term
@@ -99,8 +100,6 @@ class GenericCard(Schema):
 
 def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     """The file of a generic card by its id or an alias, a user's before the shipped one; None where there is none."""
-    from gpuplan.models.catalog import aliases_in
-
     wanted = name.lower()
     if not wanted:
         return None
@@ -115,11 +114,6 @@ def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
             if wanted in text.lower() and "kind: generic" in text and wanted in (one.lower() for one in aliases_in(text)):
                 return path
     return None
-
-
-def is_generic(path: Path) -> bool:
-    """Whether a card is one of samples, by a look at its text."""
-    return "kind: generic" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def generic_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[GenericCard]:
