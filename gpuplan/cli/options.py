@@ -180,6 +180,13 @@ Overlaps: TypeAlias = Annotated[
 Graphs: TypeAlias = Annotated[
     Switch, Option("--graphs/--no-graphs", rich_help_panel=PARALLEL, help="Kernels are replayed from CUDA graphs")
 ]
+Sharp: TypeAlias = Annotated[
+    Switch,
+    Option(
+        "--sharp/--no-sharp", rich_help_panel=PARALLEL,
+        help="The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not",
+    ),
+]  # fmt: skip
 Dispatcher: TypeAlias = Annotated[
     Text,
     Option(

@@ -89,6 +89,7 @@ def train(
     compiled: o.Compiled = None,
     overlap: o.Overlaps = None,
     graphs: o.Graphs = None,
+    sharp: o.Sharp = None,
     dispatcher: o.Dispatcher = None,
     reduce_in: o.ReduceIn = None,
     scaling: o.Scaling = None,

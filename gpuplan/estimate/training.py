@@ -87,7 +87,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
     profile = training_profile(subject.engine).run(
         compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
     )
-    hw = subject.hw.under_load()
+    hw = (subject.hw.adding() if plan.how.sharp else subject.hw).under_load()
     if plan.saving.nvme_bandwidth is not None:
         rate = Term("plan.nvme_bandwidth", plan.saving.nvme_bandwidth, "B/s", USER)
         hw = hw.replaced(disk_read=rate, disk_write=rate)

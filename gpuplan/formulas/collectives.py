@@ -80,6 +80,23 @@ def all_reduce_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
     return 2.0 * (ranks - 1.0) / ranks * size / covered
 
 
+@formula(
+    Source(
+        "paper",
+        "Scalable Hierarchical Aggregation Protocol (SHArP): A Hardware Architecture for Efficient Data Reduction",
+        "https://doi.org/10.1109/COMHPC.2016.006",
+        "III: each rank sends its data up once, and the sum comes down once",
+    )
+)
+def switched_all_reduce_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
+    """The same where the switches of the level add: everything goes up once, whatever the number of ranks.
+
+    >>> switched_all_reduce_wire(size=8e9, ranks=64.0, covered=8.0), switched_all_reduce_wire(size=8e9, ranks=1.0, covered=8.0)
+    (1000000000.0, 0.0)
+    """
+    return where(ranks > 1, size / covered, 0.0 * size)
+
+
 @formula(NCCL_TESTS)
 def gather_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
     """Bytes that each rank sends on one level in an all-gather or a reduce-scatter of `size` bytes in all.

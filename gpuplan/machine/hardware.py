@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Note, Problem, UnknownError, did_you_mean
+from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record, field
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
@@ -37,6 +37,8 @@ class Hardware(Record, kw_only=True):
     sm_count: Term
     parameters: Mapping[str, Term]
     levels: tuple[Level, ...] = ()
+    switches_add: bool = False
+    """All-reduces between nodes are added by the switches that can (SHARP)."""
     host_link: Term | None = None
     disk_read: Term | None = None
     """What the local disks of a host read for each accelerator."""
@@ -49,6 +51,17 @@ class Hardware(Record, kw_only=True):
     l2: Term | None = None
     notes: tuple[Note, ...] = ()
     dtype_notes: Mapping[str, Note] = field(default_factory=dict)
+
+    def adding(self) -> Hardware:
+        """The same with a network between nodes whose switches add (SHARP).
+
+        Raises:
+            UsageError: no level outside the innermost can.
+        """
+        if not any(level.in_network_reduction for level in self.levels[1:]):
+            said = f"no network between the nodes of {self.name} is known to add on its way"
+            raise UsageError(Problem("hw.no-sharp", said, "leave --sharp out, or name a network that does, such as `@ib-ndr`"))
+        return self.replaced(switches_add=True)
 
     def under_load(self) -> Hardware:
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""

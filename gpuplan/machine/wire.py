@@ -55,6 +55,8 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
             )  # fmt: skip
         elif item.kind == "all_to_all":
             wire = fabric.all_to_all_wire.term(f"{here}.wire_bytes", size=item.size, group=item.group, ranks=ranks, covered=inner)
+        elif item.kind == "all_reduce" and hw.switches_add and at > 0 and level.in_network_reduction:
+            wire = fabric.switched_all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"

@@ -98,6 +98,7 @@ class TrainAsk(Common, kw_only=True):
     compiled: bool | None = None
     overlap: tuple[Overlap, ...] | None = None
     graphs: bool | None = None
+    sharp: bool | None = None
     dispatcher: Dispatcher | None = None
     reduce_in: ReduceIn | None = None
     scaling: Scaling | None = None

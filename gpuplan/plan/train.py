@@ -53,6 +53,8 @@ class Manner(Record, kw_only=True):
     """The type in which gradients travel; None: the engine's."""
     fp8_attention: bool | None = None
     """The products of attention are in fp8 too."""
+    sharp: bool | None = None
+    """The switches between nodes add (SHARP), where they can; None: they do not."""
     scaling: Scaling | None = None
     """Scales of fp8 matmuls: one for a tensor, one for each row, or one for blocks (MX)."""
 

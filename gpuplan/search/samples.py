@@ -33,7 +33,7 @@ MOST_AT_ONCE = 256
 _ONLY_TRANSFORMERS = (
     "tokens", "seq_len", "vpp", "sequence_parallel", "schedule", "cp_kind", "etp", "sync_every", "reference", "expert_load",
     "dispatcher", "recompute", "recompute_layers", "attention", "chunked_loss", "offload", "lora", "lora_targets", "dora",
-    "train_edges", "qlora", "base_weights", "compiled", "overlap", "graphs", "rl", *RL_FIELDS,
+    "train_edges", "qlora", "base_weights", "compiled", "overlap", "graphs", "sharp", "rl", *RL_FIELDS,
 )  # fmt: skip
 
 

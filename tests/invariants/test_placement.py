@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from gpuplan.errors import UsageError
 from gpuplan.estimate.training import training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import collective_seconds, transfer_seconds
+from gpuplan.plan.train import Manner
 from gpuplan.term import DEFINITION, Term
-from gpuplan.work import Collective, CollectiveKind, Transfer
+from gpuplan.work import Collective, CollectiveKind, Path, Transfer
 from tests.estimate.subjects import subject, train_plan
 
+PATHS: tuple[tuple[Path, float], ...] = (("scale_up", 1.0), ("scale_out", 8.0))
 KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
@@ -112,11 +115,28 @@ def test_oversubscription_slows_what_crosses_it() -> None:
     assert all(step > 0 for step in steps)
 
 
+def test_switches_that_add_halve_what_an_all_reduce_sends() -> None:
+    hw = machine("256xh100-sxm-80gb@ib-ndr")
+    adding = hw.adding()
+    assert sent(adding, "all_reduce", 32.0, 8.0) == pytest.approx(sent(hw, "all_reduce", 32.0, 8.0) / 2, rel=0.1)
+    assert sent(adding, "all_reduce", 8.0) == sent(hw, "all_reduce", 8.0), "what a node does inside was measured as it is"
+    for kind in ("all_gather", "reduce_scatter", "all_to_all"):
+        assert sent(adding, kind, 32.0, 8.0) == sent(hw, kind, 32.0, 8.0)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="add on its way"):
+        machine("256xh100-sxm-80gb@8xroce-400").adding()
+    base: dict[str, Any] = {"tp": 8.0, "dp": 32.0, "zero_stage": 0, "global_batch": 32.0}
+    plain, added = (
+        training_figures(subject("llama-3.1-70b", "256xh100-sxm-80gb@ib-ndr"), train_plan(**base, how=Manner(sharp=on, overlap=())))
+        for on in (None, True)
+    )
+    exchanged = [float(one.time.step.find("step.data_parallel").value) for one in (plain, added)]  # type: ignore[union-attr,arg-type]
+    assert exchanged[1] == pytest.approx(exchanged[0] / 2, rel=0.1)
+
+
 def test_a_hand_over_inside_a_node_is_faster_than_across() -> None:
     hw = machine("16xh100-sxm-80gb")
     near, far = (
-        Transfer(name="x", size=term("size", 1e8, "B"), path=path, stride=term("stride", stride))
-        for path, stride in (("scale_up", 1.0), ("scale_out", 8.0))
+        Transfer(name="x", size=term("size", 1e8, "B"), path=path, stride=term("stride", stride)) for path, stride in (PATHS)
     )
     assert float(transfer_seconds(near, hw).value) < float(transfer_seconds(far, hw).value)  # type: ignore[arg-type]
 
