@@ -164,6 +164,8 @@ def test_a_clock_that_was_not_seen_to_settle_falls_no_further_than_others() -> N
     hw = hardware_of(parse_target("b200-sxm-180gb", CATALOG), catalog=CATALOG)
     before, after = hw.parameters, hw.under_load().parameters
     assert float(before["matmul.fp4.throttle"].value) > 1
-    assert after["matmul.fp4.throttle"].value == max(before[f"matmul.{kind}.throttle"].value for kind in ("bf16", "fp8"))
+    assert after["matmul.fp4.throttle"].value == max(
+        before[f"matmul.{kind}.throttle"].value for kind in ("bf16", "fp8", "fp8_block")
+    )
     for kind in ("matmul.bf16", "matmul.fp8", "attention.prefill.bf16"):
         assert after[f"{kind}.throttle"].value == before[f"{kind}.throttle"].value
