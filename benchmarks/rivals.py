@@ -1,13 +1,15 @@
 """How far are other calculators from the measured training runs, and gpuplan on the same rows?
 
     python benchmarks/rivals.py --calculon DIR --llm-analysis DIR --simumax DIR --megatron DIR [--md | --json] [--runs PATH]
+    python benchmarks/rivals.py --aiconfigurator DIR --runs PATH [--md | --json]
     python benchmarks/rivals.py --from FILE [--md]
 
 Each folder is a checkout of that project (github.com/calculon-ai/calculon, cli99/llm-analysis, MooreThreads/SimuMax and
 NVIDIA/Megatron-LM); those not given are left out. Each tool runs in a process of its own with `--python` (this one), which must
 have what the tool imports: numpy, psutil, pandas, sympy, tabulate, graphviz, tqdm, matplotlib and fire serve all four. SimuMax
 takes minutes for all rows, the others seconds. How each is set, and why, stands at the top of its adapter in benchmarks/rivals.
-Rows and measurements are those of `gpuplan accuracy --task training`; both sides are told the same plan.
+Rows and measurements are those of `gpuplan accuracy --task training`; both sides are told the same plan. aiconfigurator
+(`pip install --target DIR aiconfigurator`) is asked for serving runs instead, which you name with `--runs`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ sys.path.append(str(ADAPTERS))
 from jobs import asked, job_of  # noqa: E402
 
 from gpuplan.accuracy.compare import Point, training_points  # noqa: E402
+from gpuplan.accuracy.inference import inference_points  # noqa: E402
 from gpuplan.accuracy.report import errors  # noqa: E402
 from gpuplan.accuracy.rows import Row, Skip  # noqa: E402
 from gpuplan.cli.judging import wanted_rows  # noqa: E402
@@ -40,9 +43,11 @@ from gpuplan.search.library import Library  # noqa: E402
 
 TOOLS = {
     "calculon": "with_calculon.py", "llm-analysis": "with_llm_analysis.py", "simumax": "with_simumax.py",
-    "megatron": "with_megatron.py",
+    "megatron": "with_megatron.py", "aiconfigurator": "with_aiconfigurator.py",
 }  # fmt: skip
-METRICS = {"throughput": "throughput", "memory": "peak memory"}
+SERVING = ("aiconfigurator",)
+"""Tools that are asked for serving runs, the others for training runs."""
+METRICS = {"throughput": "throughput", "memory": "peak memory", "ttft": "time to first token", "tpot": "time per output token"}
 SHOWN = ("median_ape", "mean_ape", "p90_ape", "bias")
 KEPT = ("reserved", "device-used")
 """Kinds of measured memory that hold what an allocator keeps beside tensors."""
@@ -58,6 +63,12 @@ what was bent on the others, and how each tool was set, stands below and in `ben
 The rivals count tensors (SimuMax also what the allocator keeps), gpuplan what the measurement saw: where the use of the whole
 device was measured, that includes the context and communication buffers, 2 to 3 GiB on these runs.
 """
+SERVING_PREFACE = """\
+`python benchmarks/rivals.py --aiconfigurator DIR --runs PATH --md` on {date}; {rows} measured runs.
+
+Median, mean and 90th percentile are of the absolute error, estimated over measured less one; the bias is the median error with its
+sign. gpuplan's columns are its own errors on the very rows of that line.
+"""
 WIDE = 73
 """Characters of a reason in the table for a terminal."""
 LEFT_OUT = 6
@@ -66,7 +77,7 @@ LEFT_OUT = 6
 
 @dataclass(frozen=True)
 class Asked:
-    """A row that gpuplan answered: the job that rivals get, gpuplan's points, and its figure that speed is compared through."""
+    """A row that gpuplan answered: the job that rivals get, gpuplan's points, and its tokens/s an accelerator where it trains."""
 
     row: Row
     job: Mapping[str, Any]
@@ -97,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Ask gpuplan and every rival whose folder is given, and print how far each is off."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     for tool in TOOLS:
-        parser.add_argument(f"--{tool}", metavar="DIR", type=Path, help=f"a checkout of {tool}")
+        parser.add_argument(f"--{tool}", metavar="DIR", type=Path, help=f"the folder of {tool}")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the Python that the rivals run in")
     parser.add_argument("--runs", action="append", metavar="PATH", help="measured runs, instead of the published ones")
     form = parser.add_mutually_exclusive_group()
@@ -114,19 +125,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     folders = {tool: folder for tool in TOOLS if (folder := getattr(given, tool.replace("-", "_"))) is not None}
     if not folders:
-        parser.error("name the folder of at least one rival: --calculon, --llm-analysis, --simumax or --megatron")
+        parser.error(f"name the folder of at least one rival: {', '.join(f'--{tool}' for tool in TOOLS)}")
+    serving = [tool for tool in folders if tool in SERVING]
+    if serving and len(serving) < len(folders):
+        parser.error(f"--{serving[0]} is asked for serving runs, the others for training runs: ask one kind at a time")
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if missing:
         parser.error(f"no such folder: {', '.join(missing)}")
     try:
-        rows = wanted_rows(given.runs, "training")
+        rows = wanted_rows(given.runs, "inference" if serving else "training")
     except GpuplanError as error:
         parser.error("; ".join(problem.message for problem in error.problems))
+    if not rows:
+        parser.error("no such runs: name files of them with --runs (no serving runs come with gpuplan)")
     ready, skipped = ask_gpuplan(rows)
     with ThreadPoolExecutor() as pool:
         asking = [pool.submit(ask_rival, tool, folder, given.python, ready) for tool, folder in folders.items()]
     sides = [side for one in asking for side in one.result()]
-    show(report(sides, skipped, len(rows)), given)
+    show(report(sides, skipped, len(rows), bool(serving)), given)
     return 0
 
 
@@ -150,8 +166,8 @@ def ask_gpuplan(rows: Sequence[Row]) -> tuple[list[Asked], Counter[str]]:
             ask, made = asked(row, library)
             if row.measured.get("out_of_memory"):
                 raise Skip("ran out of memory: nothing was measured")
-            points = tuple(training_points(row, made))
-            tokens: Any = made.figures["tokens_per_s_per_accelerator"].value
+            points = tuple(training_points(row, made) if row.task == "training" else inference_points(row, made))
+            tokens: Any = made.figures["tokens_per_s_per_accelerator"].value if row.task == "training" else 1.0
             ready.append(Asked(row, job_of(row, ask, made, library), points, float(tokens)))
         except Skip as skip:
             skipped[str(skip)] += 1
@@ -199,13 +215,16 @@ def side_of(name: str, version: str, answers: Mapping[str, Any], ready: Sequence
 def estimated(point: Point, said: Mapping[str, Any], one: Asked) -> float | None:
     """A rival's figure in the unit and convention of a measurement.
 
-    Speed goes through tokens: where FLOPs were measured, they are counted for both as the row's convention counts them. A tool
-    with a figure for what the allocator keeps is taken by it where that was measured.
+    The speed of training goes through tokens: where FLOPs were measured, they are counted for both as the row's convention counts
+    them. A tool with a figure for what the allocator keeps is taken by it where that was measured.
     """
     if point.metric == "memory":
         kept = str(point.row.measured.get("peak_memory_kind") or "unknown") in KEPT
         value = said.get("reserved_bytes") if kept else None
         return value if value is not None else said.get("memory_bytes")
+    if point.row.task == "inference":
+        # Of an answer of one token there is no time per token: tools say 0.
+        return said.get("tokens_per_s" if point.metric == "throughput" else f"{point.metric}_s") or None
     if not said.get("step_s"):
         return None
     plan = one.job["plan"]
@@ -220,10 +239,10 @@ def version_of(folder: Path) -> str:
     return done.stdout.strip() if done.returncode == 0 and (folder / ".git").exists() else "version not known"
 
 
-def report(sides: Sequence[Side], skipped: Counter[str], rows: int) -> dict[str, Any]:
+def report(sides: Sequence[Side], skipped: Counter[str], rows: int, serving: bool) -> dict[str, Any]:
     """Everything as plain data; errors are fractions."""
     return {
-        "date": datetime.now(UTC).date().isoformat(), "rows": rows,
+        "date": datetime.now(UTC).date().isoformat(), "rows": rows, "task": "serving" if serving else "training",
         "left_out_for_all": dict(skipped.most_common()),
         "tools": [
             {
@@ -241,10 +260,10 @@ def report(sides: Sequence[Side], skipped: Counter[str], rows: int) -> dict[str,
 def groups(metric: str, pairs: Sequence[Pair]) -> dict[str, Any]:
     """The errors of both sides over all rows, those that no fit of gpuplan saw, and those that the tool can state exactly.
 
-    Of memory, all rows were in sight when gpuplan's profiles were set.
+    Of memory, all rows were in sight when gpuplan's profiles were set; nothing was fitted to serving runs.
     """
     chosen = {"all": pairs}
-    if metric == "throughput":
+    if metric == "throughput" and all(pair.own.row.task == "training" for pair in pairs):
         chosen["no_gpuplan_fit_saw"] = [pair for pair in pairs if not pair.own.row.fitted]
     chosen["stated_exactly"] = [pair for pair in pairs if not pair.bent]
     return {
@@ -288,6 +307,8 @@ def text(made: Mapping[str, Any]) -> str:
     """The report for a terminal, 80 columns."""
     out: list[str] = []
     for metric, title in METRICS.items():
+        if not lines(made, metric):
+            continue
         out += [f"{title}: error against measured runs", f"{'':41}{'rows':>5}{'median':>8}{'mean':>8}{'p90':>9}{'bias':>9}"]
         last = ""
         for tool, group, rows, theirs, ours in lines(made, metric):
@@ -306,9 +327,12 @@ def text(made: Mapping[str, Any]) -> str:
 
 def markdown(made: Mapping[str, Any]) -> str:
     """The report as a page."""
-    out = ["# Other calculators on the same measured training runs", "", PREFACE.format(date=made["date"], rows=made["rows"])]
+    preface = (PREFACE if made["task"] == "training" else SERVING_PREFACE).format(date=made["date"], rows=made["rows"])
+    out = [f"# Other calculators on the same measured {made['task']} runs", "", preface]
     out += [f"- {name}: {version}" for name, version in {one["tool"]: one["version"] for one in made["tools"]}.items()]
     for metric, title in METRICS.items():
+        if not lines(made, metric):
+            continue
         out += ["", f"## {title.capitalize()}", ""]
         head = ["tool", "rows", "number", "median", "mean", "p90", "bias", "gpuplan median", "mean", "p90", "bias"]
         out += [f"| {' | '.join(head)} |", f"|---|---|{'--:|' * 9}"]

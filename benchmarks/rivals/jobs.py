@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuplan.accuracy.inference import CLOSED, serving_ask
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.accuracy.training import training_ask
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe
-from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask import ServeAsk, TrainAsk
 from gpuplan.search.library import Library
+from gpuplan.search.serving import answer_serving
 from gpuplan.search.training import answer_training
 from gpuplan.specs.engine import Engine
 
@@ -21,7 +23,7 @@ HIDDEN = 0.5
 """An engine that hides this share of the reduction of gradients, or more, is told to rivals as hiding it: they know no shares."""
 
 
-def asked(row: Row, library: Library) -> tuple[TrainAsk, Estimate]:
+def asked(row: Row, library: Library) -> tuple[TrainAsk | ServeAsk, Estimate]:
     """The question of a row and gpuplan's answer.
 
     Raises:
@@ -30,23 +32,23 @@ def asked(row: Row, library: Library) -> tuple[TrainAsk, Estimate]:
     """
     if row.flag:
         raise Skip(f"marked as doubtful: {row.flag}")
+    if row.task == "inference":
+        serving = serving_ask(row, library.card, library.keep)
+        return serving, answer_serving(serving, library)
     ask = training_ask(row, library.card, library.keep)
     return ask, answer_training(ask, library)
 
 
-def job_of(row: Row, ask: TrainAsk, made: Estimate, library: Library) -> dict[str, Any]:
+def job_of(row: Row, ask: TrainAsk | ServeAsk, made: Estimate, library: Library) -> dict[str, Any]:
     """The job of a row, in plain data.
 
     Raises:
         Skip: no rival can be told this model or this machine.
     """
-    found = library.look_up(ask, "train", with_price=False)
-    return {
-        "id": row.id,
-        "model": model_of(found.subject.arch),
-        "machine": machine_of(found.subject.hw),
-        "plan": plan_of(ask, made, found.subject.engine, found.subject.arch.stacks[0].depth),
-    }
+    found = library.look_up(ask, "train" if isinstance(ask, TrainAsk) else "serve", with_price=False)
+    arch, engine = found.subject.arch, found.subject.engine
+    plan = plan_of(ask, made, engine, arch.stacks[0].depth) if isinstance(ask, TrainAsk) else serving_plan(row, ask, made, engine)
+    return {"id": row.id, "model": model_of(arch), "machine": machine_of(found.subject.hw), "plan": plan}
 
 
 def model_of(arch: Architecture) -> dict[str, Any]:
@@ -103,14 +105,28 @@ def machine_of(hw: Any) -> dict[str, Any]:
     inside = hw.levels[0] if hw.levels and hw.levels[0].size is not None else None
     outside = next((level for level in hw.levels if level.size is None), None)
     peak = {name: float(term.value) / 1e12 for name, term in hw.peaks.items()}
+    half = peak.get("bf16") or peak.get("fp16")
+    if half is None:
+        raise Skip("no rival knows accelerators without 16-bit matmuls")
     return {
         "accelerator": hw.accelerator, "family": hw.family, "count": hw.count,
         "per_node": int(inside.size) if inside else 1 if outside else hw.count,
-        "bf16_tflops": peak["bf16"], "fp8_tflops": peak.get("fp8"), "fp32_tflops": peak["fp32"],
+        "bf16_tflops": half, "fp8_tflops": peak.get("fp8"), "fp32_tflops": peak.get("fp32"),
         "memory_gb_s": float(hw.hbm_bandwidth.value) / 1e9, "memory_gib": float(hw.memory_capacity.value) / 2**30,
         "intra_gb_s": float(inside.bandwidth_per_direction.value) / 1e9 if inside else 0.0,
         "inter_gb_s": float(outside.bandwidth_per_direction.value) / 1e9 if outside else 0.0,
         "pcie": inside is None or "pcie" in inside.name,
+    }  # fmt: skip
+
+
+def serving_plan(row: Row, ask: ServeAsk, made: Estimate, engine: Engine) -> dict[str, Any]:
+    """The serving plan that gpuplan's figures are of; the batch only where the row states it."""
+    said = made.question
+    return {
+        "prompt": ask.prompt, "output": row.run.get("output_len"), "batch": ask.batch,
+        "weights": said["weights"], "kv_cache": said["kv_cache"],
+        "tp": int(said["tp"]), "pp": int(said["pp"]), "engine": engine.id,
+        "mode": "static" if row.run.get("mode") in CLOSED else "agg", "left_open": [],
     }  # fmt: skip
 
 

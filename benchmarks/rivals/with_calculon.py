@@ -131,7 +131,7 @@ def system_of(files: Any, machine: Job) -> Any:
     if own is None:
         made["matrix"]["float16"]["tflops"] = machine["bf16_tflops"]
         made["matrix"]["float8"]["tflops"] = machine["fp8_tflops"] or 2 * machine["bf16_tflops"]
-        for kind in made["vector"].values():
+        for kind in made["vector"].values() if machine["fp32_tflops"] else ():
             kind["tflops"] = 2 * machine["fp32_tflops"]
         inside |= {"bandwidth": machine["intra_gb_s"] or 1.0, "size": machine["per_node"]}
     if machine["accelerator"] not in THE_SAME:

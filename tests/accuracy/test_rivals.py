@@ -271,3 +271,45 @@ def test_simumax_gets_the_plan_and_the_datasheet(jobs: dict[str, dict[str, Any]]
     assert (61 - sum(ends)) / 2 == 16
     assert simumax.seconds("1.5 s") == 1.5
     assert simumax.seconds("250.0 ms") == 0.25
+
+
+AICONFIGURATOR = """
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+def cli_estimate(model, system, *, mode, backend_name, isl, osl, batch_size, tp_size, pp_size, gemm_quant_mode, kvcache_quant_mode):
+    config = json.loads((Path(model) / "config.json").read_text())
+    assert (config["architectures"], config["num_key_value_heads"]) == (["LlamaForCausalLM"], 8)
+    assert (system, mode, backend_name, gemm_quant_mode, kvcache_quant_mode) == ("h100_sxm", "static", "trtllm", "fp8", "fp8")
+    assert (isl, osl, tp_size, pp_size) == (128, 2048, 1, 1)
+    return SimpleNamespace(raw={"tokens/s": 50.0 * batch_size, "memory": 30.0}, ttft=40.0, tpot=8.0)
+"""
+SERVED = {
+    "id": "served", "task": "inference", "engine": "tensorrt-llm 0.9", "model": {"id": "llama-3.1-8b", "name": "Llama 3.1 8B"},
+    "hardware": {"accelerator": "h100-sxm-80gb", "count": 1},
+    "run": {"weights": "fp8", "kv_cache": "fp8", "tp": 1, "batch": 64, "input_len": 128, "output_len": 2048, "mode": "fixed-batch"},
+    "measured": {"output_tokens_per_s": 4000.0, "ttft_ms": 50.0},
+}  # fmt: skip
+
+
+def test_serving_runs_are_asked_of_a_serving_tool(tmp_path: Path) -> None:
+    module = tmp_path / "aic" / "aiconfigurator" / "cli" / "api.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(AICONFIGURATOR, encoding="utf-8")
+    old = SERVED | {"id": "old", "hardware": {"accelerator": "v100-sxm-32gb", "count": 1}}
+    runs = tmp_path / "served.yaml"
+    runs.write_text(yaml.safe_dump([SERVED, old]), encoding="utf-8")
+    done = call("--aiconfigurator", str(tmp_path / "aic"), "--runs", str(runs), "--json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    tool = made["tools"][0]
+    errors = {row["metric"]: row["tool"] / row["measured"] - 1 for row in tool["rows"]}
+    assert errors == pytest.approx({"throughput": 50 * 64 / 4000 - 1, "ttft": 40 / 50 - 1})
+    assert list(tool["metrics"]["throughput"]) == ["all", "stated_exactly"], "nothing was fitted to serving runs"
+    told = {*made["left_out_for_all"], *tool["skipped"]["throughput"]}
+    assert told in ({"no measured kernels of this accelerator"}, {"v100-sxm-32gb has no fp8 rate"})
+    both = call("--aiconfigurator", str(tmp_path), "--calculon", str(tmp_path))
+    assert both.returncode == 2
+    assert "ask one kind at a time" in both.stderr
+    assert "no serving runs come with gpuplan" in call("--aiconfigurator", str(tmp_path)).stderr
