@@ -139,9 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not rows:
         parser.error("no such runs: name files of them with --runs (no serving runs come with gpuplan)")
     ready, skipped = ask_gpuplan(rows)
-    with ThreadPoolExecutor() as pool:
-        asking = [pool.submit(ask_rival, tool, folder, given.python, ready) for tool, folder in folders.items()]
-    sides = [side for one in asking for side in one.result()]
+    sides = [side for tool, folder in folders.items() for side in ask_rival(tool, folder, given.python, ready)]
     show(report(sides, skipped, len(rows), bool(serving)), given)
     return 0
 
@@ -183,12 +181,19 @@ def ask_rival(tool: str, folder: Path, python: str, ready: Sequence[Asked]) -> l
         SystemExit: the adapter itself fails.
     """
     command = [python, str(ADAPTERS / TOOLS[tool]), str(folder)]
-    jobs = json.dumps([one.job for one in ready])
-    done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise SystemExit(f"{tool}: {last}\n(is {folder} its checkout, and does {python} have what it imports?)")
-    answers = json.loads(done.stdout)["answers"]
+    parts = os.cpu_count() or 1
+
+    def part(at: int) -> dict[str, Any]:
+        jobs = json.dumps([one.job for one in ready[at::parts]])
+        done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise SystemExit(f"{tool}: {last}\n(is {folder} its checkout, and does {python} have what it imports?)")
+        found: dict[str, Any] = json.loads(done.stdout)["answers"]
+        return found
+
+    with ThreadPoolExecutor(parts) as pool:
+        answers = {name: answer for found in pool.map(part, range(parts)) for name, answer in found.items()}
     names = dict.fromkeys(name for answer in answers.values() for name in answer.get("tools", ())) or {tool: None}
     return [side_of(name, version_of(folder), answers, ready) for name in names]
 
