@@ -95,7 +95,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     return TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
         seq_len=int(run["seq_len"]), documents=_documents(row),
-        **batch, **degrees, **_sharding(row), **_recompute(row, card), **_adapters(row),
+        **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **_adapters(row),
         precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
@@ -196,6 +196,18 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
         micro = 1 if crowded else max(TOKENS_A_CHIP // int(run["seq_len"]), 1)
         whole = micro * ranks
     return {"global_batch": None if whole is None else int(whole), "micro_batch": None if micro is None else int(micro)}
+
+
+def _grouped(row: Row, sharding: dict[str, Any]) -> dict[str, Any]:
+    """The same with the group that shares states, where the row states one, or how many replicas there are, and it is not all."""
+    run, chips = row.run, row.hardware.get("count")
+    ranks = int(chips) // (int(run.get("tp") or 1) * int(run.get("pp") or 1)) if isinstance(chips, int) else 0
+    group, replicas = run.get("shard_group") or run.get("fsdp_group"), run.get("dp_replicate")
+    if not group and isinstance(replicas, int) and replicas > 1 and ranks % replicas == 0:
+        group = ranks // replicas
+    if sharding.get("zero_stage") and isinstance(group, int) and 0 < group < ranks:
+        return sharding | {"shard_group": group}
+    return sharding
 
 
 def _sharding(row: Row) -> dict[str, Any]:

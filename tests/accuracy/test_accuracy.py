@@ -87,6 +87,27 @@ def test_a_row_is_the_question_that_a_user_would_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "group"),
+    [
+        ({"sharding": "fsdp-full", "dp_replicate": 2}, 16),
+        ({"sharding": "fsdp-full", "fsdp_group": 8}, 8),
+        ({"sharding": "zero1", "shard_group": 4}, 4),
+        ({"sharding": "hsdp"}, 8),
+        ({"sharding": "fsdp-full", "fsdp_group": 32}, None),
+        ({"sharding": "ddp", "dp_replicate": 2}, None),
+    ],
+)
+def test_groups_that_share_states_are_read(tmp_path: Path, said: dict[str, Any], group: int | None) -> None:
+    from gpuplan.accuracy.training import training_ask
+
+    whole = {"seq_len": 8192, "global_batch": 128, "precision": "bf16", "tp": 1, "pp": 1, "dp": 32}
+    row = changed(framework="torchtitan", hardware={"count": 32}) | {"run": whole | said}
+    (read,) = read_rows([written(tmp_path, row)])
+    library = answers()
+    assert training_ask(read, library.card, library.keep).shard_group == group
+
+
+@pytest.mark.parametrize(
     "measured",
     [
         {"tokens_per_s_total": 80000.0},
