@@ -62,7 +62,7 @@ class Machine(Schema):
     warnings: tuple[str, ...] = ()
     """What was noticed while measuring."""
     chains: dict[str, str] = field(default_factory=dict)
-    """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced."""
+    """How much longer norms, activations and grouped matmuls take than the parameters of this file price them."""
     context: BytesField | None = None
     """Memory that the framework's context takes before the first tensor."""
     reserved_overhead: BytesField | None = None

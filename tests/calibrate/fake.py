@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
+from gpuplan.calibrate.measure.cases import streamed
 from gpuplan.calibrate.measure.speed import ELEMENT, moved
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -32,7 +33,6 @@ TRUTH: Mapping[str, float] = {
     "stream.efficiency": 0.84, "stream.launch": 3.1e-6,
 }  # fmt: skip
 """What a calibration must find; the rest is as shipped for the H200."""
-CHAINS = {"norm": 1.25, "activation": 1.6}
 HOST, COPY, LAUNCH, GRAPH = 0.77, 9e-6, 4.2e-6, 1.3e-6
 
 
@@ -64,6 +64,8 @@ class Troubles:
     ranks: int = 1
     near: int = 0
     """How many of them are on each node; 0: all."""
+    slow_norms: float = 1.0
+    """How much longer norms take than their bytes say."""
     broken: str = ""
     """Kernels of this kind fail."""
 
@@ -102,7 +104,7 @@ class Fake:
             raise DeviceMemoryError
         if probe.kind == self.troubles.broken:
             raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED\nwhen calling")
-        true = seconds(probe, self.hw)
+        true = seconds(probe, self.hw) * (self.troubles.slow_norms if probe.kind == "norm" else 1.0)
         return lambda launches: self._run(probe, true, launches)
 
     def _run(self, probe: Probe, true: float, launches: int) -> float:
@@ -175,13 +177,13 @@ def seconds(probe: Probe, hw: Hardware) -> float:
         del shape["window"]
         value = attention_seconds(Attention(name="x", **shape, kv_element_bytes=element, dtype=dtype, causal=True), hw).value
     elif probe.kind in ("stream", "norm", "activation"):
-        value = (
-            CHAINS.get(probe.kind, 1.0) * stream_seconds(Stream(name="x", **shape, launches=Term("one", 1.0, "1", USER)), hw).value
-        )
+        size, launches = streamed(probe, "fake")
+        item = Stream(name="x", size=Term("size", size, "B", USER), launches=Term("launches", launches, "1", USER))
+        value = stream_seconds(item, hw).value
     elif probe.kind == "collective":
         kind: Any = probe.name
-        item = Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=stride)
-        value = collective_seconds(item, hw).value
+        joint = Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=stride)
+        value = collective_seconds(joint, hw).value
     elif probe.kind == "transfer":
         path: Any = "scale_out" if 2 * float(probe.shape.get("stride", 1.0)) > 8 else "scale_up"
         value = transfer_seconds(Transfer(name="x", path=path, size=shape["size"], stride=stride), hw).value

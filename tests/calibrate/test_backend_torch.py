@@ -108,6 +108,59 @@ def test_tools_are_read_whatever_they_leave_out() -> None:
     assert processor_reading() is not None
 
 
+def test_amd_smi_is_read_in_both_of_its_forms() -> None:
+    from gpuplan.calibrate.backends.telemetry import from_amd_smi
+
+    card = """{"gpu": 1, "power": {"socket_power": {"value": 542, "unit": "W"}},
+        "clock": {"gfx_0": {"clk": {"value": 2085, "unit": "MHz"}, "max_clk": {"value": 2100, "unit": "MHz"}}, "mem_0": "N/A"},
+        "temperature": {"edge": "N/A", "hotspot": {"value": 71, "unit": "C"}},
+        "ecc": {"total_uncorrectable_count": 2}, "mem_usage": {"used_vram": {"value": 1024, "unit": "MB"}},
+        "throttle": {"accumulation_counter": 7, "ppt_violation_status": "ACTIVE",
+                     "hbm_thermal_violation_status": "ACTIVE", "prochot_violation_status": "NOT ACTIVE"}}"""
+    for text in (f"WARNING: user is not in the render group\n[{card}]", f'{{"gpu_data": [{card}]}}'):
+        reading = from_amd_smi(text, 1)
+        assert reading is not None
+        assert (reading.clock_mhz, reading.max_clock_mhz, reading.memory_clock_mhz) == (2085, 2100, None)
+        assert (reading.temperature_c, reading.power_w, reading.uncorrected_errors) == (71, 542, 2)
+        assert reading.memory_used_bytes == 2**30
+        assert reading.throttle == ("power_cap", "thermal")
+    assert from_amd_smi("amd-smi: command failed", 0) is None
+
+
+def test_launches_in_a_graph_are_never_timed_outside_of_one() -> None:
+    from types import SimpleNamespace
+    from unittest.mock import MagicMock
+
+    from gpuplan.calibrate.backends.torch_kernels import Kernel
+    from gpuplan.calibrate.backends.torch_timing import Timer
+
+    fake, calls = MagicMock(), list[int]()
+    fake.cuda.Event.return_value.elapsed_time.return_value = 4.0
+    kernel = Kernel(call=lambda: calls.append(1), only_graph=True)
+    Timer(fake, SimpleNamespace(type="cuda")).run(kernel)(1)
+    assert fake.cuda.CUDAGraph.return_value.replay.called
+    fake.cuda.graph.side_effect = RuntimeError("cannot capture")
+    with pytest.raises(RuntimeError, match="cannot be captured"):
+        Timer(fake, SimpleNamespace(type="cuda")).run(kernel)
+
+
+def test_tf32_is_set_for_the_call_alone_by_either_name() -> None:
+    from types import SimpleNamespace
+
+    from gpuplan.calibrate.backends.torch_kernels import _precision
+
+    for flags, key, wanted in (
+        (SimpleNamespace(fp32_precision="none", allow_tf32=False), "fp32_precision", ("tf32", "ieee")),
+        (SimpleNamespace(allow_tf32=True), "allow_tf32", (True, False)),
+    ):
+        fake = SimpleNamespace(backends=SimpleNamespace(cuda=SimpleNamespace(matmul=flags)))
+        before = getattr(flags, key)
+        for tf32, value in zip((True, False), wanted, strict=True):
+            with _precision(fake, tf32=tf32)():
+                assert getattr(flags, key) == value
+            assert getattr(flags, key) == before
+
+
 def test_on_a_gpu_short_kernels_run_in_graphs_that_hold_every_copy() -> None:
     from types import SimpleNamespace
     from unittest.mock import MagicMock

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import CHAINS, COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
+from fake import COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
 
 from gpuplan.calibrate.device import DeviceLostError, Identity, Probe
 from gpuplan.calibrate.measure import grid, journal, session
@@ -61,7 +61,7 @@ def test_the_fit_finds_the_true_parameters_within_3_percent(whole: tuple[Report,
     assert host["launch"].value == pytest.approx(COPY, rel=0.03)
     assert report.made.launch == pytest.approx(LAUNCH, rel=0.03)
     assert report.made.graph == pytest.approx(GRAPH, rel=0.03)
-    assert report.made.chains == pytest.approx({**CHAINS, "grouped_matmul": 1.0}, rel=0.03)
+    assert report.made.chains == pytest.approx({"norm": 1.0, "activation": 1.0, "grouped_matmul": 1.0}, rel=0.03)
     assert all(found.median_ape < 0.01 for found in report.made.sets.values())
 
 
@@ -114,6 +114,18 @@ def test_collectives_of_several_ranks(tmp_path: Path) -> None:
         assert found.values["full"].value == pytest.approx(truth.parameter(f"fabric.{level}.{kind}.full").value, rel=0.03)
     assert spec.launch is not None
     assert spec.launch.graph.value == pytest.approx(GRAPH, rel=0.03)
+
+
+def test_norms_and_activations_have_a_say_in_what_streams_take(tmp_path: Path) -> None:
+    report = run(tmp_path, slow_norms=1.4)
+    found = report.made.sets["stream"]
+    assert TRUTH["stream.efficiency"] / 1.4 < found.values["efficiency"].value < TRUTH["stream.efficiency"]
+    low, _, high = report.made.ranges()["stream"]
+    assert high > 1.1
+    assert low < 1.0
+    assert report.made.chains["norm"] > 1.15 > report.made.chains["activation"]
+    residual = load_spec(Measured, report.written[0]).residual["stream"]
+    assert residual.high.value == pytest.approx(high, abs=1e-3)
 
 
 def test_groups_across_nodes_tell_the_network(tmp_path: Path) -> None:
@@ -180,11 +192,12 @@ def test_throttled_samples_are_measured_again(tmp_path: Path) -> None:
 
 
 def test_what_stays_throttled_is_left_out_and_told(tmp_path: Path) -> None:
-    report = run(tmp_path, throttle_always="stream")
+    report = run(tmp_path, throttle_always="decode")
     marked = [sample for sample in report.run.samples.values() if sample.marks]
     assert marked
-    assert {sample.probe.kind for sample in marked} == {"stream"}
-    assert "stream" not in report.made.sets
+    assert {sample.probe.kind for sample in marked} == {"decode"}
+    assert not any("decode" in place for place in report.made.sets)
+    assert any("prefill" in place for place in report.made.sets)
     machine = load_spec(Measured, report.written[0]).machine
     assert machine is not None
     assert machine.left_out["thermal"].value == len(marked)

@@ -1,7 +1,7 @@
 """What state is the device in: clocks, power, temperature, throttling, memory errors, and who else uses it?
 
-NVIDIA through NVML where `pynvml` is installed, else through `nvidia-smi`; AMD through `rocm-smi`; the processor through /proc and
-/sys. Everything is read, nothing is ever set.
+NVIDIA through NVML where `pynvml` is installed, else through `nvidia-smi`; AMD through `amd-smi` or `rocm-smi`; the processor
+through /proc and /sys. Everything is read, nothing is ever set.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from gpuplan.calibrate.device import Reading
 
 REASONS = {0x04: "power_cap", 0x08: "hw_slowdown", 0x20: "thermal", 0x40: "thermal", 0x80: "power_brake"}
 """Bits of NVML's clock event reasons that hold a busy GPU's clock down."""
+AMD_REASONS = {"ppt": "power_cap", "thermal": "thermal", "prochot": "hw_slowdown"}
+"""Parts of the names that `amd-smi` gives what holds the clock down."""
 FIELDS = (
     "clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu",
     "ecc.errors.uncorrected.volatile.total",    "memory.used", "driver_version",
@@ -25,7 +27,7 @@ FIELDS = (
 REASON_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The new and the old name."""
 TOOL_LIMIT_S = 5.0
-FRESH_S = 0.5
+FRESH_S = 2.0
 """A tool is not started again within this time: its last answer holds."""
 
 
@@ -60,11 +62,16 @@ class Watch:
         return self._driver
 
     def read(self) -> Reading | None:
-        """The state now, or at most half a second ago where a tool must be started for it."""
+        """The state now, or at most two seconds ago where a tool must be started for it."""
         now = time.monotonic()
         if now - self._at >= self._limit:
             self._last, self._at = self._read(), time.monotonic()
         return self._last
+
+    def memory_used(self) -> float | None:
+        """Bytes in use on the device right now, whoever holds them."""
+        self._last, self._at = self._read(), time.monotonic()
+        return None if self._last is None else self._last.memory_used_bytes
 
     def others_use(self) -> float | None:
         """Bytes that other processes hold on an NVIDIA GPU, where it tells."""
@@ -153,6 +160,43 @@ def from_rocm_smi(text: str) -> Reading | None:
     return Reading(
         clock_mhz=look("sclk", "speed"), memory_clock_mhz=look("mclk", "speed"), temperature_c=look("temperature", "junction"),
         power_w=look("power", "(w)"), power_limit_w=look("max", "power", "(w)"),
+    )  # fmt: skip
+
+
+def from_amd_smi(text: str, gpu: int) -> Reading | None:
+    """The reading of one GPU from `amd-smi metric --json`; None where it is no such JSON or the GPU is not in it.
+
+    >>> told = '[{"gpu": 0, "power": {"socket_power": {"value": 142, "unit": "W"}}, "ecc": {"total_uncorrectable_count": 0}}]'
+    >>> from_amd_smi(told, 0).power_w, from_amd_smi(told, 0).uncorrected_errors, from_amd_smi(told, 1)
+    (142.0, 0, None)
+    """
+    begin = min((at for at in (text.find("["), text.find("{")) if at >= 0), default=0)  # Warnings may stand before it.
+    try:
+        made = json.loads(text[begin:])
+        cards = made["gpu_data"] if isinstance(made, dict) else made
+        card = next(one for one in cards if one["gpu"] == gpu)
+    except (ValueError, KeyError, TypeError, StopIteration):
+        return None
+
+    def look(*path: str) -> float | None:
+        at: Any = card
+        for key in path:
+            at = at.get(key) if isinstance(at, Mapping) else None
+        return _number(str(at["value"] if isinstance(at, Mapping) and "value" in at else at))
+
+    status = card.get("throttle")
+    broken = {key: str(value).upper() == "ACTIVE" for key, value in status.items()} if isinstance(status, Mapping) else {}
+    throttle = dict.fromkeys(
+        name for key, active in broken.items() if active and key.endswith("violation_status")
+        for part, name in AMD_REASONS.items() if part in key
+    )  # fmt: skip
+    errors, used = look("ecc", "total_uncorrectable_count"), look("mem_usage", "used_vram")
+    power = look("power", "socket_power")
+    return Reading(
+        clock_mhz=look("clock", "gfx_0", "clk"), max_clock_mhz=look("clock", "gfx_0", "max_clk"),
+        memory_clock_mhz=look("clock", "mem_0", "clk"), temperature_c=look("temperature", "hotspot"),
+        power_w=look("power", "average_socket_power") if power is None else power, throttle=tuple(throttle),
+        uncorrected_errors=None if errors is None else int(errors), memory_used_bytes=None if used is None else used * 2**20,
     )  # fmt: skip
 
 
@@ -249,8 +293,27 @@ class _Nvml:
 
 
 def _rocm(index: int) -> Reading | None:
+    index = physical(index, os.environ)
+    text = _ran("amd-smi", "metric", "-g", str(index), "--json")
+    reading = None if text is None else from_amd_smi(text, index)
+    if reading is not None:
+        return reading
     text = _ran("rocm-smi", "-d", str(index), "--showtemp", "--showpower", "--showmaxpower", "--showclocks", "--json")
     return None if text is None else from_rocm_smi(text)
+
+
+def physical(index: int, env: Mapping[str, str]) -> int:
+    """The number that AMD's tools have for a GPU of this process, which may see only some of them.
+
+    >>> physical(1, {"HIP_VISIBLE_DEVICES": "4,6"}), physical(1, {}), physical(0, {"ROCR_VISIBLE_DEVICES": "GPU-7f"})
+    (6, 1, 0)
+    """
+    for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        seen = [part.strip() for part in env.get(name, "").split(",") if part.strip()]
+        again = name == "CUDA_VISIBLE_DEVICES" and "HIP_VISIBLE_DEVICES" in env  # Another name for the same.
+        if not again and index < len(seen) and all(part.isdigit() for part in seen):
+            index = int(seen[index])
+    return index
 
 
 def _ran(*command: str) -> str | None:

@@ -16,7 +16,10 @@ from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError,
 from gpuplan.errors import Problem, UsageError
 
 INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch"
-LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable")
+LEAST_CONTEXT = 50e6
+"""No context is smaller: one was there already."""
+LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable",
+        "misaligned address", "illegal instruction", "launch timed out", "fallen off the bus", "driver shutting down")  # fmt: skip
 """What the messages of errors say after which no kernel runs in this process."""
 
 
@@ -55,18 +58,25 @@ class TorchDevice:
         self._torch, self._index = torch, index
         self._where = torch.device("cpu") if index is None else torch.device("cuda", index)
         self._peers = peers
+        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip))
+        before = None if index is None else self._watch.memory_used()
         if index is not None:
             with _told(torch):
                 torch.cuda.set_device(index)
+        self._context = None if index is None else self._context_now(before)
         peers.join(self._where)
         self._timer = Timer(torch, self._where)
-        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip))
-        self._context = None if index is None else self._context_now()
 
-    def _context_now(self) -> float | None:
-        """Bytes that the context holds before the first tensor, and before libraries load their kernels; None where unknown."""
+    def _context_now(self, before: float | None) -> float | None:
+        """Bytes that the context holds before the first tensor, and before libraries load their kernels; None where unknown.
+
+        What the driver says was used `before` there was one tells it also in containers, where processes do not know each other.
+        """
         with _told(self._torch):
             free, total = self._torch.cuda.mem_get_info(self._index)
+        now = self._watch.memory_used()
+        if before is not None and now is not None and now - before > LEAST_CONTEXT:
+            return now - before
         others = self._watch.others_use()
         return None if others is None or others > total - free else float(total - free) - others
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from itertools import cycle
 from typing import Any, TypeAlias
@@ -39,6 +40,8 @@ class Kernel(Record, kw_only=True):
     graph: bool = True
     host: bool = False
     """Timed by the host, since its own work is what is measured."""
+    only_graph: bool = False
+    """Worth nothing outside a graph, however long it takes."""
     copies: int = 1
     """How many launches it takes until the same tensors come again."""
 
@@ -134,7 +137,9 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     weights = cycle([_tensor(torch, where, probe.dtype, n, k) for _ in copies])
     if probe.dtype == "fp8":
         one = torch.ones((), dtype=torch.float32, device=where)
-        scaled = partial(torch._scaled_mm, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        # Sums as the kernels of engines keep them: in the tensor cores, whose accumulators are narrower than fp32.
+        fast = {} if torch.version.hip else {"use_fast_accum": True}
+        scaled = partial(torch._scaled_mm, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, **fast)
         return Kernel(call=lambda: scaled(left, next(weights).t()), copies=len(copies))
     if probe.dtype == "int8":
         return Kernel(call=lambda: torch._int_mm(left, next(weights).t()), copies=len(copies))
@@ -145,17 +150,32 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
         return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out))
     if probe.dtype not in ("fp32", "tf32"):
         return Kernel(call=lambda: linear(left, next(weights)), copies=len(copies))
-    allowed = probe.dtype == "tf32"
+    precise = _precision(torch, tf32=probe.dtype == "tf32")
 
     def call() -> Any:
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-        try:
+        with precise():
             return linear(left, next(weights))
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
 
     return Kernel(call=call, copies=len(copies))
+
+
+def _precision(torch: Any, *, tf32: bool) -> Callable[[], AbstractContextManager[None]]:
+    """How products of 32-bit floats are rounded, by the name that this PyTorch has for it: the old one warns in new ones."""
+    flags = torch.backends.cuda.matmul
+    key, value = ("fp32_precision", "tf32" if tf32 else "ieee")
+    if not hasattr(flags, key):
+        key, value = ("allow_tf32", tf32)  # type: ignore[assignment]
+
+    @contextmanager
+    def precise() -> Iterator[None]:
+        before = getattr(flags, key)
+        setattr(flags, key, value)
+        try:
+            yield
+        finally:
+            setattr(flags, key, before)
+
+    return precise
 
 
 def _queries(torch: Any, where: Any, probe: Probe) -> tuple[Any, Any, Any]:
@@ -181,8 +201,11 @@ def attention_order(capability: tuple[int, int], *, rocm: bool, decode: bool) ->
 
 
 @cache
-def attention_backend(torch: Any, where: Any, *, decode: bool) -> str:
-    """The kernels that attention is measured with on a GPU: the first that runs grouped heads; nothing: PyTorch chooses."""
+def attention_backend(torch: Any, where: Any, *, decode: bool, backward: bool = False) -> str:
+    """The kernels that attention is measured with on a GPU: the first that runs grouped heads; nothing: PyTorch chooses.
+
+    `backward`: of those that also have a backward pass.
+    """
     if where.type != "cuda":
         return ""
     q = torch.zeros((1, 4, 1 if decode else 128, 128), dtype=torch.float16, device=where)
@@ -191,7 +214,10 @@ def attention_backend(torch: Any, where: Any, *, decode: bool) -> str:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # PyTorch warns of every reason why a kernel does not run.
-                _attend(torch, name)(q, k, k, is_causal=not decode, enable_gqa=True)
+                made = _attend(torch, name)(q.requires_grad_(backward), k, k, is_causal=not decode, enable_gqa=True)
+                if backward:
+                    torch.autograd.grad(made, q, torch.ones_like(made))
+                torch.cuda.synchronize(where)
         except RuntimeError:
             continue
         return name
@@ -226,7 +252,7 @@ def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
 def _backward(torch: Any, where: Any, probe: Probe) -> Kernel:
     q, k, v = (one.requires_grad_() for one in _queries(torch, where, probe))
     grouped = probe.shape["heads"] != probe.shape["kv_heads"]
-    out = _attend(torch, attention_backend(torch, where, decode=False))(q, k, v, is_causal=True, enable_gqa=grouped)
+    out = _attend(torch, attention_backend(torch, where, decode=False, backward=True))(q, k, v, is_causal=True, enable_gqa=grouped)
     gradient = torch.randn_like(out)
     return Kernel(call=lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), graph=False)
 
@@ -274,4 +300,4 @@ def _launches(torch: Any, where: Any, probe: Probe) -> Kernel:
         for _ in range(count):
             one.mul_(1.0)
 
-    return Kernel(call=call, graph=probe.kind == "graph", host=probe.kind == "launch")
+    return Kernel(call=call, graph=probe.kind == "graph", host=probe.kind == "launch", only_graph=probe.kind == "graph")

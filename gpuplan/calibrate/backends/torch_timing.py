@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,9 +28,16 @@ class Timer:
         if self._where.type != "cuda":
             return _by_host(kernel.call, lambda: None)
         torch = self._torch
-        for _ in range(WARM_UP):
-            kernel.call()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns of every reason why a kernel does not run; what it raises says one.
+            for _ in range(WARM_UP):
+                kernel.call()
         torch.cuda.synchronize(self._where)
+        if kernel.only_graph:
+            made = self._in_graphs(kernel.call, 1)
+            if made is None:
+                raise RuntimeError("its launches cannot be captured in a graph")
+            return made
         if kernel.host:
             return _by_host(kernel.call, lambda: torch.cuda.synchronize(self._where))
         eager = self._by_events(kernel.call)

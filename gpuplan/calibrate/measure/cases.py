@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[np.float64]
 
 FABRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+CHAINS = ("stream", "norm", "activation")
+"""Kinds of probes that tell how fast memory-bound kernels are."""
 OVER_DATASHEET = 1.02
 """Traffic this much faster than memory is came out of a cache."""
 ABOVE_BEST = 1.3
@@ -94,7 +96,7 @@ def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
         picked = [one for one in samples if one.probe.kind == "prefill" and one.probe.dtype == dtype]
         made += _attention(picked, dtype, ground, software, decode=False)
     made += _attention([one for one in samples if one.probe.kind == "decode"], "bf16", ground, software, decode=True)
-    made += _stream([one for one in samples if one.probe.kind == "stream"], ground, software)
+    made += _stream(of_kind(samples, *CHAINS), ground, software)
     made += _host(of_kind(samples, "host_to_device", "device_to_host"), ground, software)
     for name in (*FABRIC, "transfer"):
         made += _collective([one for one in samples if _is(one.probe, name)], name, ground, software)
@@ -160,19 +162,23 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: 
 def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
     if not samples:
         return []
+    # Norms and activations are what the streams of a model are, so they have a say as much as plain additions.
     near = 0.0 if ground.l2 is None else 2 * _float(ground.l2)
     kept = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 5e6]
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        item = Stream(name="row", size=_given("size", rows.columns["size"], "B"), launches=_given("launches", 1.0))
+        launches = _given("launches", rows.columns["launches"])
+        item = Stream(name="row", size=_given("size", rows.columns["size"], "B"), launches=launches)
         return _array(stream_seconds(item, _hardware(ground, "stream", values, units)))
 
     knobs, fixed, units = _knobs(ground, "stream", kinds.STREAM_KNOBS, {})
+    parts = [streamed(one.probe, software) for one in kept]
+    columns = {"size": np.array([size for size, _ in parts]), "launches": np.array([launches for _, launches in parts])}
     return [
         Case(
             "stream",
             "stream",
-            _rows(kept, ("size",), software),
+            Rows(columns, np.array([one.seconds for one in kept]), np.zeros(len(kept), dtype=bool), software),
             knobs,
             fixed,
             _stay(ground, "stream"),
@@ -180,6 +186,18 @@ def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Ca
             _shapes(kept, ("size",)),
         )
     ]
+
+
+def streamed(probe: Probe, software: str) -> tuple[float, float]:
+    """The bytes that a stream, norm or activation truly reads and writes, and its kernels.
+
+    PyTorch writes what the first kernel of an activation makes and reads it again: five tensors in place of three.
+
+    >>> streamed(Probe(kind="activation", shape={"size": 3.0}), "torch 2.9"), streamed(Probe(kind="norm", shape={"size": 3.0}), "")
+    ((5.0, 2.0), (3.0, 1.0))
+    """
+    size = probe.shape["size"]
+    return (size * 5 / 3, 2.0) if probe.kind == "activation" and not software.startswith("jax") else (size, 1.0)
 
 
 def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:

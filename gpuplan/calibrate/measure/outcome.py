@@ -74,7 +74,7 @@ class Outcome:
     """Fitted collectives that a measured file has no place for, since other kinds on the same link are missing."""
     backward: tuple[float, int] | None = None
     chains: Mapping[str, float] = field(default_factory=dict)
-    """How much longer norms and activations take than a plain stream of so many bytes, and grouped matmuls than priced: medians."""
+    """How much longer norms, activations and grouped matmuls take than they are priced: medians."""
     launch: float | None = None
     """Seconds of one empty kernel among many, launched one by one."""
     graph: float | None = None
@@ -112,7 +112,7 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
         made.unfitted["collective"] = "no spec says what the link between the devices carries"
     if ground.host is None and of_kind(samples, "host_to_device", "device_to_host"):
         made.unfitted["host"] = "no spec says what the link to the host carries"
-    made.chains = chains(samples) | _grouped(samples, ground, made)
+    made.chains = chains(samples, ground, made, software)
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))
     return made
@@ -191,27 +191,20 @@ def family_error(case: Case) -> float | None:
     return float(np.median(np.abs(case.predict(case.rows, values) / case.rows.seconds - 1)))
 
 
-def chains(samples: Sequence[Sample]) -> dict[str, float]:
-    """How much longer norms and activations take than plain streams of the same size."""
-    plain = {one.probe.shape["size"]: one.seconds for one in of_kind(samples, "stream")}
-    made: dict[str, float] = {}
-    for kind in ("norm", "activation"):
-        ratios = [one.seconds / plain[size] for one in of_kind(samples, kind) if (size := one.probe.shape["size"]) in plain]
+def chains(samples: Sequence[Sample], ground: Ground, made: Outcome, software: str) -> dict[str, float]:
+    """Medians of measured over priced: norms and activations as streams, grouped matmuls as single ones, which are fitted alone."""
+    found_: dict[str, float] = {}
+    for kind, like in (("norm", "norm"), ("activation", "activation"), ("grouped_matmul", "matmul")):
+        ratios: list[float] = []
+        picked = [one.replaced(probe=one.probe.replaced(kind=like)) for one in of_kind(samples, kind)]
+        for case in cases(picked, ground, software):
+            fitted = made.sets.get(case.place)
+            if fitted is not None and len(case.rows):
+                values = {key: one.value for key, one in fitted.values.items()}
+                ratios += (case.rows.seconds / case.predict(case.rows, values)).tolist()
         if ratios:
-            made[kind] = float(np.median(ratios))
-    return made
-
-
-def _grouped(samples: Sequence[Sample], ground: Ground, made: Outcome) -> dict[str, float]:
-    """Measured over predicted of grouped matmuls, which are priced with the parameters of single ones and not fitted."""
-    ratios: list[float] = []
-    groups = [one.replaced(probe=one.probe.replaced(kind="matmul")) for one in of_kind(samples, "grouped_matmul")]
-    for case in cases(groups, ground, ""):
-        fitted = made.sets.get(case.place)
-        if fitted is not None and len(case.rows):
-            values = {key: one.value for key, one in fitted.values.items()}
-            ratios += (case.rows.seconds / case.predict(case.rows, values)).tolist()
-    return {"grouped_matmul": float(np.median(ratios))} if ratios else {}
+            found_[kind] = float(np.median(ratios))
+    return found_
 
 
 def case_start(case: Case, key: str) -> float:
