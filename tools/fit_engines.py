@@ -42,10 +42,8 @@ SECTIONS: Mapping[str, type] = {
     "compiled": Fusion, "eager": Fusion, "selective": SelectiveRecompute, "switched": Overlaps, "dispatch": Dispatch,
 }  # fmt: skip
 UNITS = {"us": 1e-6, "ms": 1e-3, "B": 1.0}
-UNIT_OF = {
-    "layer_host": "us", "expert_host": "us", "adapter_host": "us", "graph_host": "us", "gather_host": "us", "step_host": "ms",
-    "dequantise": "B", "rowwise": "B",
-}  # fmt: skip
+MICROSECONDS = ("layer_host", "expert_host", "adapter_host", "graph_host", "gather_host", "expert_start")
+UNIT_OF = {**dict.fromkeys(MICROSECONDS, "us"), "step_host": "ms", "dequantise": "B", "rowwise": "B"}  # fmt: skip
 KERNELS = ("matmul", "attention", "attention_backward")
 WIDTHS = {
     "matmul": 0.08,
@@ -112,10 +110,10 @@ PLAN: dict[str, Fitted] = {
     "megatron-experts": Fitted(
         ("megatron-lm", "nemo"),
         ("dgxc-benchmarking", "megatron-bridge"),
-        paces(("hopper", "blackwell"), ("grouped",))
-        | {"expert_host": (1.5e-4, 0.5), "switched.ep": (0.8, 0.2)}
-        | {"era.2026-05.pace.blackwell.grouped": (1.5, 0.25), "era.2026-05.expert_host": (1.5e-4, 0.5)},
-        lambda row: bool(row.model.get("moe")),
+        {f"pace.{family}.grouped": (1.15, 0.12) for family in ("hopper", "blackwell")}
+        | {"expert_host": (6e-5, 0.5), "switched.ep": (0.8, 0.2), "expert_start": (1.5e-5, 0.5)}
+        | {"era.2026-05.pace.blackwell.grouped": (1.25, 0.12), "era.2026-05.expert_start": (2e-5, 0.5)},
+        lambda row: bool(row.model.get("moe") or row.model.get("hybrid")),
         "residual_experts",
     ),
     "nanotron": Fitted(

@@ -225,7 +225,13 @@ class StepPricer(ShardingPricer):
             over_experts = grouped_seconds.term(
                 f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=self.subject.habit("pace_grouped", slower)
             )
-        return total(name, {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts})
+        parts = {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts}
+        if self.profile.expert_start is not None:
+            each = self.leaves(f"{name}.matmuls_of_an_expert", len(grouped))
+            starts = self.leaves.times(f"{name}.expert_starts", each, grouped[0].batch)
+            start = self.subject.habit("expert_start", self.profile.expert_start)
+            parts["starts"] = repeated_seconds.term(f"{name}.started", count=starts, seconds=start)
+        return total(name, parts)
 
     def paced(self, kind: str, seconds: Term) -> Term:
         """Kernels at the pace that they have inside whole steps of the engine."""

@@ -118,6 +118,8 @@ class TrainingProfile(Schema):
     """Share of the hand-overs between pipeline stages that is hidden; None: nothing."""
     expert_host: SecondsField | None = None
     """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
+    expert_start: SecondsField | None = None
+    """Time of the accelerator for each matmul of each expert of a rank beyond its share of them all: starts, unfilled ends."""
     adapter_host: SecondsField | None = None
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
     dequantise: BytesField | None = None

@@ -11,6 +11,8 @@ from gpuplan.specs.base import Id
 from gpuplan.specs.quantity import BytesField, SecondsField
 from gpuplan.specs.training_habits import Pace, Share
 
+OVERRIDDEN = ("expert_host", "expert_start", "layer_host", "ep_overlap")
+"""Values of a training profile that an era may state."""
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
 
@@ -26,6 +28,7 @@ class Era(Schema):
     pace: dict[str, Pace] | None = None
     """Paces of that time, by accelerator or family; kinds that are missing are as they are today."""
     expert_host: SecondsField | None = None
+    expert_start: SecondsField | None = None
     layer_host: SecondsField | None = None
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
@@ -35,7 +38,7 @@ class Era(Schema):
 
     def changes(self, profile: Any) -> dict[str, Any]:
         """The fields of a training profile that this era changes, and their values."""
-        given = {name: value for name in ("expert_host", "layer_host", "ep_overlap") if (value := getattr(self, name)) is not None}
+        given = {name: value for name in OVERRIDDEN if (value := getattr(self, name)) is not None}
         if self.pace:
             paces = dict(profile.pace)
             for who, one in self.pace.items():

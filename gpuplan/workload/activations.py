@@ -247,7 +247,8 @@ class ActivationMaker(Record, kw_only=True):
         """
         leaf = self.leaves
         copies = leaf.times(f"{at}.token_copies", self.work.expert_tokens, leaf(f"{key}.experts.top_k", moe.top_k))
-        multiplied = {"input": self.hidden, "inner": leaf.made[f"{key}.experts.rank_width"]}
+        outer = leaf(f"{key}.experts.latent", moe.latent) if moe.latent else self.hidden
+        multiplied = {"input": outer, "inner": leaf.made[f"{key}.experts.rank_width"]}
         up = leaf.made[f"{key}.experts.up_width"]
         kept = {
             "up": self.tensor(f"{at}.experts.up", up, copies),

@@ -257,9 +257,15 @@ class LayerMaker(Record, kw_only=True):
         rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
         inner = leaf.split(f"{key}.experts.rank_width", leaf(f"{key}.experts.width", moe.width), self.split.etp)
         up = leaf.times(f"{key}.experts.up_width", leaf(f"{key}.experts.up_matrices", 2 if moe.gated else 1), inner)
-        made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, self.hidden, touched, grouped=True))
-        made.matmuls.append(self.matmul(f"{at}.experts_down", rows, self.hidden, inner, touched, grouped=True))
-        size = self.exchange(made, at, key, moe, copies, top_k)
+        outer = self.hidden
+        if moe.latent:
+            # Tokens travel to the experts and back in a narrower space: one projection down before, one up after.
+            outer = leaf(f"{key}.experts.latent", moe.latent)
+            made.matmuls.append(self.matmul(f"{at}.latent_down", work.tokens, outer, self.hidden))
+            made.matmuls.append(self.matmul(f"{at}.latent_up", work.tokens, self.hidden, outer))
+        made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, outer, touched, grouped=True))
+        made.matmuls.append(self.matmul(f"{at}.experts_down", rows, outer, inner, touched, grouped=True))
+        size = self.exchange(made, at, key, moe, copies, top_k, outer)
         inner_widths = []
         if moe.shared_experts:
             inner_widths += self.dense(
@@ -276,10 +282,10 @@ class LayerMaker(Record, kw_only=True):
         made.streams.append(Stream(name=f"{at}.gate", size=gate, launches=ONE))
         return inner_widths
 
-    def exchange(self, made: LayerWork, at: str, key: str, moe: Moe, copies: Term, top_k: Term) -> Term:
-        """Tokens on their way to the experts and back; returns the bytes of all copies in the type of activations."""
+    def exchange(self, made: LayerWork, at: str, key: str, moe: Moe, copies: Term, top_k: Term, width: Term) -> Term:
+        """Tokens of a width on their way to the experts and back; returns the bytes of all copies in the type of activations."""
         leaf, how = self.leaves, self.dispatch
-        size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=self.hidden, element_bytes=self.types.activation)
+        size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=width, element_bytes=self.types.activation)
         reach = None
         if how is not None and how.deduplicated:
             reach = leaf.split(f"{key}.experts.reach", leaf(f"{key}.experts.top_groups", moe.top_groups), leaf(
@@ -288,7 +294,7 @@ class LayerMaker(Record, kw_only=True):
         sizes = {"dispatch": size, "combine": size}
         if how is not None:
             sizes = {
-                name: tensor_bytes.term(f"{at}.{name}_sent", tokens=copies, width=self.hidden, element_bytes=element)
+                name: tensor_bytes.term(f"{at}.{name}_sent", tokens=copies, width=width, element_bytes=element)
                 for name, element in (("dispatch", how.there), ("combine", how.back))
             }
         for name, sent in sizes.items():

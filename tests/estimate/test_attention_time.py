@@ -121,3 +121,23 @@ def test_compiled_losses_held_more_before_mid_2025() -> None:
     for engine, on, peak in (("torchtitan@2025-03", "8xh100", 47.65), ("torchtitan", "8xmi300x", 39.09)):
         made = train(TrainAsk(**plan, on=on, engine=engine, compiled=True), LIBRARY)
         assert float(made.figures["reserved_memory_bytes"].value) == pytest.approx(peak * 2**30, rel=0.1)  # type: ignore[arg-type]
+
+
+def test_experts_in_a_latent_space_multiply_and_travel_narrow() -> None:
+    """Nemotron 3 Super: hidden 4,096, experts of 2,688 on a latent of 1,024; FLOP of its experts and bytes to them follow the latent."""
+    ask = TrainAsk(model="nemotron-3-super", on="64xb300", ep=8, tp=1, pp=1, micro_batch=1, global_batch=512, seq_len=8192)
+    time = train(ask, LIBRARY).figures["step_time_s"]
+    up = next(term for term in time.walk() if term.name.endswith("experts_up.flop"))
+    depth = dict(up.args)["k"]
+    assert depth.value == 1024
+    sent = next(term for term in time.walk() if term.name.endswith("dispatch_sent"))
+    assert dict(sent.args)["width"].value == 1024
+    assert any(term.name.endswith("latent_down.flop") for term in time.walk())
+
+
+def test_each_expert_costs_its_starts() -> None:
+    plan = {"model": "qwen3-30b-a3b", "on": "64xh100", "tp": 1, "pp": 1, "seq_len": 4096, "global_batch": 512, "precision": "bf16"}
+    ask = TrainAsk(**plan, ep=8, micro_batch=1)
+    few = train(ask, LIBRARY).figures["step_time_s"]
+    starts = [term for term in few.walk() if term.name.endswith("expert_starts")]
+    assert {float(term.value) for term in starts} == {2 * 16.0, 4 * 16.0}
