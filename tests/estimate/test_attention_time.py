@@ -124,7 +124,7 @@ def test_compiled_losses_held_more_before_mid_2025() -> None:
 
 
 def test_experts_in_a_latent_space_multiply_and_travel_narrow() -> None:
-    """Nemotron 3 Super: hidden 4,096, experts of 2,688 on a latent of 1,024; FLOP of its experts and bytes to them follow the latent."""
+    """Nemotron 3 Super: hidden 4,096, experts of 2,688 on a latent of 1,024; their FLOP and bytes follow the latent."""
     ask = TrainAsk(model="nemotron-3-super", on="64xb300", ep=8, tp=1, pp=1, micro_batch=1, global_batch=512, seq_len=8192)
     time = train(ask, LIBRARY).figures["step_time_s"]
     up = next(term for term in time.walk() if term.name.endswith("experts_up.flop"))
