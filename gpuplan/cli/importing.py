@@ -100,7 +100,7 @@ def _given(asked: Asked, catalog: Catalog) -> Given:
     from datetime import date
 
     from gpuplan.calibrate.imports.found import Given
-    from gpuplan.specs.target import parse_target
+    from gpuplan.specs.on import parse_target
 
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
     return Given(

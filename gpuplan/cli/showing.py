@@ -76,7 +76,7 @@ def shown(asked: Asked) -> None:
 
 def _hardware(ident: str, ranks: int, catalog: Catalog) -> Hardware:
     from gpuplan.machine.build import hardware_of
-    from gpuplan.specs.target import parse_target
+    from gpuplan.specs.on import parse_target
 
     try:
         target = parse_target(f"{ranks}x{ident}" if ranks > 1 else ident, catalog)

@@ -64,7 +64,7 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
         UnknownError: no kind has it.
     """
     from gpuplan.specs.catalog import key, schema_of
-    from gpuplan.specs.target import find_instance
+    from gpuplan.specs.named import find_instance
 
     first, _, rest = name.partition("/")
     kinds = [first] if first in SHOWN and rest else list(SHOWN)

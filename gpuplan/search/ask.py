@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import SAMPLE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.search.library import Library
 
 Question = TypeVar("Question", bound=Common)
@@ -43,6 +43,7 @@ def train(ask: TrainAsk) -> Estimate:
         from gpuplan.search.rl import answer_rl
 
         return _advised(ask, answer_rl, "tokens_per_s")
+    _only_with_rl(ask)
     from gpuplan.search.training import answer_training
 
     return _advised(ask, answer_training, "tokens_per_s")
@@ -91,6 +92,20 @@ def _only_of_task(ask: FitAsk) -> None:
     wrong = [name.replace("_", "-") for name in other if getattr(ask, name) is not None]
     if wrong:
         raise UsageError(*(Problem("fit.other-task", f"--{name} means nothing to `fit --task {ask.task}`", hint) for name in wrong))
+
+
+def _only_with_rl(ask: TrainAsk) -> None:
+    """Refuse options of reinforcement learning without `--rl`.
+
+    Raises:
+        UsageError: all of them together.
+    """
+    named = [name for name in RL_FIELDS if getattr(ask, name) is not None]
+    if named:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        raise UsageError(
+            Problem("rl.no-method", f"{flags}: of reinforcement learning", "add --rl grpo or --rl ppo, or leave it out")
+        )
 
 
 def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], figure: str) -> Estimate:

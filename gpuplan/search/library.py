@@ -18,7 +18,8 @@ from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
-from gpuplan.specs.target import Target, parse_target
+from gpuplan.specs.on import parse_target
+from gpuplan.specs.target import Target
 from gpuplan.term import Term
 
 Task: TypeAlias = Literal["train", "serve"]

@@ -12,7 +12,7 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
-from gpuplan.plan.ask import INPUT_FIELDS, RL_FIELDS, Idle, TrainAsk
+from gpuplan.plan.ask import INPUT_FIELDS, Idle, TrainAsk
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, mask, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
@@ -93,20 +93,6 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
         notes=(*found.notes, *_notes(ask, wanted, plan, made)),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
-
-
-def refuse_parts(ask: TrainAsk) -> None:
-    """Refuse options of reinforcement learning without `--rl`.
-
-    Raises:
-        UsageError: all of them together.
-    """
-    named = [name for name in RL_FIELDS if getattr(ask, name) is not None]
-    if named:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
-        raise UsageError(
-            Problem("rl.no-method", f"{flags}: of reinforcement learning", "add --rl grpo or --rl ppo, or leave it out")
-        )
 
 
 def _refuse(ask: TrainAsk) -> None:

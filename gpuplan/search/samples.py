@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.estimate.answer import Said, samples_answer, with_pins
 from gpuplan.estimate.input import Supply
@@ -16,14 +13,12 @@ from gpuplan.models.generic import GenericCard, generic_names, generic_path, loa
 from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, TrainAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.samples import SamplesPlan, samples_rules
-from gpuplan.record import Record
+from gpuplan.search.fed import pace_notes, supplied
 from gpuplan.search.library import Library, Place
 from gpuplan.search.shape import positive
 from gpuplan.search.training import default_precision, run_notes
-from gpuplan.specs.base import SpecFile
 from gpuplan.specs.operations import Operations
-from gpuplan.specs.target import Target
-from gpuplan.term import USER, Source, Term
+from gpuplan.term import USER, Source
 from gpuplan.units import human
 
 ENGINE = "torch-eager"
@@ -35,14 +30,6 @@ _ONLY_TRANSFORMERS = (
     "dispatcher", "recompute", "recompute_layers", "attention", "chunked_loss", "offload", "lora", "lora_targets", "dora",
     "train_edges", "qlora", "base_weights", "compiled", "overlap", "graphs", "sharp", "rl", *RL_FIELDS,
 )  # fmt: skip
-
-
-class Fed(Record, kw_only=True):
-    """What feeds a plan, and what is to be said of it."""
-
-    supply: Supply
-    notes: tuple[Note, ...]
-    said: tuple[Choice, ...]
 
 
 def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | None:
@@ -167,79 +154,6 @@ def _with(base: SamplesPlan, micro: int) -> SamplesPlan:
 
 def _fits(made: SamplesFigures) -> bool:
     return float(made.memory.value) <= float(made.figures["memory_capacity_bytes"].value)
-
-
-def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> Fed:
-    """Stored bytes, processors and bandwidth: the user's, the card's, the instance's; what nobody knows is said."""
-    feeding = card.input if card else None
-    shape = target.instance.shape if target.instance is not None else None
-    host = target.system.host if target.system is not None else None
-    notes: list[Note] = []
-    said: list[Choice] = []
-
-    def user(name: str, value: float | None, unit: str) -> Term | None:
-        return None if value is None else Term(f"input.{name}", float(value), unit, USER)
-
-    stored = user("stored_bytes", ask.sample_bytes, "B")
-    if stored is None and card is not None and feeding is not None and feeding.stored_bytes is not None:
-        stored = card.term("stored_bytes", feeding.stored_bytes, "B")
-    decoded = user("decoded_per_s", ask.decode_rate, "1/s")
-    if decoded is None and card is not None and feeding is not None and feeding.decoded_per_s is not None:
-        decoded = replace(card.term("decoded_per_s", feeding.decoded_per_s, "1/s"), spread=feeding.decoded_range)
-    cpus = user("cpus", ask.cpus, "1")
-    if cpus is None and target.instance is not None and shape is not None and shape.vcpus is not None:
-        cpus = Term("instance.vcpus", float(shape.vcpus), "1", _listed(target.instance.family))
-    if cpus is None and target.system is not None and host is not None and host.vcpus is not None:
-        cpus = Term("system.vcpus", float(host.vcpus), "1", _listed(target.system))
-    bandwidth = user("storage_bandwidth", ask.storage_bandwidth, "B/s")
-    if bandwidth is None and target.instance is not None and shape is not None and shape.network.bandwidth is not None:
-        bandwidth = target.instance.term("instance.network_bandwidth", shape.network.bandwidth)
-        said.append(
-            Choice("storage_bandwidth", human(float(bandwidth.value), "B/s"), "samples come at the full rate of the network card")
-        )
-    missing = [
-        text
-        for wanted, supply, text in (
-            (stored, bandwidth, "how fast a node reads (--storage-bandwidth)"),
-            (decoded, cpus, "its processors (--cpus)"),
-        )
-        if wanted is not None and supply is None
-    ]
-    if missing:
-        what = f"whether input keeps up is not counted: nothing says of {target.text} {' and '.join(missing)}"
-        notes.append(Note("input.unknown-host", what))
-    if card is None and (stored is None or decoded is None):
-        what = "whether input keeps up is not counted in full: give --sample-bytes and --decode-rate"
-        notes.append(Note("input.unknown-sample", what))
-    nodes = Term("plan.nodes", float(target.units if shape or host else 1), "1", Source("definition", "nodes that --on counts"))
-    supply = Supply(nodes=nodes, stored=stored, bandwidth=bandwidth, decoded_per_s=decoded, processors=cpus)
-    return Fed(supply=supply, notes=tuple(notes), said=tuple(said if stored is not None else ()))
-
-
-def _listed(spec: SpecFile) -> Source:
-    """The source of a plain number of a spec file: its first."""
-    entry = next(iter(spec.sources.values()))
-    return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked)
-
-
-def pace_notes(figures: Mapping[str, Term], fed: Fed) -> list[Note]:
-    """What sets the pace, where the input is known, and what is not known of it."""
-    notes = list(fed.notes)
-    parts = {name: float(figures[key].value) for name in ("read", "decode") if (key := f"{name}_time_s") in figures}
-    bound = max(parts, key=lambda name: parts[name], default="")
-    computed = float(figures["compute_time_s"].value) if parts else 0.0
-    if bound and parts[bound] > computed:
-        slow, doing = parts[bound], "reading samples" if bound == "read" else "decoding samples"
-        notes.append(
-            Note(
-                "input.binds",
-                f"{doing} sets the pace: {human(slow, 's')} a step against {human(computed, 's')} of computation; "
-                f"{slow / computed:.2g} times the {'bandwidth' if bound == 'read' else 'processors'} would keep up",
-            )
-        )
-    elif parts:
-        notes.append(Note("input.keeps-up", f"input keeps up: {' and '.join(parts)} take less than the computation of a step"))
-    return notes
 
 
 def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
@@ -15,19 +14,17 @@ from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
-from gpuplan.plan.ask import INPUT_FIELDS, RL_FIELDS, Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
+from gpuplan.search.fed import fed_by, pace_notes
 from gpuplan.search.grid import Best, Space, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 from gpuplan.units import human
-
-if TYPE_CHECKING:
-    from gpuplan.search.samples import Fed
 
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
@@ -48,11 +45,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    if any(getattr(ask, name) is not None for name in RL_FIELDS):
-        from gpuplan.search.rl import refuse_parts
-
-        refuse_parts(ask)
-    fed = _fed(ask, library)
+    fed = fed_by(ask, library)
     found = library.look_up(ask, "train")
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
@@ -87,30 +80,10 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
     made = training_figures(subject, plan, run, None if fed is None else fed.supply)
     notes = [*found.notes, *_notes(ask, plan, subject)]
     if fed is not None:
-        from gpuplan.search.samples import pace_notes
-
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
     said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
-
-
-def _fed(ask: TrainAsk, library: Library) -> Fed | None:
-    """What feeds a run whose user says what a sequence takes; None: its sequences are there in time.
-
-    Raises:
-        UsageError: of a host or a run something is said that means nothing without more.
-    """
-    if ask.tokens is not None and ask.samples is not None:
-        raise UsageError(Problem("run.twice", "--tokens and --samples both give the length of the run", "leave one out"))
-    if all(getattr(ask, name) is None for name in INPUT_FIELDS):
-        return None
-    if ask.sample_bytes is None and ask.decode_rate is None:
-        what = "--cpus and --storage-bandwidth say nothing without what a sequence takes"
-        raise UsageError(Problem("input.nothing-asked", what, "give --sample-bytes or --decode-rate"))
-    from gpuplan.search.samples import supplied
-
-    return supplied(ask, None, library.target(ask.on))
 
 
 def worth_saying(name: str, value: float) -> bool:

@@ -8,9 +8,10 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.fabric import Level, fabric_notes, host_link_of, levels_inside, levels_of_instance
+from gpuplan.specs.named import by_beginning, named
 from gpuplan.specs.network import Network
 from gpuplan.specs.system import System
-from gpuplan.specs.target import Target, counted, parse_target
+from gpuplan.specs.target import Target, counted
 from gpuplan.term import DEFINITION, Source, Term, formula
 
 EXAMPLE = "write for example `2xdgx-h100@ib-ndr`, `4xdgx-a100@8xroce-200` or `2048xh100@meta-24k-roce`"
@@ -24,6 +25,23 @@ def ports_shared(*, port_bandwidth: BytesPerS, ports: Count, accelerators: Count
     25000000000.0
     """
     return port_bandwidth * ports / accelerators
+
+
+def alone(text: str, catalog: Catalog) -> Target:
+    """What `[N x]NAME` means, where the name may be that of a cluster, or the beginning of another name.
+
+    Raises:
+        UsageError: nothing is named, or the name fits several things.
+        UnknownError: nothing is called that.
+        SpecError: a data file is wrong.
+    """
+    found = named(text, catalog)
+    if found is not None:
+        return found
+    units, name = counted(text)
+    if key(name) in catalog.paths("clusters") or key(name) in catalog.names("clusters"):
+        return whole_cluster(text, units, name, catalog)
+    return by_beginning(text, units, name, catalog)
 
 
 def whole_cluster(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -93,7 +111,7 @@ def _one(name: str, catalog: Catalog) -> Target:
     wanted = key(name)
     bare = wanted in catalog.paths("accelerators") or wanted in catalog.names("accelerators")
     if not bare or wanted in catalog.paths("systems"):
-        return parse_target(name, catalog)
+        return alone(name, catalog)
     accelerator, notes = catalog.load_noted(Accelerator, name)
     return Target(text=name, accelerator=accelerator, count=1, notes=notes)
 
@@ -217,6 +235,3 @@ def _inside(one: Target, count: int, node: System | None) -> tuple[Level, ...]:
     if one.system is not None and one.system.slices and one.levels:
         return one.levels
     return () if node is None else levels_inside(node, count)
-
-
-__all__ = ["joined", "whole_cluster"]

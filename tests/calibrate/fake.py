@@ -21,7 +21,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.specs.catalog import Catalog, shipped_folder
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import USER, Term
 from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
 

@@ -15,7 +15,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from tests.calibrate.fake import seconds, truth
 
 pytest.importorskip("scipy", reason="fits need SciPy")

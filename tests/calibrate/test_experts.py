@@ -17,7 +17,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import matmul_seconds
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import USER, Term
 from gpuplan.work import Matmul
 

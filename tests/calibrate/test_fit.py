@@ -22,7 +22,7 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import USER, Term
 from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul
 

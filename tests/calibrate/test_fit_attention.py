@@ -17,7 +17,7 @@ from gpuplan.calibrate.rows import NO_WINDOW, Rows, attention_rows, latent_rows,
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import attention_seconds
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import USER, Term
 from gpuplan.work import Attention, Dtype
 from tests.calibrate.test_fit import CATALOG, SAMPLES, SYSTEMS, with_samples

@@ -18,8 +18,8 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.probe.host import Host
-from gpuplan.specs.target import parse_target
 
 TODAY = "2026-11-21"
 PLAIN = Catalog([shipped_folder()])
@@ -454,7 +454,7 @@ def test_a_file_that_is_no_measured_file_is_told_before_measuring(tmp_path: Path
 def test_kinds_that_tell_no_parameter_say_so_and_are_measured_anew(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UsageError, match="no parameter comes of these kinds"):
-            run(tmp_path, kinds=("norm",))
+            run(tmp_path, kinds=("grouped_matmul",))
     (kept,) = (tmp_path / "cache").rglob("*.jsonl")
     told = journal.load(kept)
     assert told is not None

@@ -13,7 +13,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -165,7 +165,12 @@ def test_killing_it_at_any_moment_leaves_nothing_half_written(tmp_path: Path, at
 def started(folder: Path, sleep: float = 0.002) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gpuplan.cli.main", "calibrate", "--quick", *FAKE]
     env = environment(folder, sleep=sleep)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+    # A shell lets what it runs in the background ignore Ctrl-C, and so all that it starts: not here.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for_samples(folder: Path, count: int) -> None:

@@ -11,7 +11,8 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
-from gpuplan.specs.target import Target, parse_target
+from gpuplan.specs.on import parse_target
+from gpuplan.specs.target import Target
 from tests.estimate.subjects import subject
 
 CATALOG = Catalog.open()

@@ -6,7 +6,7 @@ import pytest
 
 from gpuplan.machine.build import hardware_of
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 
 CATALOG = Catalog.open()
 

@@ -19,7 +19,7 @@ from gpuplan.machine.price import (
     transfer_seconds,
 )
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import USER, Term, interval
 from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, Stream, Transfer
 

@@ -10,7 +10,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.target import parse_target
+from gpuplan.specs.on import parse_target
 from gpuplan.term import DEFINITION, Term
 from gpuplan.work import Attention, Matmul
 

@@ -11,8 +11,8 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.check import check
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.network import Network
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
-from gpuplan.specs.target import parse_target
 from gpuplan.strict_yaml import parse_yaml
 from gpuplan.term import Source, Term
 from gpuplan.work import Collective

@@ -14,11 +14,12 @@ from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.check import check
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.named import find_instance
 from gpuplan.specs.offers import Terms, offers_of, price_for
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.price import OfferEntry, PriceList
 from gpuplan.specs.price_import.imports import Outcome, Wanted, import_gpuhunt, import_skypilot
 from gpuplan.specs.price_import.names import Names
-from gpuplan.specs.target import find_instance, parse_target
 from tests.specs.shared_data import FOLDER
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})

@@ -14,11 +14,11 @@ from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.check import check
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.probe.host import Device, Host, Ran
 from gpuplan.specs.probe.known import known
 from gpuplan.specs.probe.survey import Survey, survey
 from gpuplan.specs.probe.write import write_new
-from gpuplan.specs.target import parse_target
 
 SAID = Path(__file__).parent / "probe_said"
 TODAY = "2026-11-21"

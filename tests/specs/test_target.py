@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from gpuplan.errors import Exit, GpuplanError, UnknownError, UsageError
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
-from gpuplan.specs.target import parse_target
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 

@@ -21,13 +21,13 @@ from gpuplan.machine.build import distinct
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of
+from gpuplan.specs.on import parse_target
 from gpuplan.specs.probe import cpu
 from gpuplan.specs.probe.draft import slug
 from gpuplan.specs.probe.host import Device as HostDevice
 from gpuplan.specs.probe.host import Host
 from gpuplan.specs.probe.known import known
 from gpuplan.specs.system import System
-from gpuplan.specs.target import parse_target
 from gpuplan.term import Source, Term
 
 WIRE = {"all_reduce": 2.0}

@@ -84,7 +84,7 @@ def _of_devices(devices: Sequence[Device], processor: cpu.Cpu, notes: list[Note]
 
 def _of_slice(chips: Sequence[Device], processor: cpu.Cpu, notes: list[Note], catalog: Catalog, today: str) -> Survey:
     """A host of a TPU slice: where the pod is on record there is nothing to draft."""
-    from gpuplan.specs.target import parse_target
+    from gpuplan.specs.on import parse_target
 
     name = chips[0].name
     word = name if name.startswith("tpu") else f"tpu-{name}"

@@ -1,0 +1,27 @@
+"""What does `--on [N x]NAME[@WHERE]` mean?"""
+
+from __future__ import annotations
+
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.named import named
+from gpuplan.specs.target import Target
+
+
+def parse_target(text: str, catalog: Catalog) -> Target:
+    """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance, a TPU slice or a cluster.
+
+    `2x64xtpu-v5p` is two slices of 64 chips each.
+
+    Behind an `@` stands the network that joins them, or the cluster that they are a part of.
+
+    Raises:
+        UsageError: nothing is named, the count is no whole number above zero, or the name fits several things.
+        UnknownError: nothing is called that, or a network that the target needs is not known.
+        SpecError: a data file is wrong.
+    """
+    found = None if "@" in text else named(text, catalog)
+    if found is not None:
+        return found
+    from gpuplan.specs.joined import alone, joined  # Clusters and networks are read where a question needs them.
+
+    return joined(text, catalog) if "@" in text else alone(text, catalog)
