@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
-from gpuplan.estimate.host import PLACES
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.record import Record
 from gpuplan.term import Term, interval
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingFigures
     from gpuplan.estimate.subject import Setting, Subject
     from gpuplan.estimate.training import TrainingFigures
+
+
+PLACES = {"host_memory": "host memory", "disk": "local disk"}
+"""Where offloaded tensors live, by the beginning of the keys of their figures."""
 
 
 class Said(Record, kw_only=True):

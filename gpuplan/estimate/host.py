@@ -12,9 +12,6 @@ from gpuplan.term import Term, greatest, total
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import TrainingWork
 
-PLACES = {"host_memory": "host memory", "disk": "local disk"}
-"""Where offloaded tensors live, by the beginning of the keys of their figures."""
-
 
 def host_figures(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms) -> dict[str, Term]:
     """Bytes of offloaded tensors for each accelerator of the fullest stage, and what there is where it is known.
