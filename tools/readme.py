@@ -1,11 +1,13 @@
 """Keep README.md true: run its commands and rewrite what they print, and rebuild its tables from the data files.
 
-`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when something is out of date.
+`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when something is out of date. The picture of
+measured runs is drawn anew with the rest, where matplotlib is installed.
 In a `console` block every `$ gpuplan …` line is followed by what it prints; a last line `…` cuts the rest off.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -15,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "training-runs.png"
 BLOCK = re.compile(r"```console\n(.*?)```", re.S)
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
@@ -24,6 +27,8 @@ def main() -> int:
     before = README.read_text(encoding="utf-8")
     after = BLOCK.sub(lambda found: f"```console\n{_block(found[1])}```", before)
     after = TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", after)
+    if "--check" not in sys.argv and importlib.util.find_spec("matplotlib"):
+        _run(f"gpuplan accuracy --task training --plot {shlex.quote(str(PICTURE))}")
     if after == before:
         return 0
     if "--check" in sys.argv:
@@ -99,7 +104,7 @@ def runs() -> str:
 
     made = report(judge(wanted_rows(None, "training"), answers()))
     rows = [
-        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median of rows |",
+        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median, mean of rows |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for metric in ("throughput", "memory"):
@@ -109,7 +114,7 @@ def runs() -> str:
                 continue
             held = got["held_back"]
             shares = " | ".join(f"{got[name]:.1%}" for name in ("median_ape", "mean_ape", "p90_ape"))
-            kept = f"{held['median_ape']:.1%} of {held['rows']}" if held["rows"] else ""
+            kept = f"{held['median_ape']:.1%}, {held['mean_ape']:.1%} of {held['rows']}" if held["rows"] else ""
             end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept}"
             rows.append(f"| {group['key']} | {metric} | {got['rows']} | {shares} | {end} |")
     fits = made["metrics"]["fits"]
