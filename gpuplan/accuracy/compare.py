@@ -14,6 +14,8 @@ Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
 METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
 OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
+UNSAID_KIND: Mapping[str, str] = {"torchtune": "active"}
+"""Which peak frameworks print where a row does not say: torchtune's README names it over the second of its two tables."""
 HELD = (*OUTSIDE_ALLOCATOR, "fragmentation", "spread_lengths")
 """And what the allocator holds without a tensor in it."""
 
@@ -94,6 +96,8 @@ def _is(made: Mapping[str, Any], key: str) -> bool:
 def _memory(row: Row, made: Estimate) -> Term:
     """The part of the peak that the measurement sees: tensors, what the allocator holds, or all of the device."""
     kind = str(row.measured.get("peak_memory_kind") or "unknown")
+    if kind == "unknown":
+        kind = UNSAID_KIND.get(row.engine, kind)
     whole = next(one for one in made.breakdowns if one.title.startswith("memory"))
     if kind == "device-used":
         return whole.total

@@ -404,6 +404,8 @@ def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:
     found: list[Offload] = []
     if run.get("cpu_offload") is True:
         found += ["optimizer", "params"]
+    elif "paged" in str(run.get("optimizer") or "").lower():
+        found.append("optimizer")  # Managed memory, which the allocator's figures leave out.
     if run.get("activation_offload"):
         found.append("activations")
     return tuple(found) or None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuplan.estimate.covered import covered
 from gpuplan.estimate.offload import offloaded_states, rank_bytes
+from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.train import TrainPlan
 from gpuplan.term import Term, greatest, total

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Setting
-from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas import cost, reliability
 from gpuplan.formulas.training import run_seconds
 from gpuplan.record import Record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training_memory import training_profile
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
 from gpuplan.formulas.params import idle_expert_params

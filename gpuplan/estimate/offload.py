@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 from gpuplan.estimate.covered import covered
 from gpuplan.estimate.pricing import priced
+from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.plan.train import TrainPlan

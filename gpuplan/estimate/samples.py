@@ -6,8 +6,8 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.input import Supply, input_terms, slowest_input
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Setting
-from gpuplan.estimate.training_memory import RecipeTerms, training_profile
 from gpuplan.formulas import flop, samples
 from gpuplan.formulas.basic import rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.kernels import throttled_seconds

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training_memory import RecipeTerms
 from gpuplan.formulas.basic import repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import contended_seconds, exposed_seconds, optimizer_traffic_bytes, seldom_seconds

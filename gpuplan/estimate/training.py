@@ -7,9 +7,10 @@ from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
+from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training_memory import RecipeTerms, TrainingMemory, training_memory, training_profile
+from gpuplan.estimate.training_memory import TrainingMemory, training_memory
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
@@ -159,7 +160,7 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.held.attention, "score": profile.score_bytes
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
-    return Habits(**found, selective_keeps=profile.selective_keeps)
+    return Habits(**found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads)
 
 
 def _rates(

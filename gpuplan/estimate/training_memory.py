@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.covered import covered
+from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
-from gpuplan.estimate.subject import Setting, Subject
+from gpuplan.estimate.recipe import RecipeTerms, training_profile
+from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     bucket_bytes,
-    excess_bytes,
-    logits_bytes,
+    new_gradient_bytes,
     partly_recomputed_bytes,
     spread_lengths_bytes,
     stage_or_few_params,
@@ -20,102 +20,20 @@ from gpuplan.formulas.memory import (
     waiting_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks
-from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
+from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import TrainingWork
 
-_BOTH_ENDS = Term(
-    "work.dualpipe_stages", 2.0, "1",
-    Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
-)  # fmt: skip
 _OUTER = Term(
     "recipe.outer_bytes", 8.0, "B",
     Source("paper", "DiLoCo", "https://arxiv.org/abs/2311.08105", "2: last exchanged parameters and Nesterov momentum, fp32"),
 )  # fmt: skip
-_EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
 _IN_FLIGHT = Source("assumed", "one bucket is being filled while another is being sent")
-
-
-def training_profile(engine: Engine) -> TrainingProfile:
-    """How an engine trains.
-
-    Raises:
-        UsageError: the engine only serves.
-    """
-    if engine.training is None:
-        hint = "use an engine with a training profile, such as `megatron-lm` or `fsdp`"
-        raise UsageError(Problem("engine.no-training", f"the engine `{engine.id}` does not train", hint))
-    return engine.training
-
-
-class RecipeTerms(Record):
-    """Bytes a parameter by use."""
-
-    weight: Term
-    gathered: Term
-    gradient: Term
-    master: Term
-    moments: Term
-    frozen: Term | None = None
-    """A frozen weight as it is stored; None: all are trained."""
-    unquantised: Term | None = None
-    """A frozen weight that quantisation leaves as it is."""
-    extra: Term | None = None
-    """What the engine keeps with the optimizer's states."""
-
-    @classmethod
-    def of(cls, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
-        """The bytes that a plan's precision, optimizer and engine imply."""
-        recipe = RECIPES[plan.precision]
-        gradient = (
-            subject.habit("gradient", profile.gradient)
-            if recipe.gradient is None
-            else byte("recipe.gradient_bytes", recipe.gradient, recipe.source)
-        )
-        made = cls(
-            byte("recipe.weight_bytes", recipe.weight, recipe.source),
-            byte("recipe.gathered_bytes", recipe.gathered, recipe.source),
-            gradient,
-            byte("recipe.master_bytes", recipe.master, recipe.source),
-            moment_bytes(plan.optimizer, recipe),
-        )
-        if plan.precision == "fp8" and profile.held.fp8_weight is not None:
-            made = made.replaced(weight=subject.habit("fp8_weight", profile.held.fp8_weight))
-        if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
-            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
-        if recipe.master > 0 and profile.held.optimizer_extra is not None:
-            made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
-        return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
-
-    def adapted(self, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
-        """The same where weights are frozen and adapters are trained, all in one type where the engine names it."""
-        base = FROZEN[plan.tuning.base_weights or ("fp32" if plan.precision == "fp32" else "bf16")]
-        frozen = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
-        kept = frozen
-        if base.quantised:
-            kept = (
-                byte("recipe.unquantised_bytes", 2.0)
-                if profile.unquantised is None
-                else subject.habit("unquantised", profile.unquantised)
-            )
-        if plan.tuning.base_weights == "fp32" and plan.precision != "fp32" and plan.recompute != "full":
-            # Autograd keeps the 16-bit copy that each matmul was given.
-            frozen = kept = total("recipe.frozen_and_cast", {"frozen": frozen, "cast": byte("recipe.cast_bytes", 2.0)})
-        made = self.replaced(frozen=frozen, unquantised=kept)
-        if profile.adapter is None:
-            return made
-        element = subject.habit("adapter", profile.adapter)
-        several = moment_count(plan.optimizer)
-        wide = profile.held.adapter_moment
-        moments = repeated_bytes.term(
-            "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
-        )
-        return made.replaced(weight=element, gradient=element, master=byte("recipe.master_bytes", 0.0), moments=moments)
 
 
 class TrainingMemory(Record):
@@ -178,11 +96,18 @@ def _stage(
         parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
     parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
-    transient = _transient(at, subject, plan, work, stage)
+    transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)
     if transient:
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
-    parts |= _moments(at, subject, plan, profile, work, recipe, stage, passing=passing)
+    at_step, beside_step = dict[str, Term](), dict(passing)
+    if profile.held.new_gradients and "gradients" in parts:
+        at_step["gradients"] = parts["gradients"]
+        parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
+            f"{at}.gradients_at_peak", gradients=at_step["gradients"], layer=layer_bytes(at, work),
+            beside=total(f"{at}.passing_of_loss", dict(passing)), micro_batches=work.micro_batches, ranks=work.dense_ranks,
+        )  # fmt: skip
+    parts |= other_moments(at, subject, plan, profile, work, recipe, stage, at_step=at_step, passing=beside_step)
     if profile.held.residual is not None:
         parts["uncounted"] = uncounted_bytes.term(
             f"{at}.uncounted",
@@ -271,56 +196,6 @@ def _resharded(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, g
     return total(f"{at}.resharded", sizes)
 
 
-def _transient(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, stage: Stage) -> dict[str, Term]:
-    """What is alive for a moment: a layer that is made again, or the logits; never both."""
-    profile = training_profile(subject.engine)
-    found: dict[str, Term] = {}
-    if any(block.saved is not block.kept for block in work.blocks.values()) or "activations" in plan.saving.offload:
-        found["recomputed_layer"] = greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
-    if stage.head is None or not work.edge.head:
-        return found
-    logits = work.logits
-    alive = profile.held_logits or profile.held.logits
-    if alive is not None:
-        held = subject.habit("logits_held", alive)
-        logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
-    if plan.saving.chunked_loss:
-        share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
-        logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
-    if plan.parallel.schedule == "dualpipe":
-        # The head runs for every other micro-batch, but then its logits are all there.
-        logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=_BOTH_ENDS, size=logits)
-    found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
-    return found
-
-
-def _moments(
-    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
-    *, passing: dict[str, Term],
-) -> dict[str, Term]:  # fmt: skip
-    """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading."""
-    found: dict[str, Term] = {}
-    trained, params, holdings = work.trained[stage.place], work.params[stage.place], profile.held
-    zero = plan.parallel.zero_stage
-    if holdings.optimizer_scratch is not None and "optimizer" not in plan.saving.offload:
-        copies = product.term(
-            f"{at}.scratch_params", a=trained.dense, b=subject.habit("optimizer_scratch", holdings.optimizer_scratch)
-        )  # fmt: skip
-        scratch = state_bytes.term(
-            f"{at}.scratch", params=copies, bytes_per_param=recipe.weight, shards=work.dense_shards if zero else ONE
-        )
-        found["optimizer_scratch"] = excess_bytes.term(
-            f"{at}.optimizer_scratch", size=scratch, beside=total(f"{at}.passing_of_step", dict(passing))
-        )
-    if holdings.loads_whole and zero == 3:
-        size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
-        loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)
-        found["loading"] = excess_bytes.term(
-            f"{at}.loading", size=loaded, beside=total(f"{at}.passing_of_loading", dict(passing | found))
-        )
-    return found
-
-
 def _states(
     at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, keeps_copy: bool
 ) -> dict[str, Term]:  # fmt: skip
@@ -345,7 +220,7 @@ def _states(
             continue
         element = elements[0] if len(elements) == 1 else total("recipe.optimizer_bytes", elements)
         if plan.parallel.schedule == "dualpipe" and name != "optimizer":
-            element = repeated_bytes.term(f"recipe.{name}_of_two_stages", count=_BOTH_ENDS, size=element)
+            element = repeated_bytes.term(f"recipe.{name}_of_two_stages", count=BOTH_ENDS, size=element)
         cut = zero >= cut_from[name]
         kinds = {"dense": (trained.dense, work.dense_shards)}
         if trained.experts is not None:

@@ -263,6 +263,41 @@ def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
     return maximum(size - beside, 0.0 * size)
 
 
+@formula(
+    Source(
+        "docs", "PyTorch: Optimizer.zero_grad", "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        "set_to_none=True by default: gradients are freed after a step, and made anew in the next backward pass",
+    )
+)  # fmt: skip
+def new_gradient_bytes(*, gradients: Bytes, layer: Bytes, beside: Bytes, micro_batches: Count, ranks: Count) -> Bytes:
+    """Gradients beyond what the loss needs in their place: they grow while activations shrink, up to all of them beside one layer.
+
+    Where several micro-batches add to them, or ranks exchange them (in buckets or from a stream of its own), they keep a place.
+    One rank with 6 GB of gradients and 10 GB of activations, or 1 GB of these where all is made again, a layer of 0.5 GB:
+
+    >>> new_gradient_bytes(gradients=6.0, layer=0.5, beside=10.0, micro_batches=1, ranks=1)
+    0.0
+    >>> new_gradient_bytes(gradients=6.0, layer=0.5, beside=1.0, micro_batches=1, ranks=1)
+    5.5
+    >>> new_gradient_bytes(gradients=6.0, layer=0.5, beside=10.0, micro_batches=4, ranks=1)
+    6.0
+    """
+    return where(maximum(micro_batches, ranks) > 1, gradients, maximum(gradients + layer - beside, 0.0 * gradients))
+
+
+@formula(Source("docs", "PyTorch: Autograd mechanics", "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+                "a gradient is made whole, then added to the sum"))  # fmt: skip
+def chunk_gradient_bytes(*, params: Count, element: Bytes, ranks: Count) -> Bytes:
+    """The head's gradient where the loss runs chunk by chunk: the sum, and what a chunk adds; several ranks send it by buckets.
+
+    The head of Llama 3.2 3B in 16 bits:
+
+    >>> chunk_gradient_bytes(params=128256 * 3072, element=2.0, ranks=1) / 2**30
+    1.468
+    """
+    return where(ranks > 1, 0.0 * params * element, 2 * params * element)
+
+
 @formula(Source("docs", "PyTorch: fully_shard, reshard_after_forward",
                 "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html", "reshard_after_forward"))  # fmt: skip
 def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:

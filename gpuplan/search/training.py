@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
 from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
-from gpuplan.estimate.training_memory import training_profile
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining

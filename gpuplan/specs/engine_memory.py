@@ -36,6 +36,10 @@ class TrainingHoldings(Schema):
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
     edges_in_turn: bool = False
     """Embedding and head are gathered where each is used, one after the other, and not both for the whole pass."""
+    repeats_heads: bool = False
+    """Keys and values are written out for every head of the queries before attention, and kept so."""
+    new_gradients: bool = False
+    """Gradients are freed after each step: where one rank makes a step of one micro-batch, none are there at the loss."""
     residual: RatioField | None = None
     """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     spread_lengths: Portion | None = None

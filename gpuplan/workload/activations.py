@@ -43,6 +43,8 @@ class Habits(Record, kw_only=True):
     attention: Term | None = None
     score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
     selective_keeps: str = "core"
+    repeats_heads: bool = False
+    """Keys and values are kept for every head of the queries."""
 
 
 class ActivationMaker(Record, kw_only=True):
@@ -193,6 +195,8 @@ class ActivationMaker(Record, kw_only=True):
         """Queries, keys, values, the output, and the log-sum-exp."""
         leaf = self.leaves
         widths = {name: leaf.made[f"{key}.{name}_width"] for name in ("q", "k", "v", "out")}
+        if self.habits.repeats_heads:
+            widths |= {"k": widths["q"], "v": widths["out"]}
         if a.output_gate:
             widths["gate"] = leaf.made[f"{key}.out_width"]
         if self.habits.attention is not None:

@@ -108,6 +108,8 @@ class TrainingWork(Record):
     vocab: Term
     """Tokens of the vocabulary on one rank."""
     logits: Term
+    micro_batches: Term
+    """Micro-batches of a step on one rank."""
     largest_layer: Term
     largest_edge: Term
     """Parameters of the embedding or of the head on one rank, before data parallelism shards them."""
@@ -204,6 +206,7 @@ def training_work(
         trained={stage.place: _adapters(blocks, stage, params[stage.place], plan) for stage in held} if tuning.frozen else params,
         edge=_edge(arch, maker, step, types, vocab, frozen=tuning.frozen and not tuning.train_edges),
         tokens=tokens,
+        micro_batches=step.micro_batches,
         dense_shards=shards,
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),

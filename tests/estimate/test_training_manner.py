@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.training import training_figures
-from gpuplan.estimate.training_memory import training_profile
 from gpuplan.formulas.collectives import all_to_all_wire, dispatch_wire
 from gpuplan.formulas.training import contended_seconds
 from gpuplan.plan.ask import TrainAsk

@@ -1,0 +1,85 @@
+"""What is in memory only at one moment of a training step: at the loss, in the backward pass, as the optimizer steps?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.pricing import alone
+from gpuplan.estimate.recipe import RecipeTerms
+from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import product, repeated_bytes
+from gpuplan.formulas.memory import chunk_gradient_bytes, excess_bytes, logits_bytes, state_bytes
+from gpuplan.formulas.training import between_ranks
+from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import TrainingProfile
+from gpuplan.term import Source, Term, greatest, total
+from gpuplan.workload.context import ONE
+from gpuplan.workload.stages import Stage
+from gpuplan.workload.training import TrainingWork
+
+BOTH_ENDS = Term(
+    "work.dualpipe_stages", 2.0, "1",
+    Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
+)  # fmt: skip
+_EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
+
+
+def transient_bytes(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> dict[str, Term]:  # fmt: skip
+    """What is alive for a moment: a layer that is made again, or the logits; never both."""
+    found: dict[str, Term] = {}
+    if any(block.saved is not block.kept for block in work.blocks.values()) or "activations" in plan.saving.offload:
+        found["recomputed_layer"] = layer_bytes(at, work)
+    if stage.head is None or not work.edge.head:
+        return found
+    logits = work.logits
+    alive = profile.held_logits or profile.held.logits
+    if alive is not None:
+        held = subject.habit("logits_held", alive)
+        logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
+    if plan.saving.chunked_loss:
+        share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
+        logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
+        if profile.held.new_gradients and (plan.tuning.train_edges or not plan.tuning.frozen):
+            adding = chunk_gradient_bytes.term(
+                f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
+            )
+            logits = total(f"{at}.logits_and_gradients", {"logits": logits, "gradients": adding})
+    if plan.parallel.schedule == "dualpipe":
+        # The head runs for every other micro-batch, but then its logits are all there.
+        logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=BOTH_ENDS, size=logits)
+    found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
+    return found
+
+
+def layer_bytes(at: str, work: TrainingWork) -> Term:
+    """All that the largest layer keeps for its backward pass."""
+    return greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
+
+
+def other_moments(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
+    *, at_step: dict[str, Term], passing: dict[str, Term],
+) -> dict[str, Term]:  # fmt: skip
+    """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading."""
+    found: dict[str, Term] = {}
+    trained, params, holdings = work.trained[stage.place], work.params[stage.place], profile.held
+    zero = plan.parallel.zero_stage
+    if holdings.optimizer_scratch is not None and "optimizer" not in plan.saving.offload:
+        copies = product.term(
+            f"{at}.scratch_params", a=trained.dense, b=subject.habit("optimizer_scratch", holdings.optimizer_scratch)
+        )  # fmt: skip
+        scratch = state_bytes.term(
+            f"{at}.scratch", params=copies, bytes_per_param=recipe.weight, shards=work.dense_shards if zero else ONE
+        )
+        found["optimizer_scratch"] = excess_bytes.term(
+            f"{at}.optimizer_scratch",
+            size=total(f"{at}.of_step", {**at_step, "scratch": scratch}) if at_step else scratch,
+            beside=total(f"{at}.passing_of_step", dict(passing)),
+        )
+    if holdings.loads_whole and zero == 3:
+        size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
+        loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)
+        found["loading"] = excess_bytes.term(
+            f"{at}.loading", size=loaded, beside=total(f"{at}.passing_of_loading", dict(passing | found))
+        )
+    return found

@@ -1,0 +1,89 @@
+"""How many bytes does each parameter take by its use, as precision, optimizer and engine imply?"""
+
+from __future__ import annotations
+
+from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.subject import Setting
+from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
+from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
+from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.term import Term, total
+
+
+def training_profile(engine: Engine) -> TrainingProfile:
+    """How an engine trains.
+
+    Raises:
+        UsageError: the engine only serves.
+    """
+    if engine.training is None:
+        hint = "use an engine with a training profile, such as `megatron-lm` or `fsdp`"
+        raise UsageError(Problem("engine.no-training", f"the engine `{engine.id}` does not train", hint))
+    return engine.training
+
+
+class RecipeTerms(Record):
+    """Bytes a parameter by use."""
+
+    weight: Term
+    gathered: Term
+    gradient: Term
+    master: Term
+    moments: Term
+    frozen: Term | None = None
+    """A frozen weight as it is stored; None: all are trained."""
+    unquantised: Term | None = None
+    """A frozen weight that quantisation leaves as it is."""
+    extra: Term | None = None
+    """What the engine keeps with the optimizer's states."""
+
+    @classmethod
+    def of(cls, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
+        """The bytes that a plan's precision, optimizer and engine imply."""
+        recipe = RECIPES[plan.precision]
+        gradient = (
+            subject.habit("gradient", profile.gradient)
+            if recipe.gradient is None
+            else byte("recipe.gradient_bytes", recipe.gradient, recipe.source)
+        )
+        made = cls(
+            byte("recipe.weight_bytes", recipe.weight, recipe.source),
+            byte("recipe.gathered_bytes", recipe.gathered, recipe.source),
+            gradient,
+            byte("recipe.master_bytes", recipe.master, recipe.source),
+            moment_bytes(plan.optimizer, recipe),
+        )
+        if plan.precision == "fp8" and profile.held.fp8_weight is not None:
+            made = made.replaced(weight=subject.habit("fp8_weight", profile.held.fp8_weight))
+        if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
+            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
+        if recipe.master > 0 and profile.held.optimizer_extra is not None:
+            made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
+        return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
+
+    def adapted(self, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
+        """The same where weights are frozen and adapters are trained, all in one type where the engine names it."""
+        base = FROZEN[plan.tuning.base_weights or ("fp32" if plan.precision == "fp32" else "bf16")]
+        frozen = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
+        kept = frozen
+        if base.quantised:
+            kept = (
+                byte("recipe.unquantised_bytes", 2.0)
+                if profile.unquantised is None
+                else subject.habit("unquantised", profile.unquantised)
+            )
+        if plan.tuning.base_weights == "fp32" and plan.precision != "fp32" and plan.recompute != "full":
+            # Autograd keeps the 16-bit copy that each matmul was given.
+            frozen = kept = total("recipe.frozen_and_cast", {"frozen": frozen, "cast": byte("recipe.cast_bytes", 2.0)})
+        made = self.replaced(frozen=frozen, unquantised=kept)
+        if profile.adapter is None:
+            return made
+        element = subject.habit("adapter", profile.adapter)
+        several = moment_count(plan.optimizer)
+        wide = profile.held.adapter_moment
+        moments = repeated_bytes.term(
+            "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
+        )
+        return made.replaced(weight=element, gradient=element, master=byte("recipe.master_bytes", 0.0), moments=moments)
