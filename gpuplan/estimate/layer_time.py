@@ -1,0 +1,279 @@
+"""How long one layer takes with one micro-batch, by kind of work, forward and backward together?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.attention_time import attention_seconds
+from gpuplan.estimate.pricing import alone, exposed, no_time, priced
+from gpuplan.estimate.sharding import ShardingPricer
+from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.training import (
+    grouped_seconds,
+    paced_seconds,
+)
+from gpuplan.plan.ask import AttentionKernel
+from gpuplan.plan.precision import RECIPES
+from gpuplan.term import Term, total
+from gpuplan.work import Collective, Matmul, Stream
+from gpuplan.workload.context import ONE
+from gpuplan.workload.counts import count
+from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.training import BlockWork
+
+QUANTISED = ("int8", "int4", "nf4", "nf4-dq")
+"""How frozen weights may be stored that no matmul reads as they are."""
+
+
+class LayerPricer(ShardingPricer):
+    """Prices the layers of a step on one machine with one engine."""
+
+    attention: AttentionKernel = "flash"
+
+    def layer(self, key: str, block: BlockWork) -> dict[str, Term]:
+        """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
+        hw, habit, profile = self.subject.hw, self.subject.habit, self.profile
+        both = (("forward", block.forward), ("backward", block.backward))
+
+        def sums(kind: str) -> dict[str, Term]:
+            found = {}
+            for phase, work in both:
+                if kind == "matmuls":
+                    found[phase] = self.scaled(f"{phase}.{key}.{kind}", work.matmuls)
+                    continue
+                if kind == "attention":
+                    pace = "attention_backward" if phase == "backward" else kind
+                    items = (
+                        [item.replaced(dtype="fp8") for item in work.attentions] if self.plan.how.fp8_attention else work.attentions
+                    )
+                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw, self.leaves)
+                else:
+                    pace, seconds = kind, priced(f"{phase}.{key}.{kind}", work.streams, hw)
+                found[phase] = self.paced(pace, seconds)
+            return found
+
+        kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
+        parts = {kind: total(f"layer.{key}.{kind}", found) for kind, found in kinds.items()}
+        tp_overlap = habit("tp_overlap", profile.tp_overlap)
+        tensor = {phase: exposed(f"{phase}.{key}.tensor_parallel", work.tensor_collectives, hw, tp_overlap) for phase, work in both}
+        parts["tensor_parallel"] = total(f"layer.{key}.tensor_parallel", tensor)
+        parts["context_parallel"] = self.context(key, block, kinds["attention"])
+        expert = {phase: self.experts(f"{phase}.{key}", phase, work.expert_collectives, kinds) for phase, work in both}
+        parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
+        if self.profile.dequantise is not None and self.plan.tuning.base_weights in QUANTISED:
+            parts["elementwise"] = total(
+                f"layer.{key}.streams", {"elementwise": parts["elementwise"], "widening": self.widening(key, block)}
+            )
+        forward = {kind: found["forward"] for kind, found in kinds.items()}
+        again: dict[str, Term] = {}
+        if block.again is not None:
+            again = self.made_again(key, block.again, exposed_share=tp_overlap)
+        elif self.plan.recompute == "full":
+            again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            again |= self.forward_context(key, block, forward["attention"])
+        elif self.plan.recompute in ("mlp", "moe"):
+            again = self.channel_mixer(key, block, expert["forward"])
+        elif self.plan.recompute != "none":
+            again = self.selected(key, block, forward)
+        parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
+        if self.plan.tuning.reference:
+            scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
+            scored |= self.forward_context(key, block, forward["attention"])
+            parts["reference"] = total(f"layer.{key}.reference", scored)
+        device = total(f"layer.{key}.device", dict(parts))
+        parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=self.issue(key, block), hidden=device)
+        return parts
+
+    def issue(self, key: str, block: BlockWork) -> Term:
+        """Host time to issue all passes of a layer, which the accelerator waits for where its kernels are shorter."""
+        habit, profile = self.subject.habit, self.profile
+        passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
+        host = habit("layer_host", profile.layer_host)
+        experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
+        if profile.expert_host is not None and experts is not None:
+            each = habit("expert_host", profile.expert_host)
+            of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
+            host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
+        if profile.gather_host is not None and self.plan.parallel.zero_stage == 3 and self.replicated:
+            # Its matrices, and the norms before attention and feed-forward layer.
+            modules = self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2)
+            each = habit("gather_host", profile.gather_host)
+            gathers = repeated_seconds.term(f"layer.{key}.issued_gathers", count=modules, seconds=each)
+            host = total(f"layer.{key}.issued_with_gathers", {"layer": host, "gathers": gathers})
+        adapted = sum(item.name.endswith(".lora_up") for item in block.forward.matmuls)
+        if profile.adapter_host is not None and adapted:
+            each = habit("adapter_host", profile.adapter_host)
+            of_adapters = repeated_seconds.term(
+                f"layer.{key}.issued_adapters", count=self.leaves(f"{key}.adapted", adapted), seconds=each
+            )
+            host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
+        return repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
+
+    def made_again(self, key: str, work: LayerWork, exposed_share: Term) -> dict[str, Term]:
+        """Seconds of what the backward pass runs again, by kind, where the plan names the results that it keeps."""
+        at, hw = f"layer.{key}.again", self.subject.hw
+        found: dict[str, Term] = {}
+        if work.matmuls:
+            found["matmuls"] = self.matmuls(f"{at}.matmuls", work.matmuls)
+        if work.attentions:
+            found["attention"] = self.paced("attention", priced(f"{at}.attention", work.attentions, hw))
+        found["elementwise"] = self.paced("elementwise", priced(f"{at}.elementwise", work.streams, hw))
+        if work.tensor_collectives:
+            found["tensor_parallel"] = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, exposed_share)
+        if work.expert_collectives:
+            window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
+            comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
+            if comm.formula is not None:
+                overlap = self.subject.habit("ep_overlap", self.profile.ep_overlap)
+                found["expert_parallel"] = self.beside(f"{at}.expert_parallel", comm, window, overlap)
+        return found
+
+    def widening(self, key: str, block: BlockWork) -> Term:
+        """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
+        at, each = f"layer.{key}.widening", self.profile.dequantise
+        if each is None:
+            return no_time(at)
+        element = self.subject.habit("dequantise", each)
+        sizes = {
+            item.name: repeated_bytes.term(
+                f"{at}.{item.name}",
+                count=self.leaves.times(
+                    f"{at}.{item.name}.all", item.batch, self.leaves.times(f"{at}.{item.name}.one", item.n, item.k)
+                ),
+                size=element,
+            )
+            for item in block.forward.matmuls
+            if ".lora_" not in item.name and not item.name.endswith(".router")
+        }
+        once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], self.subject.hw)
+        passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
+        return repeated_seconds.term(at, count=passes, seconds=once)
+
+    def experts(self, at: str, phase: str, items: list[Collective], kinds: dict[str, dict[str, Term]]) -> Term:
+        """Tokens on their way to the experts and back, beside the computation of another micro-batch where that is on."""
+        name = f"{at}.expert_parallel"
+        comm = priced(f"{name}.all", items, self.subject.hw)
+        if comm.formula is None:
+            return comm
+        window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
+        return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
+
+    def scaled(self, name: str, items: list[Matmul]) -> Term:
+        """Seconds of matmuls with what finer scales than one for a tensor take."""
+        each, how = self.profile.rowwise, self.plan.how
+        if each is None or how.scaling != "rowwise" or RECIPES[self.plan.precision].matmul != "fp8":
+            return self.matmuls(name, items)
+        element = self.subject.habit("rowwise", each)
+        sizes = {
+            item.name: tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element)
+            for item in items
+        }
+        stream = Stream(name=f"{name}.scales", size=total(f"{name}.scaled_bytes", sizes), launches=ONE)
+        scales = priced(f"{name}.scales_s", [stream], self.subject.hw)
+        return total(name, {"products": self.matmuls(f"{name}.products", items), "scales": scales})
+
+    def matmuls(self, name: str, items: list[Matmul]) -> Term:
+        """Seconds of matmuls, those over several experts apart, at the engine's pace."""
+        hw = self.subject.hw
+        plain = [item for item in items if not item.grouped]
+        grouped = [item for item in items if item.grouped]
+        kind = {"fp8": "matmul_fp8", "int8": "matmul_fp8", "fp4": "matmul_fp4"}.get(RECIPES[self.plan.precision].matmul, "matmul")
+        if not grouped:
+            return self.paced(kind, priced(name, plain, hw))
+        over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))
+        slower = self.profile.pace_of(hw.accelerator, hw.family, "grouped")
+        if slower is not None:
+            over_experts = grouped_seconds.term(
+                f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=self.subject.habit("pace_grouped", slower)
+            )
+        parts = {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts}
+        if self.profile.expert_start is not None:
+            each = self.leaves(f"{name}.matmuls_of_an_expert", len(grouped))
+            starts = self.leaves.times(f"{name}.expert_starts", each, grouped[0].batch)
+            start = self.subject.habit("expert_start", self.profile.expert_start)
+            parts["starts"] = repeated_seconds.term(f"{name}.started", count=starts, seconds=start)
+        return total(name, parts)
+
+    def paced(self, kind: str, seconds: Term) -> Term:
+        """Kernels at the pace that they have inside whole steps of the engine."""
+        hw = self.subject.hw
+        found = self.profile.pace_of(hw.accelerator, hw.family, kind)
+        if found is None or seconds.formula is None:
+            return seconds
+        pace = self.subject.habit(f"pace_{kind}", found)
+        return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
+
+    def selected(self, key: str, block: BlockWork, forward: dict[str, Term]) -> dict[str, Term]:
+        """What selective recomputation runs again: the attention core, or the engine's own selection."""
+        if self.plan.recompute == "selective-op":
+            half = part_of_seconds.term(
+                f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second")
+            )
+            return {"matmuls": half, "elementwise": forward["elementwise"]}
+        if self.attention == "eager" and self.profile.selective is None:
+            return {"attention": forward["attention"]}
+        again = self.up_projections(key, block)
+        if again:
+            return again
+        chosen = self.profile.selective
+        if chosen is None:
+            return {"attention": forward["attention"]}
+        shares = {"matmuls": chosen.matmul, "attention": chosen.attention, "elementwise": chosen.elementwise}
+        return {
+            kind: part_of_seconds.term(
+                f"layer.{key}.recompute.{kind}", seconds=forward[kind], ratio=self.subject.habit(f"recomputed_{kind}", share)
+            )
+            for kind, share in shares.items()
+            if share.value > 0 and forward[kind].formula is not None
+        }
+
+    def up_projections(self, key: str, block: BlockWork) -> dict[str, Term]:
+        """Of latent attention, the expansion of queries, keys and values is run again, not the attention itself."""
+        items = [item for item in block.forward.matmuls if item.name.endswith((".q_up", ".kv_up"))]
+        return {"matmuls": self.matmuls(f"layer.{key}.recompute.up_projections", items)} if items else {}
+
+    def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
+        """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
+        sparse = any(item.grouped for item in block.forward.matmuls)
+        wanted = ".mlp."
+        if sparse != (self.plan.recompute == "moe"):
+            # `mlp` means dense layers and shared experts, `moe` whole layers of experts.
+            wanted = ".shared." if sparse else ""
+        items = [item for item in block.forward.matmuls if wanted and wanted in item.name]
+        if not items:
+            return {}
+        again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", items)}
+        streams = [item for item in block.forward.streams if wanted in item.name]
+        if streams:
+            priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
+            again["elementwise"] = self.paced("elementwise", priced_again)
+        if self.plan.recompute == "moe" and exchange.formula is not None:
+            again["exchange"] = exchange
+        return again
+
+    def context(self, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:
+        """Exchange of context parallelism, forward and backward; that of a ring runs beside attention where it fits."""
+        name, once = f"layer.{key}.context_parallel", self.exchange(key, block)
+        if once is None:
+            return no_time(name)
+        passes = "head_exchanges" if self.plan.parallel.cp_kind == "ulysses" else "context_exchanges"
+        comm = repeated_seconds.term(f"{name}.all", count=count(passes), seconds=once)
+        return self.beside_attention(name, comm, attention)
+
+    def forward_context(self, key: str, block: BlockWork, attention: Term) -> dict[str, Term]:
+        """The same of one more forward pass; empty without context parallelism."""
+        once = self.exchange(key, block)
+        if once is None:
+            return {}
+        return {"context_parallel": self.beside_attention(f"forward.{key}.context_parallel", once, {"forward": attention})}
+
+    def exchange(self, key: str, block: BlockWork) -> Term | None:
+        """One exchange of keys and values, or of heads; None where nothing is."""
+        if block.context is None or alone(block.context.group):
+            return None
+        return priced(f"layer.{key}.context_parallel.once", [block.context], self.subject.hw)
+
+    def beside_attention(self, name: str, comm: Term, attention: dict[str, Term]) -> Term:
+        """What the attention that it feeds does not hide; only a ring goes on while a part of the keys is there."""
+        if self.plan.parallel.cp_kind != "ring":
+            return comm
+        return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
