@@ -26,6 +26,7 @@ def import_(
     ranks: Annotated[str | None, Option("--ranks", metavar="N", help="How many ranks, if the file does not say it")] = None,
     tp: Annotated[str | None, Option("--tp", metavar="N", help="Tensor parallelism of a serving benchmark")] = None,
     weights: Annotated[str | None, Option("--weights", metavar="FORMAT", help="Weights of a serving benchmark")] = None,
+    model: Annotated[str | None, Option("--model", metavar="ID", help="Of a serving benchmark, if its file is silent")] = None,
     out: Annotated[str | None, Option("--out", metavar="FILE", help="The file to write, instead of the one in your folder")] = None,
     specs: o.SpecsDirs = None,
     json: Annotated[bool, Option("--json", help="JSON instead of the table")] = False,
@@ -43,4 +44,4 @@ def import_(
     """
     from gpuplan.cli.importing import Asked, imported
 
-    imported(Asked(kind, tuple(files), accelerator, dtype, ranks, tp, weights, out, tuple(specs or ()), json))
+    imported(Asked(kind, tuple(files), accelerator, dtype, ranks, tp, weights, out, tuple(specs or ()), json, model))

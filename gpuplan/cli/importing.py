@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from gpuplan.errors import Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
-    from gpuplan.calibrate.imports.found import Found, Given
+    from gpuplan.calibrate.device import Probe
+    from gpuplan.calibrate.imports.found import Found, Given, Point
     from gpuplan.calibrate.imports.points import Kept
     from gpuplan.calibrate.measure.sample import Sample
     from gpuplan.calibrate.measure.subject import Subject
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
+
+MANY = 4096
+"""So many accelerators of a kind are in several machines, whatever these are."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Asked:
     out: str | None
     specs: tuple[str, ...]
     json: bool
+    model: str | None = None
 
 
 def imported(asked: Asked) -> None:
@@ -105,6 +110,7 @@ def _given(asked: Asked, catalog: Catalog) -> Given:
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
     return Given(
         dtype=asked.dtype, ranks=_count("--ranks", asked.ranks), tp=_count("--tp", asked.tp), weights=asked.weights,
+        model=asked.model,
         accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
         date=date.today().isoformat(),
     )  # fmt: skip
@@ -148,8 +154,10 @@ def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, ca
     subject = _subject(given.accelerator, found, catalog)
     out = target(None if asked.out is None else Path(asked.out), subject.id, os.environ)
     aside = points.place(out)
+    on = asked.accelerator if asked.accelerator is not None and given.count > 1 else ""
+    near = _domain(on, subject, found, catalog)
     new = [
-        points.Kept(probe=point.probe, seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
+        points.Kept(probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
         for path, one in found
         for point in one.points
     ]
@@ -159,7 +167,7 @@ def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, ca
     made = Import(asked.kind, names, given.date, __version__, found[0][1].software, len(new), rates)
     wanted = {_group(point) for point in new}
     kept = {point.key(): point for point in [*points.load(aside), *new] if _group(point) in wanted}
-    merged = merge(subject, out, made, list(kept.values()), list(_measured(out, subject.id, wanted)), catalog)
+    merged = merge(subject, out, made, list(kept.values()), list(_measured(out, subject.id, wanted)), catalog, on if near else "")
     texts = {**({aside: text} if new else {}), **({out: merged.text} if merged.text else {})}
     write_new(texts, force=True)
     sets: dict[str, Any] = {
@@ -168,12 +176,44 @@ def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, ca
     sets |= {place: {"share": share} for place, share in merged.rates.items()}
     used = catalog.layers("measured", subject.id)
     ours = target(None, subject.id, os.environ)
-    told = f"estimates for --on {subject.id} use it" if out in (ours, *used) else f"estimates use it from {ours}"
+    told = f"estimates for --on {subject.id} use it" if out in (ours, *used) else f"estimates use it once it lies at {ours}"
     return {
         "id": subject.id, "sets": sets, "unfitted": dict(merged.unfitted), "rows": len(new) or len(rates),
         "written": [str(path) for path in reversed(texts)],
         "next": told if merged.text else "the present parameters stay; the points are kept for `gpuplan calibrate show`",
     }  # fmt: skip
+
+
+def _domain(on: str, subject: Subject, found: Sequence[tuple[Path, Found]], catalog: Catalog) -> int:
+    """How many accelerators the links of one machine join, where some collective was measured over several hosts; otherwise 0.
+
+    Raises:
+        UsageError: nobody knows the network of the machine, or the machines that were named are others.
+    """
+    from gpuplan.calibrate.measure.subject import levels_of
+
+    wide = [point for _, one in found for point in one.points if point.near]
+    if not wide:
+        return 0
+    ranks = int(max(point.probe.shape["group"] for point in wide))
+    hint = "say with --accelerator which machines these are, such as 2xdgx-h100"
+    levels = levels_of(subject, ranks if on else MANY, catalog, on)
+    if len(levels) < 2 or levels[0].size is None:
+        what = f"nothing is on record of a network between machines of {subject.name}"
+        raise UsageError(Problem("import.no-network", what, hint))
+    size = int(levels[0].size)
+    odd = sorted({point.near for point in wide if size % point.near})
+    if odd:
+        what = f"there were {odd[0]} ranks on each host, but a machine of {subject.name} has {size}"
+        raise UsageError(Problem("import.odd-hosts", what, hint))
+    return size
+
+
+def _placed(point: Point, near: int) -> Probe:
+    """The probe with the distance of its ranks, where hosts have fewer of them than accelerators."""
+    if not point.near or point.near == near:
+        return point.probe
+    return point.probe.replaced(shape={**point.probe.shape, "stride": near / point.near})
 
 
 def _group(point: Kept | Sample) -> tuple[str, str, str]:

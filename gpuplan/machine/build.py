@@ -129,10 +129,11 @@ def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, e
     """That `gpuplan calibrate` measured the chip, and whether somebody edited the file since."""
     but = engine if engine is not None and any(engine in link.file.engines for link in chain) else ""
     for path in catalog.layers("measured", chip.id):
-        machine = catalog.read(Measured, path).machine
-        if machine is None:
+        file = catalog.read(Measured, path)
+        if file.machine is None:
             return
-        yield from told(machine, path, own=catalog.rank(path) > 0, but=but)
+        ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
+        yield from told(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:

@@ -20,6 +20,8 @@ MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
 """Whose matmul parameters stand in for a data type that was not measured, nearest first."""
 KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": ("int8_wo", "int4_wo"), "fp16": ("int8_wo", "int4_wo")}
 """Kinds of matmul beyond the plain one that a data type is multiplied in; nothing stands in for one that was not measured."""
+TORCH_LINEAR = ("torch.nn.functional.linear", "torch_linear")
+"""What published tables call PyTorch's own linear layer where an engine runs it."""
 DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
 
 
@@ -130,10 +132,26 @@ def _exactly(chain: Sequence[Link], section: str, kind: str, engine: str | None)
 
 
 def _fit_of(chain: Sequence[Link], section: str, kind: str, engine: str | None) -> tuple[Link, MatmulFit] | None:
-    """The nearest set of parameters of a kind of matmul: the engine's own before those of plain libraries."""
+    """The nearest set of parameters of a kind of matmul: the engine's own before those of plain libraries.
+
+    What an engine leaves to PyTorch is the very kernel that `gpuplan calibrate` times: then this machine's own figures count.
+    """
     own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
-    tables = [(link, getattr(fits, section)) for link, fits in (*own, *((link, link.file) for link in chain))]
-    return next(((link, table[kind]) for link, table in tables if kind in table), None)
+    plain = [(link, link.file) for link in chain]
+    first = _first(own, section, kind)
+    if first is not None and section == "matmul" and _of_torch(first[1]):
+        first = _first([(link, file) for link, file in plain if file.machine is not None], section, kind) or first
+    return first or _first(plain, section, kind)
+
+
+def _first(tables: Sequence[tuple[Link, Schema]], section: str, kind: str) -> tuple[Link, MatmulFit] | None:
+    return next(((link, table[kind]) for link, fits in tables if kind in (table := getattr(fits, section))), None)
+
+
+def _of_torch(fit: MatmulFit) -> bool:
+    """Whether what was timed is PyTorch's own linear layer, by the name that the tables have for it."""
+    timed = fit.fit.backend if fit.fit is not None else ""
+    return any(name in timed for name in TORCH_LINEAR)
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
@@ -198,6 +216,9 @@ def residual_terms(chain: Sequence[Link], fabrics: Sequence[Link]) -> dict[str, 
     found: dict[str, Term] = {}
     for kind, like in RESIDUALS.items():
         wired = like == "collective"
+        if kind == "grouped":
+            # What was measured here of single matmuls says nothing of the experts' kernels, whose parameters come from elsewhere.
+            chain = [link for link in chain if link.file.machine is None or kind in link.file.residual] or chain
         links = [(link, made) for link in (fabrics if wired else chain) if (made := _residual(link, kind, like)) is not None]
         if not links:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpuplan.errors import Note
@@ -85,15 +86,26 @@ def checksum(text: str) -> str:
     return f"sha256:{hashlib.sha256(_CHECKSUM.sub('', text).encode()).hexdigest()}"
 
 
-def told(machine: Machine, path: Path, *, own: bool, but: str = "") -> list[Note]:
+def told(
+    machine: Machine, path: Path, *, own: bool, but: str = "", ranges: Mapping[str, tuple[float, float]] | None = None
+) -> list[Note]:
     """What a reader of an estimate must know of a file that `gpuplan calibrate` wrote.
 
-    `own`: it is in a folder of the user's; `but`: the engine whose own kernels come from another file.
+    `own`: it is in a folder of the user's; `but`: the engine whose own kernels come from another file; `ranges`: how far kernels
+    of each kind lay from the fit, as measured / predicted, which is what the estimate's low and high come from.
     """
     driven = ", ".join(part for part in (machine.date, machine.driver, machine.backend) if part)
     where = "on this machine" if own else f"on {machine.device}"
-    apart = f"; the kernels of {but} that were measured apart are those of the shipped file" if but else ""
-    notes = [Note("hw.measured-here", f"kernel parameters measured {where} by gpuplan calibrate: {driven}{apart}")]
+    apart = f"; kernels that {but} has of its own are those of the shipped file" if but else ""
+    spread = ", ".join(f"{kind} {low:.2f} to {high:.2f}" for kind, (low, high) in (ranges or {}).items())
+    notes = [
+        Note(
+            "hw.measured-here",
+            f"kernel parameters measured {where} by gpuplan calibrate: {driven}"
+            + (f"; ranges are those of its kernels around the fit: {spread}" if spread else "")
+            + apart,
+        )
+    ]
     if machine.checksum != checksum(read_text(path)):
         what = f"{path} was edited after gpuplan calibrate wrote it: its figures may not be what was measured"
         notes.append(Note("hw.measured-edited", what, "measure again, or keep it and take this as said"))

@@ -63,6 +63,49 @@ def nccl(folder: Path) -> str:
     return str(folder / "all_reduce.txt")
 
 
+def nccl_hosts(folder: Path, near: int, factor: float = 1.0) -> str:
+    """What all_reduce_perf would print on two hosts of the same machine, on `near` ranks of each."""
+    lines = ["# Collective test starting: all_reduce_perf"]
+    lines += [
+        f"#  Rank  {rank} Group  0 Pid 1 on node-{rank // near} device  {rank % near} [0000:18:00] NVIDIA H200"
+        for rank in range(2 * near)
+    ]
+    lines += ["#       size         count      type   redop    root     time   algbw   busbw  #wrong"]
+    for power in range(10, 33):
+        shape = {"size": 2.0**power, "group": 2.0 * near, "stride": 8.0 / near}
+        taken = factor * seconds(Probe(kind="collective", name="all_reduce", shape=shape), truth(16))
+        lines.append(f"{2**power} {2**power // 4} float sum -1 {1e6 * taken:.2f} 1.0 1.0 0")
+    (folder / f"hosts{near}.txt").write_text("\n".join(lines))
+    return str(folder / f"hosts{near}.txt")
+
+
+@pytest.mark.parametrize(("near", "factor"), [(8, 1.0), (4, 1.4), (1, 1.4)])
+def test_collectives_over_hosts_tell_of_the_network(
+    home: Path, near: int, factor: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, kind="nccl-tests", out=str(out), accelerator=None)
+    imported(dataclasses.replace(asked, files=(nccl_hosts(home, near, factor),)))
+    assert "network.all_reduce" in capsys.readouterr().out
+    catalog = Catalog([shipped_folder(), out.parent.parent])
+    made = hardware_of(parse_target("16xh200-sxm-141gb", catalog), catalog=catalog)
+    for power in (14, 22, 31):
+        shape = {"size": 2.0**power, "group": 2.0 * near, "stride": 8.0 / near}
+        probe = Probe(kind="collective", name="all_reduce", shape=shape)
+        assert seconds(probe, made) == pytest.approx(factor * seconds(probe, truth(16)), rel=0.12)
+    inside = Probe(kind="collective", name="all_reduce", shape={"size": 2.0**28, "group": 8.0})
+    assert seconds(inside, made) == pytest.approx(seconds(inside, truth(16)), rel=1e-6), "the links inside were not measured"
+    assert "network" in Catalog([shipped_folder()]).read(Measured, out).field_names()
+
+
+def test_hosts_that_no_known_machine_has_are_told(home: Path) -> None:
+    asked = dataclasses.replace(ASKED, kind="nccl-tests", files=(nccl_hosts(home, 5),), accelerator=None)
+    with pytest.raises(UsageError, match="5 ranks on each host, but a machine of NVIDIA H200 SXM has 8"):
+        imported(asked)
+    with pytest.raises(UsageError, match="it is 8 x h200-sxm-141gb"):
+        imported(dataclasses.replace(asked, files=(nccl_hosts(home, 8),), accelerator="8xh200-sxm-141gb"))
+
+
 def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     imported(dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),)))
     said = capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,18 @@ def test_nccl_tests_out_of_place() -> None:
 
 
 def test_nccl_tests_of_several_programs_and_hosts() -> None:
-    two = NCCL + NCCL.replace("all_reduce_perf", "alltoall_perf").replace(
+    uneven = NCCL + NCCL.replace("all_reduce_perf", "alltoall_perf").replace(
         "Pid 52 on node-a device  3", "Pid 52 on node-b device  3"
     )
-    found = parser_of("nccl-tests")(two, "a.txt", Given())
+    found = parser_of("nccl-tests")(uneven, "a.txt", Given())
     assert {point.probe.name for point in found.points} == {"all_reduce"}
-    assert any("2 hosts" in text for text in found.left_out)
+    assert any("2 hosts with 1 and 3 of them" in text for text in found.left_out)
+    even = NCCL
+    for rank in (2, 3):
+        even = re.sub(rf"(Rank  {rank} .* on) node-a", r"\1 node-b", even)
+    found = parser_of("nccl-tests")(even, "a.txt", Given())
+    assert [point.near for point in found.points] == [2, 2]
+    assert not [text for text in found.left_out if "hosts" in text]
 
 
 def test_nccl_tests_faults() -> None:
@@ -138,6 +145,21 @@ def test_mamf_finder_of_both_versions() -> None:
     assert {point.probe.dtype for point in found.points} == {"bf16"}
     told = parser_of("mamf-finder")("2048x2048x13312 | 707.1 TFLOPS\n", "m.txt", Given(dtype="fp8"))
     assert told.points[0].probe.key() == "matmul:fp8:batch=1,k=13312,m=2048,n=2048"
+
+
+def test_mamf_finder_says_its_type_and_device_in_its_head() -> None:
+    # The head that the script writes, https://github.com/stas00/ml-engineering/pull/60
+    head = (
+        "** Command line:\n/usr/bin/python ./mamf-finder.py --m_range 0 20480 256 --output_file=out.txt\n\n"
+        "** Dtype: torch.bfloat16\n\n** Platform/Device info:\n"
+        "_CudaDeviceProperties(name='NVIDIA GH200 480GB', major=9, minor=0, total_memory=96768MB, multi_processor_count=132)\n\n"
+        "** Critical software versions:\ntorch=2.4.0a0+f70bd71a48.nv24.06\ncuda=12.5\n\n"
+    )
+    row = "     1 |  512.3(mean)  515.1(median)  520.0(max) @ 1024x2048x4096       | best:  512.3(mean) TFLOPS\n"
+    found = parser_of("mamf-finder")(head + row, "m.txt", Given())
+    assert [point.probe.dtype for point in found.points] == ["bf16"]
+    assert found.devices == ("NVIDIA GH200 480GB",)
+    assert found.software == "mamf-finder, torch 2.4.0a0+f70bd71a48.nv24.06"
 
 
 def test_mamf_finder_faults() -> None:
@@ -196,7 +218,20 @@ def test_torch_traces_tie_kernels_to_operators(tmp_path: Path) -> None:
         "prefill:bf16:heads=8,k_dim=64,kv_heads=2,kv_len=256,q_len=256,sequences=2,v_dim=64,window=0": pytest.approx(7e-6),
     }
     assert found.devices == ("NVIDIA H200",)
-    assert found.left_out == ("trace.json.gz: 1 x aten::mm of float, which may have run in another one",)
+    assert found.left_out == (
+        "trace.json.gz: 1 x aten::mm of float, which may have run in tf32 (say --dtype fp32 or --dtype tf32)",
+    )
+
+
+def test_32_bit_floats_are_taken_once_somebody_says_what_multiplied_them() -> None:
+    parse = parser_of("torch-trace")
+    floats = json.loads(json.dumps(trace()).replace("c10::BFloat16", "float").replace("c10::Half", "float"))
+    with pytest.raises(UsageError, match="say --dtype fp32 or --dtype tf32"):
+        parse(json.dumps(floats), "t.json", Given())
+    assert {point.probe.dtype for point in parse(json.dumps(floats), "t.json", Given(dtype="tf32")).points} == {"tf32"}
+    none = {"traceEvents": [one for one in floats["traceEvents"] if not one["name"].startswith("aten::")]}
+    with pytest.raises(UsageError, match="none of its operators is a matmul"):
+        parse(json.dumps(none), "t.json", Given())
 
 
 def test_torch_trace_faults(tmp_path: Path) -> None:
@@ -241,7 +276,9 @@ def test_serving_benchmarks_become_rows() -> None:
     rows = parser_of("sglang")(batches, "s.jsonl", Given(accelerator="h100-sxm-80gb")).runs
     assert [row["run"]["batch"] for row in rows] == [1, 8]
     assert rows[1]["measured"]["tpot_ms"] == 10.0
-    latency = parser_of("vllm")('{"avg_latency": 1.5, "latencies": [1.5]}', "l.json", Given(accelerator="t4")).runs[0]
+    latency = parser_of("vllm")(
+        '{"avg_latency": 1.5, "latencies": [1.5]}', "l.json", Given(accelerator="t4", model="opt-125m")
+    ).runs[0]
     assert latency["measured"] == {"latency_ms": 1500.0}
     assert "nobody said it" in latency["note"]
     offline = {
@@ -252,8 +289,30 @@ def test_serving_benchmarks_become_rows() -> None:
         "tokens_per_second": 5000,
     }
     assert (
-        parser_of("vllm")(json.dumps(offline), "o.json", Given(accelerator="t4")).runs[0]["measured"]["total_tokens_per_s"] == 5000
+        parser_of("vllm")(json.dumps(offline), "o.json", Given(accelerator="t4", model="opt-125m")).runs[0]["measured"][
+            "total_tokens_per_s"
+        ]
+        == 5000
     )
+
+
+def test_a_run_at_a_rate_says_how_many_requests_were_there_at_once() -> None:
+    # One of the runs that https://github.com/datacrunch-research/h200-benchmarks published: SGLang 0.4, Llama 3.3 70B.
+    told = {
+        "backend": "sglang", "dataset_name": "random", "request_rate": 1.0, "max_concurrency": None, "total_input_tokens": 152612,
+        "total_output_tokens": 160347, "mean_e2e_latency_ms": 7840.616, "median_ttft_ms": 85.745, "median_itl_ms": 13.639,
+        "output_throughput": 537.414, "duration": 298.368, "completed": 300,
+    }  # fmt: skip
+    given = Given(accelerator="h200-sxm-141gb", count=4)
+    with pytest.raises(UsageError, match=r"(?s)which model ran.*--model"):
+        parser_of("sglang")(json.dumps(told), "s.jsonl", given)
+    row = parser_of("sglang")(json.dumps(told), "s.jsonl", given.replaced(model="llama-3.3-70b")).runs[0]
+    assert row["model"]["id"] == "llama-3.3-70b"
+    assert row["run"]["concurrency"] == 8, "300 / 298.4 s x 7.84 s"
+    assert row["run"]["request_rate"] == 1.0
+    parted = {key: value for key, value in told.items() if "e2e" not in key} | {"mean_ttft_ms": 90.0, "mean_tpot_ms": 14.5}
+    row = parser_of("sglang")(json.dumps(parted), "s.jsonl", given.replaced(model="llama-3.3-70b")).runs[0]
+    assert row["run"]["concurrency"] == 8, "0.09 s and 533 further tokens of 14.5 ms each"
 
 
 def test_serving_faults() -> None:

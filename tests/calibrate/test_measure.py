@@ -85,8 +85,24 @@ def test_the_file_loads_and_estimates_say_where_it_was_measured(whole: tuple[Rep
     hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
     assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
     texts = [note.text for note in hw.notes]
-    assert "kernel parameters measured on this machine by gpuplan calibrate: 2026-11-21, 570.1, fake" in texts
+    said = next(text for text in texts if text.startswith("kernel parameters measured on this machine by gpuplan calibrate: "))
+    assert "2026-11-21, 570.1, fake; ranges are those of its kernels around the fit: matmul 0.9" in said
+    residual = spec.residual["matmul"]
+    assert hw.parameter("matmul_residual").spread == (residual.low.value, residual.high.value)
+    assert hw.parameter("grouped_residual").spread != hw.parameter("matmul_residual").spread
     assert not any("edited" in text for text in texts)
+
+
+def test_engines_take_what_was_measured_of_the_kernels_that_they_leave_to_pytorch(whole: tuple[Report, Path]) -> None:
+    _, folder = whole
+    catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
+    for engine in ("vllm", "sglang"):
+        hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog, engine=engine)
+        shipped = hardware_of(parse_target("h200-sxm-141gb", PLAIN), catalog=PLAIN, engine=engine)
+        assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
+        for own in ("matmul.fp8_block.efficiency", "grouped.bf16.efficiency"):
+            assert hw.parameter(own).value == shipped.parameter(own).value
+        assert any(f"kernels that {engine} has of its own are those of the shipped file" in note.text for note in hw.notes)
 
 
 def test_what_was_not_measured_comes_from_the_shipped_file(whole: tuple[Report, Path]) -> None:

@@ -16,6 +16,8 @@ class Point(Record, kw_only=True):
 
     probe: Probe
     seconds: float
+    near: int = 0
+    """Of a collective over several hosts: how many ranks each of them has; 0: all on one."""
     line: int = 0
     """Where it stands in the file; 0: it has no line of its own."""
 
@@ -45,6 +47,7 @@ class Given(Record, kw_only=True):
     count: int = 1
     tp: int | None = None
     weights: str | None = None
+    model: str | None = None
     date: str = ""
 
 

@@ -20,7 +20,9 @@ _SHAPE = r"(\d+)\s*x\s*(\d+)\s*x\s*(\d+)"
 _LINE = re.compile(rf"^\s*(?:\d+\s*\|\s*)?(.*?)@\s*{_SHAPE}")
 _ROW = re.compile(rf"^\s*\|?\s*{_SHAPE}\s*[|:,\t ]\s*(\d+(?:\.\d+)?)\s*(?:TFLOPS)?\b", re.I)
 _FIGURE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\((\w+)\)|TFLOPS)?", re.I)
-_DTYPE = re.compile(r"--dtype[= ]+(?:torch\.)?(\w+)|\bdtype[:=]\s*(?:torch\.)?(\w+)")
+_DTYPE = re.compile(r"--dtype[= ]+(?:torch\.)?(\w+)|\bdtype[:=]\s*(?:torch\.)?(\w+)", re.I)
+_DEVICE = re.compile(r"DeviceProperties\(name='([^']+)'")
+_TORCH = re.compile(r"^torch=(\S+)", re.M)
 WHAT = "the text that mamf-finder.py printed or wrote with --output_file"
 
 
@@ -48,7 +50,10 @@ def parse(text: str, name: str, given: Given) -> Found:
             points[probe.key()] = Point(probe=probe, seconds=2 * m * n * k / (tflops * 1e12), line=number)
     if not points:
         raise fault(name, 0, "it holds no line such as `707.1 TFLOPS @ 2048x2048x13312`", f"give {WHAT}")
-    return Found(points=tuple(points.values()), software="mamf-finder")
+    devices = tuple(dict.fromkeys(_DEVICE.findall(text)))
+    version = _TORCH.search(text)
+    software = f"mamf-finder, torch {version[1]}" if version else "mamf-finder"
+    return Found(points=tuple(points.values()), devices=devices, software=software)
 
 
 def _timed(line: str) -> tuple[float, tuple[float, float, float]] | None:

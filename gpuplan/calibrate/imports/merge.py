@@ -15,14 +15,14 @@ from gpuplan.calibrate.imports.points import Kept
 from gpuplan.calibrate.kinds import COLLECTIVE_KNOBS
 from gpuplan.calibrate.measure import paper
 from gpuplan.calibrate.measure.cases import FABRIC, Ground
-from gpuplan.calibrate.measure.outcome import Found, Outcome, Value, outcome
+from gpuplan.calibrate.measure.outcome import FEWEST, Found, Outcome, Value, outcome
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.subject import Subject, ground_of
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import Measured
+from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.specs.measuring import checksum
 from gpuplan.strict_yaml import load_yaml, parse_yaml
 from gpuplan.term import Term
@@ -31,6 +31,8 @@ PRESENT = "present"
 """The source of values that were there before and that an import had to repeat."""
 
 
+NETWORK = "fabric-network"
+"""The measured file that describes networks of which nothing better is known."""
 NEARER = "are nearer"
 """What is said of a set whose present parameters meet the rows better than a fit does on rows that it has not seen."""
 
@@ -61,11 +63,12 @@ class Merged:
 
 
 def merge(
-    subject: Subject, out: Path, made: Import, points: Sequence[Kept], measured: Sequence[Sample], catalog: Catalog
+    subject: Subject, out: Path, made: Import, points: Sequence[Kept], measured: Sequence[Sample], catalog: Catalog, on: str = ""
 ) -> Merged:
     """Fit the points and put what comes of it into the measured file of an accelerator.
 
-    `points` are all that belong to the kernels that were imported, old and new; `measured` what was measured of them here.
+    `points` are all that belong to the kernels that were imported, old and new; `measured` what was measured of them here; `on`
+    the machines that several accelerators are in.
 
     Raises:
         UsageError: nothing comes of it; why is told for every set.
@@ -75,12 +78,12 @@ def merge(
     samples = [*measured, *(point.sample() for point in points)]
     before = catalog.read(Measured, out) if out.is_file() else None
     chain = overlay.chain_of(catalog, subject.id, subject.family, before)
-    ground = _ground(subject, samples, catalog, chain)
+    ground = _ground(subject, samples, catalog, chain, on)
     fits = outcome(samples, ground, made.software) if samples else Outcome()
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
     key = _source(tree, made)
-    sets = _fabric(tree, fits, chain, unfitted)
+    sets = _fabric(tree, fits, chain, unfitted, catalog)
     for place, one in sets.items():
         _put(tree, place, _set(one, key))
     rates = _rates(tree, made, ground, key, unfitted)
@@ -88,16 +91,16 @@ def merge(
         return Merged("", {}, {}, {place: why.replace("the family's", "the present") for place, why in unfitted.items()})
     if not sets and not rates:
         why = "; ".join(f"{place}: {reason}" for place, reason in unfitted.items()) or "no kind of it has parameters"
-        hint = "import more shapes: a set of parameters needs 8 rows of 2 shapes or more"
+        hint = f"import more shapes: a set of parameters needs {FEWEST} rows of 2 shapes or more"
         raise UsageError(Problem("import.nothing", f"no parameters come of it: {why}", hint, made.file))
     _residuals(tree, fits, sets)
     _say(tree, made, [*sets, *rates])
     return Merged(_text(tree, out), sets, rates, unfitted)
 
 
-def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain: Sequence[overlay.Link]) -> Ground:
+def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain: Sequence[overlay.Link], on: str) -> Ground:
     """What the fits take as given; where they determine nothing, the present values count."""
-    ground = ground_of(subject, samples, catalog)
+    ground = ground_of(subject, samples, catalog, on)
     dtypes = tuple(one for one in ground.peaks if one in overlay.MATMUL_LIKE)
     present: dict[str, Term] = {
         **overlay.matmul_terms(chain, dtypes, None)[0],
@@ -105,7 +108,22 @@ def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain
         **overlay.attention_terms(chain, dtypes, None),
         **overlay.single_terms(chain),
     }
-    return replace(ground, family=present)
+    wires = _present(chain, "collective", catalog)
+    inside = {} if wires is None else {kind: _numbers(fit) for kind in FABRIC if (fit := getattr(wires, kind)) is not None}
+    return replace(ground, family=present, inside=inside)
+
+
+def _present(chain: Sequence[overlay.Link], link: str, catalog: Catalog) -> Fabric | None:
+    """The collectives that count now on the links or the network of an accelerator."""
+    found: Fabric | None = next((one for each in chain if (one := getattr(each.file, link)) is not None), None)
+    if found is None and link == "network" and NETWORK in catalog.paths("measured"):
+        return catalog.read(Measured, catalog.paths("measured")[NETWORK]).collective
+    return found
+
+
+def _numbers(fit: Any) -> dict[str, float]:
+    """The parameters of a collective as plain numbers."""
+    return {name: float(getattr(fit, name).value) for name in (*COLLECTIVE_KNOBS, "ranks")}
 
 
 def _new(subject: Subject, out: Path, made: Import) -> dict[str, Any]:
@@ -160,7 +178,9 @@ def _kept(value: Value) -> dict[str, Any]:
     return {**paper._value(replace(value, low=None, high=None)), "source": PRESENT}
 
 
-def _fabric(tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], unfitted: dict[str, str]) -> dict[str, Found]:
+def _fabric(
+    tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], unfitted: dict[str, str], catalog: Catalog
+) -> dict[str, Found]:
     """The sets to write. A measured file tells all collectives or none, so those that are missing are repeated from the present."""
     sets = dict(fits.sets)
     for link in ("collective", "network"):
@@ -169,11 +189,11 @@ def _fabric(tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], 
         missing = [kind for kind in FABRIC if kind not in have]
         if not wires or not missing:
             continue
-        present = next((found for one in chain if (found := getattr(one.file, link)) is not None), None)
+        present = _present(chain, link, catalog)
         for kind in missing if present is not None else ():
-            fit = getattr(present, kind)
             units = {**{name: knob.unit for name, knob in COLLECTIVE_KNOBS.items()}, "ranks": "1"}
-            values = {name: Value(float(getattr(fit, name).value), unit, why="not imported") for name, unit in units.items()}
+            numbers = _numbers(getattr(present, kind))
+            values = {name: Value(numbers[name], unit, why="not imported") for name, unit in units.items()}
             tree.setdefault(link, {})[kind] = {name: _kept(value) for name, value in values.items()}
         if present is None:
             for place in wires:

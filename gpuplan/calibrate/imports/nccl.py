@@ -8,6 +8,7 @@ https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
@@ -53,10 +54,10 @@ def parse(text: str, name: str, given: Given) -> Found:
             if len(words) != len(header):
                 raise fault(name, number, f"the row has {len(words)} columns, its header {len(header)}", f"give {WHAT}")
             point = _point(words, header, program, state.count(given, name, number), name, number, left_out)
-            if point is not None and state.hosts > 1:
-                left_out.append(f"{name}:{number}: ranks on {state.hosts} hosts, which tells of their network and not of the links")
+            if point is not None and state.near is None:
+                left_out.append(f"{name}: ranks on {state.uneven}: groups that are no rectangle of hosts tell nothing")
             elif point is not None:
-                points.append(point)
+                points.append(point.replaced(near=state.near))
     if not points and not left_out:
         raise fault(name, 0, "it holds no table of nccl-tests", f"give {WHAT}")
     return Found(points=tuple(points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out)))
@@ -73,8 +74,18 @@ class _Ranks:
         self._named[rank] = host
 
     @property
-    def hosts(self) -> int:
-        return len(set(self._named.values()))
+    def near(self) -> int | None:
+        """How many ranks each of several hosts has; 0: there is one host, None: not all have as many."""
+        counts = Counter(self._named.values())
+        if len(counts) < 2:
+            return 0
+        return min(counts.values()) if len(set(counts.values())) == 1 else None
+
+    @property
+    def uneven(self) -> str:
+        """The hosts that do not have as many ranks each, in words."""
+        counts = sorted(set(Counter(self._named.values()).values()))
+        return f"{len(set(self._named.values()))} hosts with {' and '.join(map(str, counts))} of them"
 
     def count(self, given: Given, name: str, line: int) -> int:
         count = given.ranks or len(self._named) or self.asked

@@ -57,6 +57,9 @@ def _row(result: Mapping[str, Any], name: str, number: int, given: Given, engine
     said = result.get("server_info")
     server: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     model = str(result.get("model_id") or result.get("model") or result.get("model_path") or server.get("model_path") or "")
+    model = given.model or model
+    if not model:
+        raise fault(name, number, "it does not say which model ran", "say it with --model, such as llama-3.1-70b")
     tp = given.tp or result.get("tensor_parallel_size") or server.get("tp_size")
     run |= {"tp": int(tp)} if tp else {"tp": given.count}
     run |= {"weights": given.weights} if given.weights else {}
@@ -82,12 +85,30 @@ def _served(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]
         return None
     completed = int(result["completed"]) or 1
     rate, most = _finite(result.get("request_rate")), result.get("max_concurrency")
+    lengths = _lengths(result.get("total_input_tokens"), result.get("total_output_tokens"), completed)
     run: dict[str, Any] = {"mode": "server"}
-    run |= {"concurrency": int(most)} if most else {"request_rate": rate} if rate else {"concurrency": completed}
-    run |= _lengths(result.get("total_input_tokens"), result.get("total_output_tokens"), completed)
+    if most:
+        run |= {"concurrency": int(most)}
+    elif rate:
+        run |= {"request_rate": rate}
+        at_once = _at_once(result, completed, lengths.get("output_len", 1))
+        run |= {"concurrency": at_once} if at_once else {}
+    else:
+        run |= {"concurrency": completed}
+    run |= lengths
     measured = {"output_tokens_per_s": float(result["output_throughput"])}
     measured |= _known(result, {"request_throughput": "requests_per_s", "input_throughput": "prompt_tokens_per_s", **LATENCIES})
     return run, measured
+
+
+def _at_once(result: Mapping[str, Any], completed: int, output: int) -> int | None:
+    """How many requests ran at once on average: those that arrive in a second times the seconds that each stays (Little's law)."""
+    duration = _finite(result.get("duration"))
+    stays = next((one for key in ("mean_e2el_ms", "mean_e2e_latency_ms") if (one := _finite(result.get(key)))), None)
+    first, each = _finite(result.get("mean_ttft_ms")), _finite(result.get("mean_tpot_ms"))
+    if stays is None and first is not None and each is not None:
+        stays = first + (output - 1) * each
+    return None if not duration or not stays else max(1, round(completed / duration * stays / 1e3))
 
 
 def _batched(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]] | None:

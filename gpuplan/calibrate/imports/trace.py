@@ -23,6 +23,8 @@ ATTENTIONS = (
     "aten::_flash_attention_forward", "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention",
     "aten::_efficient_attention_forward", "aten::_scaled_dot_product_efficient_attention",
 )  # fmt: skip
+FLOATS = ("fp32", "tf32")
+"""What PyTorch may multiply 32-bit floats in: the trace does not say which of them."""
 KERNELS = ("kernel",)
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 WHAT = "a trace of torch.profiler with record_shapes=True, as export_chrome_trace writes it"
@@ -43,6 +45,9 @@ def parse(text: str, name: str, given: Given) -> Found:
     kernels = [event for event in events if event.get("cat") in KERNELS]
     if not kernels:
         raise fault(name, 0, "it has no kernels of a device", "profile with ProfilerActivity.CUDA")
+    if not operators:
+        names = ", ".join(MATMULS)
+        raise fault(name, 0, f"none of its operators is a matmul or an attention ({names} …)", f"give {WHAT}")
     if not any(event["args"].get("Input Dims") for event in operators):
         raise fault(name, 0, "its matmuls have no shapes", "profile with record_shapes=True")
     spent = _spent(operators, kernels, [event for event in events if event.get("cat") in LAUNCHES])
@@ -52,7 +57,7 @@ def parse(text: str, name: str, given: Given) -> Found:
     for at, operator in enumerate(operators):
         if not spent.get(at):
             continue
-        probe = _probe(operator)
+        probe = _probe(operator, given.dtype)
         if isinstance(probe, str):
             left_out[probe] = left_out.get(probe, 0) + 1
             continue
@@ -99,14 +104,18 @@ def _around(spans: Sequence[tuple[float, float, int]], moment: float) -> int | N
     return None
 
 
-def _probe(operator: Mapping[str, Any]) -> Probe | str:
-    """What an operator computed, or why it does not count."""
+def _probe(operator: Mapping[str, Any], said: str | None) -> Probe | str:
+    """What an operator computed, or why it does not count. `said`: what 32-bit floats were multiplied in, fp32 or tf32."""
     args = operator["args"]
     dims = list(args.get("Input Dims") or ())
     types = list(args.get("Input type") or ())
     name = str(operator["name"])
     first = 1 if name in ("aten::addmm", "aten::baddbmm") else 0
     dtype = TYPES.get(types[first]) if len(types) > first else None
+    if dtype is None and types[first : first + 1] == ["float"] and said in FLOATS:
+        dtype = said
+    if dtype is None and types[first : first + 1] == ["float"]:
+        return f"{name} of float, which may have run in tf32 (say --dtype fp32 or --dtype tf32)"
     if dtype is None:
         return f"{name} of {types[first] if len(types) > first else 'unknown type'}, which may have run in another one"
     if name in ATTENTIONS:

@@ -51,6 +51,8 @@ class Ground:
     """The links between devices, the innermost first, where several measured together."""
     host: float | None = None
     family: Mapping[str, Term] | None = None
+    inside: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What is known of the innermost links, by kind of collective, where only those of the network beyond were measured."""
     measured_peaks: bool = False
 
     def parameters(self, prefix: str) -> dict[str, tuple[float, str]]:

@@ -105,7 +105,7 @@ def outcome(samples: Sequence[Sample], ground: Ground, software: str) -> Outcome
         place.removeprefix("collective."): {key: one.value for key, one in found_.values.items()}
         for place, found_ in made.sets.items() if place.startswith("collective.")
     }  # fmt: skip
-    for case in network_cases(samples, ground, software, inside):
+    for case in network_cases(samples, ground, software, {**ground.inside, **inside}):
         _fitted(case, made)
     _only_whole(made)
     if not ground.levels and of_kind(samples, "collective", "transfer"):
