@@ -5,6 +5,7 @@ Predictions come from the caller (`Predict`), since the questions that they answ
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,6 +180,7 @@ def measure(case: Case, where: Where) -> tuple[float, float | None]:
 
     on_gpu = where.kind == "cuda"
     if on_gpu:
+        gc.collect()  # The command line does not collect garbage by itself; the last case's tensors may hang in a cycle.
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(where.name)
     before = torch.cuda.memory_allocated(where.name) if on_gpu else 0

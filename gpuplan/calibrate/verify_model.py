@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from gpuplan.calibrate.backends.torch_kernels import attention_backend
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
 from gpuplan.models.card import CardSource, ModelCard
 from gpuplan.record import Record
@@ -150,6 +152,12 @@ class Model:
         return self._torch.nn.functional.rms_norm(x, (self.size.hidden,), weight, 1e-5)
 
 
+def _kernels(torch: Any, device: str, *, decode: bool = False, backward: bool = False) -> AbstractContextManager[Any]:
+    """Attention by the kernels that `gpuplan calibrate` measures on this device, which need not be PyTorch's own choice."""
+    name = attention_backend(torch, torch.device(device), decode=decode, backward=backward)
+    return torch.nn.attention.sdpa_kernel([getattr(torch.nn.attention.SDPBackend, name)]) if name else nullcontext()
+
+
 def train_step(model: Model, batch: int, seq_len: int, autocast: str | None) -> Callable[[], None]:
     """One whole step of training: forward, backward, AdamW; under autocast to a 16-bit type where one is named."""
     import torch
@@ -160,7 +168,8 @@ def train_step(model: Model, batch: int, seq_len: int, autocast: str | None) -> 
     tokens = torch.randint(0, model.size.vocab, (batch, seq_len), device=model.device)
 
     def step() -> None:
-        with torch.autocast(kind, getattr(torch, autocast or "bfloat16"), enabled=autocast is not None):
+        half = torch.autocast(kind, getattr(torch, autocast or "bfloat16"), enabled=autocast is not None)
+        with half, _kernels(torch, model.device, backward=True):
             loss = model.loss(tokens)
         loss.backward()
         optimizer.step()
@@ -178,7 +187,7 @@ def prefill(model: Model, batch: int, prompt: int) -> Callable[[], None]:
     tokens = torch.randint(0, model.size.vocab, (batch, prompt), device=model.device)
 
     def run() -> None:
-        with torch.no_grad():
+        with torch.no_grad(), _kernels(torch, model.device):
             model.next_token(tokens, cache, 0)
 
     return run
@@ -193,7 +202,7 @@ def decode(model: Model, batch: int, context: int) -> Callable[[], None]:
     token = torch.zeros((batch, 1), dtype=torch.long, device=model.device)
 
     def run() -> None:
-        with torch.no_grad():
+        with torch.no_grad(), _kernels(torch, model.device, decode=True):
             token.copy_(model.next_token(token, cache, context))
 
     if not model.device.startswith("cuda"):

@@ -53,6 +53,8 @@ def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
         return f"PyTorch has no kernel for {probe.dtype} here"
     if probe.kind in ("graph", "host_to_device", "device_to_host") and not gpu:
         return "there is no device beside the processor"
+    if probe.kind == "norm" and gpu and not hasattr(torch, "_fused_rms_norm"):
+        return "PyTorch before 2.9 has no fused RMS norm"
     if probe.dtype == "tf32" and (not gpu or torch.version.hip or torch.cuda.get_device_capability(where) < (8, 0)):
         return "tf32 needs an NVIDIA GPU of compute capability 8.0 or more"
     if probe.dtype == "fp8":
