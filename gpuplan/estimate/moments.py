@@ -76,6 +76,19 @@ def other_moments(
             size=total(f"{at}.of_step", {**at_step, "scratch": scratch}) if at_step else scratch,
             beside=total(f"{at}.passing_of_step", dict(passing)),
         )
+    if recipe.widened is not None and "optimizer" not in plan.saving.offload:
+        widened = state_bytes.term(
+            f"{at}.widened", params=trained.dense, bytes_per_param=recipe.widened, shards=work.dense_shards if zero else ONE
+        )
+        if trained.experts is not None:
+            of_experts = state_bytes.term(
+                f"{at}.widened_of_experts", params=trained.experts, bytes_per_param=recipe.widened,
+                shards=work.expert_shards if zero else ONE,
+            )  # fmt: skip
+            widened = total(f"{at}.widened_of_all", {"dense": widened, "experts": of_experts})
+        found["widened_gradients"] = excess_bytes.term(
+            f"{at}.widened_gradients", size=widened, beside=total(f"{at}.passing_of_widening", dict(passing))
+        )
     if holdings.loads_whole and zero == 3:
         size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
         loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)

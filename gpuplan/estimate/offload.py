@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection
 
 from gpuplan.estimate.covered import covered
 from gpuplan.estimate.pricing import priced
-from gpuplan.estimate.recipe import RecipeTerms
+from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.work import Transfer
 from gpuplan.workload.context import ONE
@@ -25,10 +26,11 @@ def offload_seconds(
 ) -> dict[str, Term]:  # fmt: skip
     """Time on the host link that computation does not hide, by what is offloaded.
 
-    Optimizer states never travel: gradients go to the host once a step and new weights come back, beside nothing. Weights come
-    in twice, and activations or the results that the plan names go out and come back, in every micro-batch, beside its
-    computation (`micro`). What lives on disks is read and written there besides: states and gradients once a step each way
-    (ZeRO-Infinity, arXiv 2104.07857, 4.1: 2 x 16 bytes a parameter), weights twice a micro-batch.
+    Where the host updates them, optimizer states never travel: gradients go to the host once a step and new weights come back,
+    beside nothing; otherwise states come in and go out. Weights come in twice, and activations or the results that the plan
+    names go out and come back, in every micro-batch, beside its computation (`micro`). What lives on disks is read and written
+    there besides: states and gradients once a step each way (ZeRO-Infinity, arXiv 2104.07857, 4.1: 2 x 16 bytes a parameter),
+    weights twice a micro-batch.
 
     Raises:
         UnknownError: the link to the host, or how fast its disks are, is not known.
@@ -51,10 +53,15 @@ def offload_seconds(
     if on_disk:
         found["offload_disk"] = total(f"{at}_disk", _updated(on_disk, recipe, trained, local, disk, cut=zero >= 1))
     if "optimizer" in offload:
-        ways = {
-            "gradients": link("gradients", local("gradients", trained, recipe.gathered, cut=zero >= 1), back=True),
-            "weights": link("weights", local("weights", trained, recipe.gathered, cut=zero >= 1)),
-        }
+        if updated_by_host(training_profile(subject.engine), plan):
+            ways = {
+                "gradients": link("gradients", local("gradients", trained, recipe.gathered, cut=zero >= 1), back=True),
+                "weights": link("weights", local("weights", trained, recipe.gathered, cut=zero >= 1)),
+            }
+        else:
+            states = total("recipe.travelling_bytes", {"master": recipe.master, "moments": recipe.moments})
+            size = local("states_there", trained, states, cut=zero >= 1)
+            ways = {"in": link("states_in", size), "out": link("states_out", size, back=True)}
         found["offload_optimizer"] = total(f"{at}_optimizer", ways)
     beside: dict[str, Term] = {}
     if "params" in offload:
@@ -91,6 +98,11 @@ def offload_seconds(
         exposed = remaining_seconds.term(f"{at}.exposed", whole=whole, hidden=micro)
         found["offload"] = repeated_seconds.term(f"{at}_streams", count=step.micro_batches, seconds=exposed)
     return found
+
+
+def updated_by_host(profile: TrainingProfile, plan: TrainPlan) -> bool:
+    """Whether processors update the optimizer's states; 8-bit ones, whose kernels run on accelerators only, they do not."""
+    return "optimizer" in plan.saving.offload and profile.host_update is not None and plan.optimizer != "adamw-8bit"
 
 
 _HOST_GRADIENT = Term(

@@ -5,11 +5,20 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas.basic import repeated_bytes
-from gpuplan.plan.precision import FROZEN, RECIPES, byte, moment_bytes, moment_count
+from gpuplan.plan.precision import FROZEN, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
-from gpuplan.term import Term, total
+from gpuplan.term import Source, Term, total
+
+_WIDENED = Term(
+    "recipe.widened_gradient_bytes", 4.0, "B",
+    Source(
+        "docs", "Megatron-Core: distributed optimizer",
+        "https://github.com/NVIDIA/Megatron-LM/blob/50b073cc788271efb5d4fbc92d987aeed2384f4f/docs/source/api-guide/dist_optimizer.md",
+        "table of bytes per parameter: fp16 param, fp16 grads: 20 bytes, 4 + 16/d", "2026-11-21",
+    ),
+)  # fmt: skip
 
 
 def training_profile(engine: Engine) -> TrainingProfile:
@@ -24,6 +33,11 @@ def training_profile(engine: Engine) -> TrainingProfile:
     return engine.training
 
 
+def _narrow_gradients(plan: TrainPlan) -> bool:
+    """Whether gradients are summed in 16 bits: as the plan says, or as Megatron-LM's `--fp16` does unless told otherwise."""
+    return plan.how.reduce_in == "bf16" or (plan.precision == "fp16" and plan.how.reduce_in is None)
+
+
 class RecipeTerms(Record):
     """Bytes a parameter by use."""
 
@@ -36,6 +50,10 @@ class RecipeTerms(Record):
     """A frozen weight as it is stored; None: all are trained."""
     unquantised: Term | None = None
     """A frozen weight that quantisation leaves as it is."""
+    edge_moment: Term | None = None
+    """The second moment of embedding and head where the optimizer has one for them only (Muon)."""
+    widened: Term | None = None
+    """The fp32 copy of a 16-bit gradient that the optimizer's step makes of its shard; None: none."""
     extra: Term | None = None
     """What the engine keeps with the optimizer's states."""
 
@@ -54,11 +72,14 @@ class RecipeTerms(Record):
             gradient,
             byte("recipe.master_bytes", recipe.master, recipe.source),
             moment_bytes(plan.optimizer, recipe),
+            edge_moment=edge_moment_bytes(recipe) if plan.optimizer == "muon" else None,
         )
         if plan.precision == "fp8" and profile.held.fp8_weight is not None:
             made = made.replaced(weight=subject.habit("fp8_weight", profile.held.fp8_weight))
         if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
             made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
+        if recipe.gradient is None and profile.held.gradient_as_reduced and _narrow_gradients(plan):
+            made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
         if recipe.master > 0 and profile.held.optimizer_extra is not None:
             made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
         return made.adapted(plan, subject, profile) if plan.tuning.frozen else made

@@ -173,7 +173,10 @@ def _scored(subject: Subject, plan: RlPlan, own: TrainPlan) -> Scored:
 def _states(made: TrainingFigures) -> Term:
     """Bytes of weights and optimizer states on the most loaded rank, and of gradients where they have a buffer of their own."""
     _, parts = made.memory.binding()
-    return total("memory.policy", {part.name: part for part in parts if part.name.rpartition(".")[2] in _STATES})
+    held = {part.name: part for part in parts if part.name.rpartition(".")[2] in _STATES}
+    if not held:  # all of them are offloaded
+        return Term("memory.policy", 0.0, "B", DEFINITION)
+    return total("memory.policy", held)
 
 
 def _unmodelled(models: RlModels, parts: dict[str, Term]) -> dict[str, Term]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.offload import updated_by_host
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.memory import shard_bytes
-from gpuplan.formulas.training import contended_seconds, exposed_seconds, optimizer_traffic_bytes, seldom_seconds
+from gpuplan.formulas.training import (
+    contended_seconds,
+    exposed_seconds,
+    host_update_seconds,
+    optimizer_traffic_bytes,
+    seldom_seconds,
+)
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -145,7 +152,7 @@ class ShardingPricer(Record, kw_only=True):
         return priced(f"{at}.gather_again", near, self.subject.hw)
 
     def optimizer(self, stage: Stage) -> Term:
-        """Streaming gradients and states of the local shard."""
+        """Streaming gradients and states of the local shard, on the accelerator or where its host updates what is offloaded."""
         at, params, zero = f"{stage.prefix}step", self.work.trained[stage.place], self.plan.parallel.zero_stage
         sizes: dict[str, Term] = {}
         for name, held, shards in (
@@ -159,7 +166,9 @@ class ShardingPricer(Record, kw_only=True):
                 f"{at}.{name}.optimizer_traffic", params=local, gradient=self.recipe.gradient, master=self.recipe.master,
                 moments=self.recipe.moments, weight=self.recipe.weight,
             )  # fmt: skip
-        stream = Stream(
-            name=f"{at}.optimizer_stream", size=total(f"{at}.optimizer_bytes", sizes), launches=count("optimizer_kernels")
-        )
-        return priced(f"{at}.optimizer", [stream], self.subject.hw)
+        size, hw = total(f"{at}.optimizer_bytes", sizes), self.subject.hw
+        if self.profile.host_update is not None and hw.host_shared_by is not None and updated_by_host(self.profile, self.plan):
+            rate = self.subject.habit("host_update", self.profile.host_update)
+            return host_update_seconds.term(f"{at}.optimizer", size=size, bandwidth=rate, accelerators=hw.host_shared_by)
+        stream = Stream(name=f"{at}.optimizer_stream", size=size, launches=count("optimizer_kernels"))
+        return priced(f"{at}.optimizer", [stream], hw)

@@ -86,7 +86,7 @@ def _stage(
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
-    if not alone(work.dense_ranks):
+    if not alone(work.dense_ranks) and not profile.held.buckets_are_views:
         buckets = bucket_bytes.term(
             f"{at}.all_buckets",
             total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=trained.dense, size=recipe.gradient),
@@ -228,12 +228,15 @@ def _states(
         if name == "gradients" and plan.saving.step_in_backward:
             held_at_once = [work.largest_layer] if trained.edges is None else [work.largest_layer, trained.edges]
             kinds = {"dense": (greatest(f"{at}.stepped_at_once", held_at_once), work.dense_shards)}
+        elements_of = dict.fromkeys(kinds, element)
+        if name == "optimizer" and recipe.edge_moment is not None and trained.edges is not None:
+            kinds["edges"], elements_of["edges"] = (trained.edges, work.dense_shards), recipe.edge_moment
         several = len(kinds) > 1
         sizes = {
             kind: state_bytes.term(
                 f"{at}.{name}.{kind}" if several else f"{at}.{name}",
                 params=held,
-                bytes_per_param=element,
+                bytes_per_param=elements_of[kind],
                 shards=shards if cut else ONE,
             )
             for kind, (held, shards) in kinds.items()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuplan.estimate.layer_time import LayerPricer
-from gpuplan.estimate.offload import offload_seconds
+from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pricing import alone, priced
-from gpuplan.formulas.basic import repeated_seconds
+from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import (
     bubble_seconds,
     covered_share,
@@ -74,6 +74,11 @@ class StepPricer(LayerPricer):
         parts["optimizer"] = self.optimizer(stage)
         if self.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
             parts |= offload_seconds(self.subject, self.plan, work, step, self.recipe, stage, micro=whole)
+            if "offload_disk" in parts and updated_by_host(profile, self.plan):
+                # ZeRO-Infinity (arXiv 2104.07857, 6.3) updates one part while disks bring the next and take the last.
+                parts["optimizer"] = remaining_seconds.term(
+                    f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
+                )
         parts["step_host"] = self.subject.habit("step_host", profile.step_host)
         if profile.straggle is not None:
             chips = Term(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.pipeline import in_flight_1f1b, in_flight_interleaved
-from gpuplan.num import Bytes, Count, Ratio, Seconds, ceil_div, log2, maximum, minimum, where
+from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, ceil_div, log2, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MEGATRON2 = Source(
@@ -383,6 +383,18 @@ def optimizer_traffic_bytes(*, params: Count, gradient: Bytes, master: Bytes, mo
     34.0
     """
     return params * (2 * gradient + 2 * (master + moments) + weight)
+
+
+@formula(
+    Source("definition", "the processors of a host update the states of its accelerators, one after the other or side by side")
+)
+def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Count) -> Seconds:
+    """Time of an optimizer step that the processors of a host take for all accelerators that share it, `size` bytes each.
+
+    >>> host_update_seconds(size=34e9, bandwidth=136e9, accelerators=8)
+    2.0
+    """
+    return size * accelerators / bandwidth
 
 
 @formula(_MEGATRON2)

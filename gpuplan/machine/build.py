@@ -17,7 +17,7 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.specs.measuring import told
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Term, greatest
+from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuplan.specs.fabric import Level
     from gpuplan.specs.target import Target
 
+_DIVIDED = Source("definition", "those of the machine, over its hosts")
 NETWORKS = ("scale-out", "dcn", "network", "thunderbolt")
 FABRIC_FILES = {
     "switched": "fabric-switched", "pcie-tree": "fabric-pcie", "mesh": "fabric-mesh", "hybrid-mesh": "fabric-mesh",
@@ -86,6 +87,7 @@ def hardware_of(
         host_link=target.host_link,
         disk_read=_disk(target, "disk_read"),
         disk_write=_disk(target, "disk_write"),
+        host_shared_by=_sharing_a_host(target),
         host_memory=_share_of_host(target, "memory"),
         disk_size=_share_of_host(target, "local_disk"),
         power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
@@ -104,6 +106,18 @@ def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | N
     whole = system.term(f"hw.{which}_of_all", rate)
     cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
     return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
+
+
+def _sharing_a_host(target: Target) -> Term:
+    """Accelerators of the target on one host: of its instance, its system, or else of a node of eight."""
+    name = "hw.accelerators_of_one_host"
+    if target.instance is not None:
+        return Term(name, min(target.instance.accelerators, float(target.count)), "1", _DIVIDED)
+    system = target.system
+    if system is not None:
+        hosts = 1.0 if system.hosts is None else system.hosts.value
+        return Term(name, min(float(system.accelerators.value) / hosts, float(target.count)), "1", _DIVIDED)
+    return Term(name, min(8.0, float(target.count)), "1", Source("assumed", "a node has eight accelerators"))
 
 
 def _share_of_host(target: Target, which: Literal["memory", "local_disk"]) -> Term | None:

@@ -43,6 +43,8 @@ class Hardware(Record, kw_only=True):
     disk_read: Term | None = None
     """What the local disks of a host read for each accelerator."""
     disk_write: Term | None = None
+    host_shared_by: Term | None = None
+    """Accelerators that share the processors of a host."""
     host_memory: Term | None = None
     """An accelerator's share of the main memory."""
     disk_size: Term | None = None

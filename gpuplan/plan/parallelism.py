@@ -87,8 +87,8 @@ class Shape(Record, kw_only=True):
     """What the rules need to know of a model and a machine, as plain numbers.
 
     `heads` are the query heads that tensor parallelism splits (0: none), `kv_heads` the numbers of key and value heads,
-    `widths` the feed-forward widths, `experts` the routed experts (0: none), `layers` the depth, `ranks` the accelerators
-    that the plan must use.
+    `widths` the feed-forward widths, `experts` the routed experts (0: none), `shared` whether every token has experts of its
+    own beside them, `layers` the depth, `ranks` the accelerators that the plan must use.
     """
 
     heads: int
@@ -98,6 +98,7 @@ class Shape(Record, kw_only=True):
     ranks: int
     kv_heads: tuple[int, ...] = ()
     expert_widths: tuple[int, ...] = ()
+    shared: bool = False
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 

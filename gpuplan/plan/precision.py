@@ -92,7 +92,7 @@ _ADAFACTOR = Source(
 )  # fmt: skip
 _MUON = Source(
     "paper", "Muon is Scalable for LLM Training", "https://arxiv.org/abs/2502.16982",
-    "2: one momentum buffer for each matrix; embeddings, head and norms stay with AdamW, whose second moment is not counted",
+    "2: one momentum buffer for each matrix; embedding and head (and norms, which are small) stay with AdamW, which has two",
 )  # fmt: skip
 
 _MOMENTS: dict[Optimizer, tuple[float, Source]] = {
@@ -111,6 +111,11 @@ def moment_bytes(optimizer: Optimizer, recipe: TrainRecipe) -> Term:
     count, source = _MOMENTS[optimizer]
     element = 1.0 if optimizer == "adamw-8bit" else 2.0 if recipe.name == "bf16-pure" else 4.0
     return Term("recipe.moment_bytes", count * element, "B", source)
+
+
+def edge_moment_bytes(recipe: TrainRecipe) -> Term:
+    """Bytes a parameter of the second moment that Muon's AdamW keeps for embedding and head."""
+    return Term("recipe.edge_moment_bytes", 2.0 if recipe.name == "bf16-pure" else 4.0, "B", _MUON)
 
 
 def moment_count(optimizer: Optimizer) -> Term:

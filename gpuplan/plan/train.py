@@ -336,6 +336,10 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         yield Rule(
             shape.experts > 0, lambda: Problem("plan.recompute-dense", "--recompute moe, but the model has no experts", hint)
         )
+    if plan.recompute == "mlp":
+        instead = "use --recompute moe" if shape.experts else "use --recompute full"
+        told = "--recompute mlp runs dense layers and shared experts again, but the model has none"
+        yield Rule(bool(shape.widths) or shape.shared, lambda: Problem("plan.recompute-sparse", told, instead))
     travelling = plan.saving.offload_layers
     if travelling is not None:
         told = "--offload-layers, but no activations are offloaded"

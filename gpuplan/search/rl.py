@@ -241,15 +241,19 @@ def _require_rollout(one: ServePlan, shape: Shape, limit: int | None) -> None:
 
 
 def _idle(models: RlModels, plan: RlPlan) -> tuple[Idle, str]:
-    """Where models wait: on the device if all phases fit so, otherwise in the host; and why."""
-    if _fits(rl_figures(models, plan.replaced(idle="device"))):
-        return "device", "where models wait for their phase: they fit beside each other"
+    """Where models wait: where the step is shorter if all phases fit in both ways, otherwise where they fit; and why."""
+    where = "where models wait for their phase"
+    beside = rl_figures(models, plan.replaced(idle="device"))
     try:
-        fits = _fits(rl_figures(models, plan.replaced(idle="host")))
+        away = rl_figures(models, plan.replaced(idle="host"))
     except UnknownError:
-        return "device", "where models wait for their phase: the link to the host is not known"
-    why = "all of them beside each other do not fit" if fits else "it takes the least memory, which is still too much"
-    return "host", f"where models wait for their phase: {why}"
+        return "device", f"{where}: the link to the host is not known"
+    if _fits(beside):
+        if not _fits(away) or float(beside.step.value) <= float(away.step.value):
+            return "device", f"{where}: they fit beside each other"
+        return "host", f"{where}: beside each other they leave the rollout less room for its cache, which takes longer"
+    why = "all of them beside each other do not fit" if _fits(away) else "it takes the least memory, which is still too much"
+    return "host", f"{where}: {why}"
 
 
 def _fits(made: RlFigures) -> bool:

@@ -40,9 +40,10 @@ def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Sh
     heads += [mixer.inner for mixer in mixers if isinstance(mixer, StateSpace)]
     kv_heads = {mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)}
     widths = {block.mlp.width for block in blocks if block.mlp is not None and not isinstance(block.mlp, Moe)}
+    experts = [block.mlp for block in blocks if isinstance(block.mlp, Moe)]
     return Shape(
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
-        expert_widths=tuple(sorted({block.mlp.width for block in blocks if isinstance(block.mlp, Moe)})),
+        expert_widths=tuple(sorted({one.width for one in experts})), shared=any(one.shared_experts for one in experts),
         experts=experts_of(arch), layers=arch.depth, ranks=ranks,
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
     )  # fmt: skip

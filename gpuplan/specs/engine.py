@@ -108,6 +108,8 @@ class TrainingProfile(Schema):
     """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
     step_host: SecondsField
     """Time of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+    host_update: BytesPerSField | None = None
+    """What the processors of a host read and write in a second where they update offloaded states; None: the accelerators do."""
     reduced: BytesField | None = None
     """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
     contention: Share | None = None

@@ -26,6 +26,10 @@ class TrainingHoldings(Schema):
     """Bytes of a weight's working copies in fp8 training; None: 4, 16 bits and fp8 both ways."""
     gradient_bf16: BytesField | None = None
     """Bytes of gradient kept for each parameter in bf16 training, where fp32 sums live beside them; None: `gradient`."""
+    gradient_as_reduced: bool = False
+    """Gradients that travel in 16 bits are kept so; the optimizer's step widens its shard of them to fp32."""
+    buckets_are_views: bool = False
+    """Communication buckets are parts of the buffers of gradients and weights, and take no memory beside them."""
     adapter_moment: BytesField | None = None
     """Bytes of each moment of an adapter; None: as its weight."""
     optimizer_scratch: Portion | None = None

@@ -29,10 +29,10 @@ _LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
 
 _DROPPED: dict[str, tuple[str, ...]] = {
     "selective": ("_scores",),
-    "mlp": ("mlp", "shared", "experts"),
+    "mlp": ("mlp", "shared"),
     "moe": ("experts", "shared"),
 }
-"""Ends of the names of the parts that are made again."""
+"""Ends of the names of the parts that are made again: dense layers and shared experts, or whole layers of experts."""
 
 
 class Habits(Record, kw_only=True):

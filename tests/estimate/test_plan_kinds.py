@@ -128,6 +128,32 @@ def test_offloaded_states_leave_the_accelerator_and_cost_time() -> None:
         here = there if what == ("optimizer",) else here
 
 
+def test_processors_update_what_is_offloaded() -> None:
+    # torchtune's table: Llama 3 70B in 16 bits alone, 8 A100 with FSDP's CPU offload, 2 x 2,048 tokens each: 196 tokens/s a GPU.
+    figures = made(
+        "llama-3-70b", "dgx-a100-80gb", "torchtune", dp=8.0, zero_stage=3, seq_len=2048.0, micro_batch=2.0, global_batch=16.0,
+        recompute="full", precision="bf16-pure", saving=Saving(offload=("optimizer", "params")),
+    )  # fmt: skip
+    assert float(figures.figures["tokens_per_s_per_accelerator"].value) == pytest.approx(196, rel=0.15)
+    # 14 bytes a parameter, for all accelerators that share the host: gradients twice, weights once, moments in and out.
+    _, parts = figures.time.binding()
+    update = next(one for one in parts if one.name == "step.optimizer")
+    params = float(subject("llama-3-70b").counts.params_total.value)
+    assert float(update.value) == pytest.approx(14 * params / 150e9, rel=1e-6)
+
+
+def test_where_accelerators_update_them_offloaded_states_travel() -> None:
+    # MaxText's optimizer_memory_host_offload, and optimizers of 8 bits, whose kernels are the accelerator's.
+    params = float(subject("llama-3.1-8b").counts.params_total.value)
+    for on, engine, optimizer, states in (("4xtpu-v5p", "maxtext", "adamw", 12), ("4xh100-sxm-80gb", "fsdp", "adamw-8bit", 6)):
+        plan: dict[str, Any] = {"dp": 4.0, "zero_stage": 3, "optimizer": optimizer, "saving": Saving(offload=("optimizer",))}
+        figures = made("llama-3.1-8b", on, engine, **plan)
+        size = figures.time.step.find("step.offload.states_there_bytes")
+        assert size is not None
+        assert float(size.value) == pytest.approx(states * params / 4, rel=1e-6)
+        assert figures.time.step.find("engine.host_update") is None
+
+
 def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
     # arXiv 2106.09685, 4.2: a speed-up of about a quarter, as most gradients are not computed.
     full = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0)

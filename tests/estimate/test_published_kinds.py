@@ -177,4 +177,6 @@ def test_optimizers_keep_as_many_bytes_as_published(optimizer: Any, precision: A
     params = float(subject("llama-3.1-8b").counts.params_total.value)
     _, parts = found.memory.binding()
     held = sum(float(one.value) for one in parts if one.name.endswith(".optimizer"))
-    assert held / params == element
+    if optimizer == "muon":  # Embedding and head stay with AdamW, whose second moment is four bytes more.
+        element += 4 * 2 * 128256 * 4096 / params
+    assert held / params == pytest.approx(element, rel=1e-6)

@@ -135,6 +135,20 @@ def test_models_that_wait_in_the_host_leave_room_and_travel() -> None:
     assert part(there, "host_transfer") > 0
 
 
+def test_models_wait_where_the_step_is_shorter() -> None:
+    # Both ways fit; beside the states of training the rollout has less room for its cache, and takes longer.
+    ask = {"model": "qwen3-8b", "on": "8xh100", "rl": "grpo", "prompts": 64, "group_size": 16, "response_len": 2048}
+    ways = {where: asked(**ask | {"idle": where}) for where in ("device", "host")}
+    assert all(made.verdict.fits for made in ways.values())
+    assert seconds(ways["host"], "step_time_s") < seconds(ways["device"], "step_time_s")
+    assert asked(**ask).question["idle"] == "host"
+
+
+def test_a_policy_that_is_all_in_the_host_is_no_bug() -> None:
+    made = asked(**SMALL | {"offload": ("optimizer", "params"), "zero_stage": 3})
+    assert made.figures["training_memory_bytes"].value > 0
+
+
 def test_smaller_batches_are_more_updates_of_the_same_tokens() -> None:
     one, four = asked(**SMALL), asked(**SMALL | {"global_batch": 128})
     assert float(one.figures["training_s"].find("rl.updates").value) == 1  # type: ignore[union-attr]

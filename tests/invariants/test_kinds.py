@@ -158,3 +158,13 @@ def test_layers_that_stay_are_paid_in_memory_and_layers_that_leave_in_host_memor
     assert hosted == pytest.approx([hosted[-1] * layers / 32 for layers in (1, 8, 16, 32)])
     assert sizes[-1] == pytest.approx(peak(every))
     assert peak(made(**base)) > sizes[0] * 0.9
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"])
+@pytest.mark.parametrize("kind", ["selective-op", "mlp", "moe", "full"])
+def test_memory_that_recomputation_frees_costs_time(model: str, kind: str) -> None:
+    base: dict[str, Any] = {"dp": 64.0, "ep": 1.0 if model.startswith("llama") else 8.0, "zero_stage": 1}
+    none, again = (made(model, "64xh100-sxm-80gb", recompute=how, **base) for how in ("none", kind))
+    freed = parts(none, memory=True)["activations"] - parts(again, memory=True)["activations"]
+    assert freed >= 0
+    assert (parts(again).get("recompute", 0.0) > 0) == (freed > 0)

@@ -145,6 +145,12 @@ def test_experts_are_cut_by_their_divisors_over_the_ranks_of_a_stage() -> None:
     assert broken(SPARSE, pp=4.0, dp=2.0, ep=8.0) == {"plan.ep-ranks": "use ep 1 or 2"}
 
 
+def test_dense_layers_are_run_again_only_where_there_are_some() -> None:
+    assert broken(SPARSE, dp=8.0, recompute="mlp") == {"plan.recompute-sparse": "use --recompute moe"}
+    assert broken(SPARSE.replaced(shared=True), dp=8.0, recompute="mlp") == {}
+    assert broken(DENSE.replaced(widths=()), dp=8.0, recompute="mlp") == {"plan.recompute-sparse": "use --recompute full"}
+
+
 def test_hints_are_legal_for_every_rule_that_a_degree_breaks() -> None:
     # 14336 = 2^11 x 7 takes a tp of 7 and 28 ranks do too, but 32 heads do not.
     odd = Shape(heads=32, kv_heads=(8,), widths=(14336,), experts=0, layers=32, ranks=28)
