@@ -85,9 +85,16 @@ PLAN: dict[str, Fitted] = {
         | SPREAD
         | {"hidden_passes": (18, 0.3), "step_host": (0.025, 0.5), "pace.ampere.attention_depth": (60, 0.5)},
     ),
+    "fsdp": Fitted(
+        ("fsdp", "torchtune", "litgpt"),
+        ("fms-fsdp",),
+        paces(("ampere", "hopper"), KERNELS)
+        | SPREAD
+        | {"compiled.hidden_passes": (11, 0.25), "eager.hidden_passes": (24, 0.25), "hidden_passes": (16, 0.25)},
+    ),
     "torchtitan": Fitted(
-        ("torchtitan", "fsdp", "torchtune", "litgpt"),
-        ("torchtitan", "torchao", "fms-fsdp"),
+        ("torchtitan",),
+        ("torchtitan", "torchao"),
         paces(("ampere", "hopper"), KERNELS)
         | {f"pace.cdna3.{kind}": (1.2, 0.2) for kind in (*KERNELS, "matmul_fp8")}
         | paces(("hopper",), ("matmul_fp8",))

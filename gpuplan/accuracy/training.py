@@ -48,6 +48,8 @@ UNSAID: Mapping[str, Recompute] = {
     "nanotron": "none", "torchtune": "full", "megatron-lm": "none", "megatron-bridge": "none", "nemo": "none",
 }  # fmt: skip
 """What frameworks recompute where a configuration does not say: nothing, unless their recipes do (torchtune)."""
+UNSAID_COMPILE: Mapping[str, bool] = {"torchtune": False}
+"""Whether frameworks compile the model where a configuration does not say."""
 UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
 """Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""
 SQUAD = ("nemo", "megatron-bridge")
@@ -57,6 +59,10 @@ SQUAD_TOKENS = 200
 ONE_EACH = "2025-04"
 """From here on torchtitan cuts a rank's batch into micro-batches of one; before, into as many as there are stages."""
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
+WHOLE_AGAIN = 3
+"""FLOP of a step over those of its forward pass: one more forward pass makes hardware FLOP a third more than the model's."""
+ONE_BLOCK_IN_THREE = 1 / 3
+"""Blocks that are run again where neither share nor FLOP are told (fms-fsdp's example, `selective_checkpointing=1/3`)."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 
@@ -88,6 +94,8 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
+    if run.get("etp"):
+        degrees["etp"] = int(run["etp"])
     if run.get("dp") not in (None, chips) and not any(run.get(key) for key in DEGREES):
         # Replicas of some ranks each, and no word of how these share the model: the best division is what such papers ran.
         degrees = {"dp": int(run["dp"])}
@@ -96,7 +104,8 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
         seq_len=int(run["seq_len"]), documents=_documents(row),
         **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **_adapters(row),
-        precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row), compiled=run.get("compile"),
+        precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row),
+        compiled=run.get("compile", UNSAID_COMPILE.get(row.engine)),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
@@ -291,6 +300,11 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
         return named
     if "second layer" in detail:
         return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
+    if said == "selective" and row.engine == "fms-fsdp":
+        # Some of its blocks run again as a whole (policies/ac_handler.py); the FLOP that were run say how many.
+        mfu, hfu = row.measured.get("mfu"), row.measured.get("hfu")
+        part = min(max(WHOLE_AGAIN * (hfu / mfu - 1), 0.0), 1.0) if mfu and hfu else ONE_BLOCK_IN_THREE
+        return {"recompute": "full", "recompute_layers": max(round(part * card.architecture.depth), 1)}
     kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
     if "selective op" in detail:
         kind = "selective-op"
