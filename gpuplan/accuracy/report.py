@@ -23,8 +23,8 @@ KEYS: Mapping[str, Callable[[Row], str]] = {
 def report(judged: Judged, by: str = "source") -> dict[str, Any]:
     """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped` and `rows`.
 
-    Errors are fractions. Rows of groups that a fit may have seen and rows that were held back are told apart in each metric
-    under `fitted` and `held_back`.
+    Errors are fractions. Rows of groups that a fit may have seen, rows of its sources that were held back, and rows of sources
+    that are only there to judge are told apart in each metric under `fitted`, `held_back` and `unseen`.
     """
     key = KEYS[by]
     names = dict.fromkeys(key(row) for row in _rows(judged))
@@ -46,9 +46,13 @@ def metrics(judged: Judged) -> dict[str, Any]:
         points = [point for point in judged.points if point.metric == metric]
         left_out = skipped["inference"] if metric in ("ttft", "tpot") else skipped["training"] + skipped["inference"]
         made[metric] = errors(points, left_out)
-        for name, fitted in (("fitted", True), ("held_back", False)):
-            made[metric][name] = errors([point for point in points if point.row.fitted == fitted], None)
+        for name in ("fitted", "held_back", "unseen"):
+            made[metric][name] = errors([point for point in points if _seen(point.row) == name], None)
     return made | {"fits": verdicts(judged.fits)}
+
+
+def _seen(row: Row) -> str:
+    return "unseen" if row.unseen else "fitted" if row.fitted else "held_back"
 
 
 def errors(points: Sequence[Point], skipped: int | None) -> dict[str, Any]:
@@ -113,5 +117,5 @@ def _plain(point: Point) -> dict[str, Any]:
     row = point.row
     return {
         "id": row.id, "metric": point.metric, "measured": point.measured, "low": point.low, "expected": point.expected,
-        "high": point.high, "fitted": row.fitted, **{name: key(row) for name, key in KEYS.items()},
+        "high": point.high, "fitted": row.fitted, "unseen": row.unseen, **{name: key(row) for name, key in KEYS.items()},
     }  # fmt: skip

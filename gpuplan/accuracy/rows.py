@@ -1,8 +1,8 @@
 """Which measured runs do files hold, which of them are doubtful, and which did a fit use?
 
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
-training `kind` and `framework`, for inference `engine`. Everything that a row leaves out is None; keys that nobody knows are kept
-and not looked at.
+training `kind` and `framework`, for inference `engine`. `fitted: false`, of a row or beside `rows`, keeps it from every fit.
+Everything that a row leaves out is None; keys that nobody knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Row(Record, kw_only=True):
     """Why the row is doubtful; such rows are skipped."""
     fault: str = ""
     """What is missing or wrong in the row itself; such rows are skipped too."""
+    unseen: bool = False
+    """Whether the row is there to judge and was kept from every fit, whatever its group."""
 
     @property
     def group(self) -> tuple[str, str]:
@@ -67,7 +69,7 @@ class Row(Record, kw_only=True):
     @property
     def fitted(self) -> bool:
         """Whether a fit of engine profiles may have seen the row's group; the rule that `tools/fit_engines.py` keeps as well."""
-        return zlib.crc32("|".join(self.group).encode()) % FITTED_IN_THREE != 0
+        return not self.unseen and zlib.crc32("|".join(self.group).encode()) % FITTED_IN_THREE != 0
 
 
 class Skip(Exception):
@@ -142,7 +144,13 @@ def _list(file: Path) -> Iterator[Any]:
         raise UsageError(Problem("accuracy.not-rows", f"{file} is no YAML: {first}", hint)) from None
     if isinstance(data, Mapping) and isinstance(data.get("rows"), list):
         sources = data.get("sources") or {}
-        data = [one | {"source": sources.get(one.get("source"))} if isinstance(one, dict) else one for one in data["rows"]]
+        unseen = data.get("fitted") is False
+        data = [
+            one | {"source": sources.get(one.get("source"))} | ({"fitted": False} if unseen else {})
+            if isinstance(one, dict)
+            else one
+            for one in data["rows"]
+        ]
     if data is not None and not isinstance(data, list):
         raise UsageError(Problem("accuracy.not-rows", f"{file} holds no list", hint))
     yield from data or ()
@@ -179,7 +187,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
         month=_month(str(source.get("title") or "")) if isinstance(source, Mapping) else None,
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
         **{part: {} if part in wrong else data[part] for part in PARTS}, kind=str(data.get("kind") or "pretrain"),
-        engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault,
+        engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
     )  # fmt: skip
 
 

@@ -35,9 +35,18 @@ RESEMBLES = {
     "hf-transformers+deepspeed": "accelerate",
     "deepspeed-zero3": "deepspeed",
     "colossal-ai": "deepspeed",
-    "kempnerforge": "torchtitan",
-}
+    "kempnerforge": "torchtitan", "deeplearningexamples": "fsdp",
+    # Transformer Engine's kernels.
+    "nemo-automodel": "nemo",
+    # Fused kernels of their own or of Apex, tensor parallelism and sharded optimizers in the manner of Megatron.
+    "internevo": "megatron-lm", "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm",
+    "primus": "megatron-lm", "neuronx-distributed": "megatron-lm", "nemo-megatron-neuronx": "megatron-lm",
+    # Compiled whole by XLA.
+    "levanter": "maxtext", "t5x": "maxtext", "easylm": "maxtext",
+}  # fmt: skip
 """Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
+GRAPHS = ("gaudi",)
+"""Families of accelerators for which a fork of Megatron compiles graphs with fused attention, whatever its name says of eager."""
 ONE_BATCH = ("maxtext", "paxml")
 """Frameworks that take a device's whole batch at once unless a run says otherwise."""
 TOKENS_A_CHIP = 32768
@@ -121,6 +130,8 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
 def _engine(row: Row) -> str:
     """The engine of a row; Megatron-LM that still wrote out the scores of attention is of another era."""
     named = RESEMBLES.get(row.engine, row.engine) or USUAL
+    if named.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
+        return USUAL
     if named == USUAL and row.run.get("attention") == "standard":
         return "megatron-2021"
     return f"{named}@{row.month}" if row.month is not None else named
@@ -416,8 +427,11 @@ def _offload_layers(run: Mapping[str, Any]) -> int | None:
 
 def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:
     found: list[Offload] = []
-    if run.get("cpu_offload") is True:
+    said = run.get("cpu_offload")
+    if said is True:
         found += ["optimizer", "params"]
+    elif said:
+        found += [kind for kind in ("optimizer", "params") if kind in str(said)]
     elif "paged" in str(run.get("optimizer") or "").lower():
         found.append("optimizer")  # Managed memory, which the allocator's figures leave out.
     if run.get("activation_offload"):

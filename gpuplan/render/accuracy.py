@@ -31,6 +31,8 @@ def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
 def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
     lines = [(group["key"], group[metric]) for group in made["groups"] if group[metric]["rows"]]
     lines.append(("all", made["metrics"][metric]))
+    if 0 < made["metrics"][metric]["unseen"]["rows"] < made["metrics"][metric]["rows"]:
+        lines.append(("of sources no fit saw", made["metrics"][metric]["unseen"]))
     cells = [[str(made["by"]), *HEAD], *([name, *_figures(got)] for name, got in lines)]
     title = f"{NAMES[metric]}: estimated against measured (error of the estimate; held back: median of rows no fit saw)"
     if markdown:
@@ -40,7 +42,8 @@ def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
 
 
 def _figures(got: Mapping[str, Any]) -> list[str]:
-    held = got["held_back"]
+    held = got.get("held_back") or got
+    held = held if held["rows"] else got["unseen"]
     return [
         str(got["rows"]), _percent(got["median_ape"]), _percent(got["mean_ape"]), _percent(got["p90_ape"]),
         _percent(got["bias"], sign=True), _percent(got["inside_range"]),

@@ -315,4 +315,6 @@ class Engine(SpecFile):
             if month <= era.name:
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
+                if era.attention_like is not None:
+                    given["attention_like"] = era.attention_like
         return self.replaced(**given) if given else self

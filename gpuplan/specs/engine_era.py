@@ -35,6 +35,8 @@ class Era(Schema):
     """Bytes alive for each logit at the loss of a compiled model."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
+    attention_like: Id | None = None
+    """The engine whose measured attention kernels stand for those of that time."""
 
     def changes(self, profile: Any) -> dict[str, Any]:
         """The fields of a training profile that this era changes, and their values."""

@@ -147,6 +147,24 @@ def test_bert_large_pretrains_about_as_fast_as_published() -> None:
     assert low <= measured <= high
 
 
+@pytest.mark.parametrize(("length", "cp", "measured"), [(65536, 2, 4021), (262144, 8, 1214), (1048576, 32, 318)])
+def test_nemo_of_early_2024_ran_long_sequences_by_flash_attention_2(length: int, cp: int, measured: float) -> None:
+    # NVIDIA/NeMo 35029a0c, performance_summary.md: Llama 2 7B in fp8 on DGX-H100, container 24.03.01, tokens/s a GPU; the launcher
+    # of that time switched cuDNN's attention off. No run with these kernels was fitted to.
+    tp = 8 if length > 262144 else 4
+    ask = TrainAsk(
+        model="llama-2-7b", on=f"{length // 1024}xh100-sxm-80gb", engine="nemo@24.03", seq_len=length, micro_batch=1, tp=tp, cp=cp,
+        pp=1, global_batch=4194304 // length, precision="fp8", zero_stage=1, sequence_parallel=True, overlap=("dp", "tp"),
+        recompute="none",
+    )  # fmt: skip
+    then, now = (
+        float(train(one).figures["tokens_per_s_per_accelerator"].value)  # type: ignore[arg-type]
+        for one in (ask, ask.replaced(engine="nemo@25.04"))
+    )
+    assert then == pytest.approx(measured, rel=0.1)
+    assert now > 1.3 * then
+
+
 def test_energy_is_accelerator_time_at_rated_power_as_for_bloom() -> None:
     # arXiv 2211.02001, 4.2: 1,082,990 hours of A100 SXM at 400 W are 433,196 kWh.
     found = train(TrainAsk(model="bloom-176b", on="384xa100-sxm-80gb", tp=4, pp=12, dp=8, tokens=366e9, global_batch=2048)).figures

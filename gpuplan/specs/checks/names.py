@@ -94,6 +94,9 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
     elif isinstance(spec, Engine):
         if spec.attention_like is not None:
             yield ("attention_like",), "engines", spec.attention_like
+        for at, era in enumerate(spec.eras):
+            if era.attention_like is not None:
+                yield ("eras", at, "attention_like"), "engines", era.attention_like
         if spec.matmuls_like is not None:
             yield ("matmuls_like",), "engines", spec.matmuls_like
     elif isinstance(spec, InstanceFamily):
