@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
 
-ENGINE = "torch-eager"
+ENGINES = {"cuda": "torch-loop", "cpu": "torch-eager"}
+"""Whose habits the bare loop has, by kind of device: on a processor it runs in 32 bits, with norms operator by operator."""
 RUN = "gpuplan calibrate --quick"
 
 
@@ -152,7 +153,7 @@ class Oracle:
 
         card = case.size.card()
         library = Library(self.catalog, {card.id: card})
-        common: dict[str, Any] = {"model": card.id, "on": self.on, "engine": ENGINE}
+        common: dict[str, Any] = {"model": card.id, "on": self.on, "engine": ENGINES[self.where.kind]}
         short = {None: "fp32", "bfloat16": "bf16", "float16": "fp16"}[self.where.half]
         if case.task == "train":
             pins = self._pins(library, training=True)
@@ -177,7 +178,7 @@ class Oracle:
         from gpuplan.calibrate.verify_model import LAUNCHES
         from gpuplan.specs.engine import Engine
 
-        hw = library.machine(self.on, library.catalog.load(Engine, ENGINE))
+        hw = library.machine(self.on, library.catalog.load(Engine, ENGINES[self.where.kind]))
         launch = hw.parameters.get("launch.eager")
         pins = {"engine.step_host": 0.0}
         if self.where.kind == "cuda" and not training:

@@ -76,7 +76,7 @@ def test_ranges_hold_their_values(profile: Engine) -> None:
 def test_sources_are_dated_and_pages_are_linked(profile: Engine) -> None:
     for key, source in profile.sources.items():
         assert date.fromisoformat(source.checked) >= date(2026, 1, 1), key
-        assert source.kind == "assumed" or source.url.startswith("https://"), key
+        assert source.kind in ("assumed", "definition") or source.url.startswith("https://"), key
 
 
 def test_bytes_of_a_parameter_are_those_of_the_papers() -> None:
