@@ -87,6 +87,8 @@ class Reading(Record, kw_only=True):
     uncorrected_errors: int | None = None
     other_processes: int | None = None
     memory_used_bytes: float | None = None
+    others_load: float | None = None
+    """The share of the processors that other processes take, where processors are what is measured."""
 
 
 class Run(Protocol):

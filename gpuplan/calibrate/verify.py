@@ -6,14 +6,17 @@ Predictions come from the caller (`Predict`), since the questions that they answ
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from gpuplan.calibrate.backends.load import Load
+from gpuplan.calibrate.verify_kinds import measured_kinds
 from gpuplan.calibrate.verify_model import SIZES, Model, Size, decode, prefill, train_step
 from gpuplan.errors import Problem, UsageError, did_you_mean
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 
 Task: TypeAlias = Literal["train", "prefill", "decode"]
 TASKS: tuple[Task, ...] = ("train", "prefill", "decode")
@@ -21,10 +24,14 @@ MOST_SIZES = 3
 SHARE_OF_MEMORY = 0.85
 """No case takes more of the free memory."""
 CASE_S = {"cpu": 0.6, "cuda": 5.0}
-"""A default model whose training step should take longer is left out."""
+"""A default case that should take longer is left out."""
+CASE_BYTES = {"cpu": 4e9, "cuda": math.inf}
+"""So is one that needs more memory, which a processor fills slowly."""
 LEAST_S = {"cpu": 0.01, "cuda": 0.002}
 """A default training step shorter than this says more of the clock than of the machine."""
 SAMPLES = 5
+SHARED_SAMPLES = 15
+"""The same on processors, of which the faster half counts."""
 SAMPLE_S = 0.1
 """Short cases run back to back for so long in each sample."""
 WARM_UP_S = 0.3
@@ -71,6 +78,8 @@ class Foretold(Record, kw_only=True):
     needed: float = 0.0
     """Bytes of everything."""
     fits: bool = True
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by kind of kernel."""
 
 
 class Line(Record, kw_only=True):
@@ -82,6 +91,10 @@ class Line(Record, kw_only=True):
     low: float
     expected: float
     high: float
+    parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Of a time the seconds of each kind of kernel, measured and foretold, where the profiler told."""
+    others: float | None = None
+    """The share of the processors that other processes took meanwhile, where these are what ran it."""
 
     @property
     def error(self) -> float:
@@ -129,25 +142,34 @@ def case_of(size: Size, task: Task, where: Where) -> Case:
 def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tuple[list[tuple[Case, Foretold]], list[str]]:
     """The cases to run with what is foretold of each, and what was left out and why.
 
-    Without named sizes: the largest few that fit and do not take too long, and in any case the smallest.
+    Without named sizes: of each task the largest few that fit and do not take too long, and in any case one.
 
     Raises:
         UsageError: nothing is left.
     """
-    made: list[list[tuple[Case, Foretold]]] = []
     left_out: list[str] = []
-    for size in named if named is not None else SIZES:
-        cases = [(case, predict(case)) for case in (case_of(size, task, where) for task in TASKS)]
-        fitting = [(case, told) for case, told in cases if told.fits and told.needed <= SHARE_OF_MEMORY * where.free]
-        left_out += [f"{case.name}: too little free memory" for case, told in cases if (case, told) not in fitting]
-        if named is None and fitting and cases[0][1].seconds[1] < LEAST_S[where.kind]:
-            continue
-        if named is None and made and cases[0][1].seconds[1] > CASE_S[where.kind]:
-            left_out.append(f"{size.name}: a training step would take {cases[0][1].seconds[1]:.0f} s")
-            continue
-        if fitting == cases or named is not None:
-            made.append(fitting)
-    picked = [one for cases in (made if named is not None else made[-MOST_SIZES:]) for one in cases]
+    picked: list[tuple[Case, Foretold]] = []
+    for task in TASKS:
+        made: list[tuple[Case, Foretold]] = []
+        for size in named if named is not None else SIZES:
+            case = case_of(size, task, where)
+            told = predict(case)
+            seconds, why = told.seconds[1], ""
+            if not told.fits or told.needed > SHARE_OF_MEMORY * where.free:
+                why = "too little free memory"
+            elif named is None and made and seconds > CASE_S[where.kind]:
+                why = f"would take {seconds:.1f} s"
+            elif named is None and made and told.needed > CASE_BYTES[where.kind]:
+                why = "its weights would take long to fill"
+            if why:
+                left_out.append(f"{case.name}{'' if named is not None else ' and larger'}: {why}")
+                if named is None:
+                    break
+            elif named is not None or task != "train" or seconds >= LEAST_S[where.kind] or size is SIZES[-1]:
+                made.append((case, told))
+        picked += made if named is not None else made[-MOST_SIZES:]
+    order = {size.name: at for at, size in enumerate(SIZES)}
+    picked.sort(key=lambda one: (order.get(one[0].size.name, 0), TASKS.index(one[0].task)))
     if not picked:
         raise UsageError(
             Problem("verify.nothing", f"no case fits this device: {'; '.join(left_out)}", "name smaller models with --sizes")
@@ -162,16 +184,32 @@ def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Li
         UsageError: the device has too little memory after all.
     """
     for case, told in picked:
-        seconds, memory = measure(case, where)
+        made = measure(case, where)
         low, expected, high = told.seconds
-        yield Line(case=case, what="time", measured=seconds, low=low, expected=expected, high=high)
-        if memory is not None and told.memory is not None:
+        parts = {kind: (made.kinds[kind], one) for kind, one in told.kinds.items()} if made.kinds is not None else {}
+        yield Line(
+            case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high, parts=parts, others=made.others
+        )  # fmt: skip
+        if made.memory is not None and told.memory is not None:
             low, expected, high = told.memory
-            yield Line(case=case, what="memory", measured=memory, low=low, expected=expected, high=high)
+            yield Line(case=case, what="memory", measured=made.memory, low=low, expected=expected, high=high)
 
 
-def measure(case: Case, where: Where) -> tuple[float, float | None]:
-    """Seconds of one repetition, the median of a few samples, and the most bytes that tensors took, where the device counts them.
+class Taken(Record, kw_only=True):
+    """What a case took."""
+
+    seconds: float
+    """Of one repetition."""
+    memory: float | None = None
+    """The most bytes that tensors took, where the device counts them."""
+    kinds: Mapping[str, float] | None = None
+    """Seconds by kind of kernel, where the profiler runs."""
+    others: float | None = None
+    """The share of the processors that other processes took meanwhile."""
+
+
+def measure(case: Case, where: Where) -> Taken:
+    """Run a case: the median of a few samples, or of their faster half where others run on the same processors.
 
     Raises:
         UsageError: the device has too little memory.
@@ -186,12 +224,15 @@ def measure(case: Case, where: Where) -> tuple[float, float | None]:
     before = torch.cuda.memory_allocated(where.name) if on_gpu else 0
     try:
         run = _prepared(case, where)
-        seconds = _timed(run, _waiting(torch, where))
+        load = None if on_gpu else Load()
+        seconds = _timed(run, _waiting(torch, where), shared=not on_gpu)
+        others = None if load is None else load.share()
+        peak = float(torch.cuda.max_memory_allocated(where.name) - before) if on_gpu and case.task == "train" else None
+        kinds = measured_kinds(run, on_gpu, seconds)
     except torch.OutOfMemoryError:
         what = f"{case.name} does not fit the free memory of {where.name}"
         raise UsageError(Problem("verify.memory", what, "name smaller models with --sizes, or free memory")) from None
-    peak = float(torch.cuda.max_memory_allocated(where.name) - before) if on_gpu and case.task == "train" else None
-    return seconds, peak
+    return Taken(seconds=seconds, memory=peak, kinds=kinds, others=others)
 
 
 def _prepared(case: Case, where: Where) -> Callable[[], None]:
@@ -206,7 +247,7 @@ def _waiting(torch: Any, where: Where) -> Callable[[], None]:
     return (lambda: torch.cuda.synchronize(where.name)) if where.kind == "cuda" else lambda: None
 
 
-def _timed(run: Callable[[], None], wait: Callable[[], None]) -> float:
+def _timed(run: Callable[[], None], wait: Callable[[], None], *, shared: bool) -> float:
     def repeated(times: int) -> float:
         wait()
         begin = time.perf_counter()
@@ -221,9 +262,10 @@ def _timed(run: Callable[[], None], wait: Callable[[], None]) -> float:
         warm, once = warm + once, repeated(1)
     times = max(1, int(SAMPLE_S / once))
     taken: list[float] = []
-    while len(taken) < SAMPLES and sum(taken) * times < PATIENCE_S:
+    while len(taken) < (SHARED_SAMPLES if shared else SAMPLES) and sum(taken) * times < PATIENCE_S:
         taken.append(repeated(times))
-    return statistics.median(taken)
+    # Whoever else runs on the same processors only ever makes it slower.
+    return statistics.median(sorted(taken)[: (len(taken) + 1) // 2] if shared else taken)
 
 
 def median_error(lines: Sequence[Line], what: Literal["time", "memory"] = "time") -> float | None:

@@ -140,10 +140,17 @@ class Oracle:
         names = {"train": "step_time_s", "prefill": "batch_prefill_s", "decode": "itl_s"}
         seconds = _range(made, names[case.task])
         from gpuplan.calibrate.verify import Foretold
+        from gpuplan.calibrate.verify_kinds import foretold_kinds
 
         memory = _range(made, "allocated_memory_bytes") if case.task == "train" else None
         needed: Any = made.figures["peak_memory_bytes"].value
-        return Foretold(seconds=seconds, memory=memory, needed=float(needed), fits=made.verdict.fits)
+        return Foretold(
+            seconds=seconds,
+            memory=memory,
+            needed=float(needed),
+            fits=made.verdict.fits,
+            kinds=foretold_kinds(made.figures[names[case.task]]),
+        )
 
     def _asked(self, case: Case) -> Estimate:
         from gpuplan.plan.ask import ServeAsk, TrainAsk
@@ -211,6 +218,8 @@ def _record(on: str, lines: Sequence[Line], tolerance: float, passed: bool) -> d
                 "model": line.case.size.name, "task": line.case.task, "batch": line.case.batch, "length": line.case.length,
                 "what": line.what, "unit": "s" if line.what == "time" else "B", "measured": line.measured, "low": line.low,
                 "expected": line.expected, "high": line.high, "error": line.error, "within": line.within,
+                "others_load": line.others,
+                "parts": {kind: {"measured": measured, "expected": told} for kind, (measured, told) in line.parts.items()},
             }
             for line in lines
         ],

@@ -66,6 +66,8 @@ class Troubles:
     """How many of them are on each node; 0: all."""
     slow_norms: float = 1.0
     """How much longer norms take than their bytes say."""
+    crowd: float | None = None
+    """The share of the processors that others take."""
     broken: str = ""
     """Kernels of this kind fail."""
 
@@ -137,7 +139,7 @@ class Fake:
         return Reading(
             clock_mhz=1980.0, max_clock_mhz=1980.0, power_w=600.0, power_limit_w=700.0, temperature_c=60.0,
             throttle=("thermal",) if self._hot() else ("power_cap",), other_processes=1 if t.busy else 0,
-            uncorrected_errors=int(bool(t.errors_after) and self.runs > t.errors_after),
+            uncorrected_errors=int(bool(t.errors_after) and self.runs > t.errors_after), others_load=t.crowd,
         )  # fmt: skip
 
     def memory(self) -> Mapping[str, float]:

@@ -227,6 +227,23 @@ def test_another_process_is_told_and_its_noise_left_out(tmp_path: Path) -> None:
     assert {sample.probe.kind for sample in report.run.samples.values() if "busy" in sample.marks} == {"decode"}
 
 
+def test_others_on_the_processors_are_told_and_kept(tmp_path: Path) -> None:
+    said = Said()
+    report = run(tmp_path, said, name="Octocore CPU", architecture="x86_64", units=8, memory=32e9, crowd=0.4)
+    assert [text for text in said.texts if "other processes take 40% of the processors" in text]
+    machine = load_spec(Measured, report.written[-1]).machine
+    assert machine is not None
+    assert machine.state["others"].median == "40 %"
+    assert any("other processes" in text for text in machine.warnings)
+
+
+def test_a_handful_of_matmuls_makes_no_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuplan.calibrate.measure.outcome.FEWEST", 10_000)
+    with pytest.raises(UsageError, match="nothing could be fitted: matmul"):
+        run(tmp_path, name="Octocore CPU", architecture="x86_64", units=8, memory=32e9)
+    assert not list((tmp_path / "config").rglob("*.yaml"))
+
+
 def test_drift_is_noticed_by_the_anchor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.ANCHOR_EVERY_S", 0.02)
     report = run(tmp_path, drift=(1500, 2500))
@@ -389,6 +406,14 @@ class Slow(Fake):
 
     def _run(self, probe: Probe, true: float, launches: int) -> float:
         return 300 * super()._run(probe, true, launches)
+
+
+def test_a_processor_is_measured_in_32_bits_too() -> None:
+    def dtypes(kind: str, *, processor: bool) -> set[str]:
+        return {probe.dtype for probe in grid.candidates(["bf16", "fp32"], 1, wanted=[kind], processor=processor)}
+
+    assert [dtypes(kind, processor=True) for kind in ("stream", "prefill", "decode")] == [{"fp32"}, {"bf16", "fp32"}, {"bf16"}]
+    assert [dtypes(kind, processor=False) for kind in ("stream", "prefill", "decode")] == [{"bf16"}, {"bf16"}, {"bf16"}]
 
 
 def test_groups_of_ranks() -> None:

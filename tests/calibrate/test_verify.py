@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.verify import SIZES, Case, Foretold, Line, Where, case_of, chosen, median_error, sizes_of, verify
+from gpuplan.calibrate.verify_kinds import shared, spent
 from gpuplan.calibrate.verify_model import Size
 from gpuplan.cli.verify import Oracle, subject_id
 from gpuplan.errors import UnknownError, UsageError
@@ -29,6 +32,52 @@ def test_every_task_runs_for_real() -> None:
     lines = list(verify(picked, CPU))  # type: ignore[arg-type]
     assert [line.case.task for line in lines] == ["train", "prefill", "decode"]
     assert all(line.measured > 0 and line.what == "time" for line in lines)
+
+
+def test_kinds_of_kernels_add_up_to_the_time_measured_and_foretold() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    oracle = Oracle("cpu-xeon-8480plus", CPU, shipped())
+    case = case_of(SIZES[0], "train", CPU)
+    told = oracle(case)
+    assert set(told.kinds) == {"matmuls", "attention", "streams", "host"}
+    assert sum(told.kinds.values()) == pytest.approx(told.seconds[1], rel=1e-6)
+    assert all(one > 0 for kind, one in told.kinds.items() if kind != "host")
+    assert told.kinds["host"] >= -1e-9
+    (line,) = verify([(Case(size=TINY, task="train", batch=2, length=16), told)], CPU)
+    assert set(line.parts) == set(told.kinds)
+    assert sum(measured for measured, _ in line.parts.values()) == pytest.approx(line.measured, rel=1e-6)
+    assert line.parts["matmuls"][0] > 0
+    assert line.parts["attention"][0] > 0
+
+
+def test_kernels_of_a_gpu_are_told_apart_by_their_names() -> None:
+    def event(name: str, us: float, device: str = "DeviceType.CUDA") -> SimpleNamespace:
+        return SimpleNamespace(name=name, self_device_time_total=us, self_cpu_time_total=us, device_type=device)
+
+    events = [
+        event("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 400.0), event("void cublasLt::splitKreduce_kernel<32, 16>", 10.0),
+        event("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>", 50.0),
+        event("void at::native::vectorized_elementwise_kernel<4>", 30.0), event("aten::mm", 999.0, "DeviceType.CPU"),
+    ]  # fmt: skip
+    found = spent(events, gpu=True)
+    assert found == pytest.approx({"matmuls": 410e-6, "attention": 50e-6, "streams": 30e-6})
+    assert shared(found, 600e-6, gpu=True) == pytest.approx({**found, "host": 110e-6})
+    assert spent(events, gpu=False)["matmuls"] == pytest.approx(999e-6)
+
+
+def test_what_others_take_of_the_processors_is_counted() -> None:
+    clock, stat, own = [0.0], ["cpu0 0 0 0 0 0 0 0 0"], Load()
+    numbers = sorted(own._processors)
+
+    def text() -> str:
+        return "\n".join(f"cpu{number} {stat[0]}" for number in numbers)
+
+    stat[0] = "0 0 0 0 0 0 0 0"
+    load = Load(read=text, clock=lambda: clock[0])
+    assert load.share() is None, "nothing has passed yet"
+    clock[0], stat[0] = 2.0, "50 50 0 100 0 0 0 0"
+    assert load.share() == pytest.approx(0.5, abs=0.1)
+    assert Load(read=lambda: "").share() is None
 
 
 def test_the_code_and_the_card_are_the_same_model() -> None:
@@ -67,9 +116,18 @@ def test_an_h200_gets_the_largest_models_and_is_foretold_with_ranges() -> None:
 
 def test_a_processor_gets_small_models_in_32_bits() -> None:
     oracle = Oracle("cpu-xeon-8480plus", CPU, shipped())
-    picked, _ = chosen(CPU, oracle, None)
-    assert picked
+    picked, left_out = chosen(CPU, oracle, None)
+    assert {case.task for case, _ in picked} == {"train", "prefill", "decode"}
     assert all(told.seconds[1] < 1.0 for _, told in picked)
+    assert len(left_out) == 3, "one line for each task, however many sizes are too large"
+    assert all(" and larger: " in text for text in left_out)
+
+
+def test_what_does_not_fit_for_training_may_well_be_decoded() -> None:
+    where = Where(name="cuda:0", half="bfloat16", free=24e9)
+    picked, _ = chosen(where, Oracle("rtx-4090", where, shipped()), None)
+    largest = {case.task: case.size.name for case, _ in picked}
+    assert largest == {"train": "150m", "prefill": "2.7b", "decode": "2.7b"}
 
 
 def test_too_little_memory_is_said() -> None:
@@ -97,7 +155,16 @@ def test_the_table_says_errors_and_what_is_outside() -> None:
     assert "+30.0%" in text
     assert "outside" in text
     assert "median error 20.0%, above the tolerance of 15%; 1 of 2 within the range" in text
-    assert all(len(line) <= 100 for line in text.splitlines())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    parts = {"matmuls": (0.5, 0.5), "attention": (0.1, 0.1), "streams": (0.3, 0.1), "host": (0.1, 0.2)}
+    told = [Line(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.2, parts=parts, others=0.4)]
+    text = verify_text("a chip", "chip", told, 0.15, {"engine.step_host": 0.0})
+    (row,) = (line for line in text.splitlines() if "-20.0%" in line)
+    assert row.split()[-5:] == ["+0.0%", "+0.0%", "-20.0%", "+10.0%", "-10.0%"]
+    assert "most of it: streams" in text
+    assert [line for line in text.splitlines() if line.endswith("%  *")]
+    assert "up to 40% of the processors" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_a_device_without_a_spec_says_what_to_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.device import Reading
 
 REASONS = {0x04: "power_cap", 0x08: "hw_slowdown", 0x20: "thermal", 0x40: "thermal", 0x80: "power_brake"}
@@ -34,8 +35,10 @@ FRESH_S = 2.0
 class Watch:
     """Reads the state of one device: a GPU by its number and UUID, or the processor (None)."""
 
-    def __init__(self, index: int | None, uuid: str, *, rocm: bool) -> None:
-        self._read: Callable[[], Reading | None] = processor_reading
+    def __init__(self, index: int | None, uuid: str, *, rocm: bool, alone: bool = True) -> None:
+        """`alone`: no other process measures with this one, so that whoever else works on the processors disturbs it."""
+        load = Load() if index is None and alone else None
+        self._read: Callable[[], Reading | None] = lambda: processor_reading(load)
         self._driver, self._last, self._at = "", None, float("-inf")
         self._target = ""
         self._limit = FRESH_S
@@ -200,12 +203,13 @@ def from_amd_smi(text: str, gpu: int) -> Reading | None:
     )  # fmt: skip
 
 
-def processor_reading() -> Reading | None:
-    """Clock and temperature of the processor, where the system tells."""
+def processor_reading(load: Load | None = None) -> Reading | None:
+    """Clock and temperature of the processor, where the system tells, and what others take of it."""
     clocks = [float(line.partition(":")[2]) for line in _text("/proc/cpuinfo").splitlines() if line.startswith("cpu MHz")]
     heat = _number(_text("/sys/class/thermal/thermal_zone0/temp").strip())
     return Reading(
-        clock_mhz=sum(clocks) / len(clocks) if clocks else None, temperature_c=None if heat is None else heat / 1000
+        clock_mhz=sum(clocks) / len(clocks) if clocks else None, temperature_c=None if heat is None else heat / 1000,
+        others_load=None if load is None else load.share(),
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class TorchDevice:
         self._torch, self._index = torch, index
         self._where = torch.device("cpu") if index is None else torch.device("cuda", index)
         self._peers = peers
-        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip))
+        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), alone=peers.ranks == 1)
         before = None if index is None else self._watch.memory_used()
         if index is not None:
             with _told(torch):

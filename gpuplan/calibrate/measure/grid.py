@@ -74,17 +74,20 @@ def kinds() -> tuple[str, ...]:
     return get_args(ProbeKind)
 
 
-def candidates(dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = (), near: int = 0) -> Iterator[Probe]:
+def candidates(
+    dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = (), near: int = 0, processor: bool = False
+) -> Iterator[Probe]:
     """Every probe that is ever measured, of the kinds wanted (all without any), for the data types that a device may have.
 
-    `near` of the ranks are on each node; 0: all.
+    `near` of the ranks are on each node; 0: all. A `processor` works in 32 bits, beside matmuls and attention in 16.
     """
     for kind in wanted or kinds():
-        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks, near or ranks)
+        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks, near or ranks, processor=processor)
 
 
-def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int) -> Iterator[Probe]:
+def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int, *, processor: bool) -> Iterator[Probe]:
     half = next((one for one in ("bf16", "fp16") if one in dtypes), "bf16")
+    usual = "fp32" if processor and "fp32" in dtypes else half
     match kind:
         case "matmul":
             for dtype, (n, k), m in product(dtypes, WEIGHTS, ROWS):
@@ -93,14 +96,14 @@ def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int) -> Iterato
             for (experts, n, k), m in product(((8, 14336, 4096), (64, 1408, 2048), (8, 1024, 1024)), ROWS[:11]):
                 yield _probe(kind, half, m=m, n=n, k=k, batch=experts)
         case "prefill" | "prefill_backward":
-            for (heads, kv_heads, dim), (sequences, length) in product(HEADS, QUERIES):
-                yield _attention(kind, half, sequences, (length, length), (heads, kv_heads, dim))
+            for dtype, (heads, kv_heads, dim), (sequences, length) in product(dict.fromkeys((half, usual)), HEADS, QUERIES):
+                yield _attention(kind, dtype, sequences, (length, length), (heads, kv_heads, dim))
         case "decode":
             for (heads, kv_heads, dim), (sequences, length) in product(HEADS, CACHES):
                 yield _attention(kind, half, sequences, (1, length), (heads, kv_heads, dim))
         case "stream" | "norm" | "activation":
             for size in SIZES:
-                yield _probe(kind, half, size=size)
+                yield _probe(kind, usual, size=size)
         case "launch" | "graph":
             for launches in CALLS:
                 yield _probe(kind, half, launches=launches)

@@ -96,9 +96,10 @@ def states(readings: Sequence[Reading]) -> dict[str, dict[str, str]]:
     made: dict[str, dict[str, str]] = {}
     for key, name, unit in (
         ("clock", "clock_mhz", "MHz"), ("memory_clock", "memory_clock_mhz", "MHz"), ("power", "power_w", "W"),
-        ("power_limit", "power_limit_w", "W"), ("temperature", "temperature_c", "°C"),
+        ("power_limit", "power_limit_w", "W"), ("temperature", "temperature_c", "°C"), ("others", "others_load", "%"),
     ):  # fmt: skip
         figures = [value for reading in readings if (value := getattr(reading, name)) is not None]
+        figures = [100 * value for value in figures] if unit == "%" else figures
         if figures:
             ends = {"low": min(figures), "median": statistics.median(figures), "high": max(figures)}
             made[key] = {end: f"{value:.0f} {unit}" for end, value in ends.items()}

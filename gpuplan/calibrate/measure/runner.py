@@ -24,6 +24,8 @@ from gpuplan.record import Record, field
 
 BAD = ("thermal", "power_brake", "hw_slowdown")
 """Throttle reasons under which no figure is kept; at the power limit large matmuls run normally."""
+CROWDED = 0.10
+"""Others that take this share of the processors make figures of them uncertain."""
 DRIFT = 0.06
 """How far the anchor may be from the median of its figures; three times its own scatter where that is more."""
 CONTENDED_DRIFT = 0.15
@@ -259,6 +261,9 @@ class Runner:
         if reading.other_processes:
             count = f"{reading.other_processes} other process{'es' if reading.other_processes > 1 else ''}"
             self._warn("busy", f"{count} use{'' if reading.other_processes > 1 else 's'} this device: figures may be unsteady")
+        if reading.others_load is not None and reading.others_load > CROWDED:
+            share = f"{reading.others_load:.0%} of the processors just now"
+            self._warn("load", f"other processes take {share}: figures may be off; best measure with nothing else to do")
         if self._errors is None and reading.uncorrected_errors:
             self._warn("ecc", f"the device has counted {counted(reading.uncorrected_errors, 'uncorrected memory error')} before")
         return reading

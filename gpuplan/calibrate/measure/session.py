@@ -16,7 +16,7 @@ from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, head
 from gpuplan.calibrate.measure.outcome import Outcome, outcome
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import Measured as Run
-from gpuplan.calibrate.measure.sample import plain
+from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
@@ -117,7 +117,9 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     if not speed.flop_per_s and not wish.kinds:
         why = f": {speed.trouble}" if speed.trouble else ""
         raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
-    probes = list(grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near))
+    probes = list(
+        grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near, processor=subject.processor)
+    )
     planned, refused = grid.choose(probes, wish.extent, speed, free, device.refuses)
     if not planned:
         why = next(iter(refused.values()), "no such probes for this device")
@@ -174,7 +176,7 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
             raise UsageError(Problem("calibrate.nothing", what, "see the notes above"))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
         fits = outcome(trusted, ground_of(made.subject, trusted, catalog, wish.on), software)
-        if not fits.tells() and not (made.subject.drafted and can_draft(made.identity, trusted) is None):
+        if not _worth(made, fits, trusted):
             journal.add(done="")  # The same samples would give the same again.
             why = "; ".join(f"{place}: {reason}" for place, reason in fits.unfitted.items())
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
@@ -185,6 +187,13 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
     finally:
         journal.close()
     return Report(made, run, fits, written, usable_as)
+
+
+def _worth(made: Plan, fits: Outcome, trusted: Sequence[Sample]) -> bool:
+    """Whether files should come of it: a spec whose rates rest on a few matmuls that could not even be fitted misleads."""
+    if any(one.probe.kind == "matmul" for one in made.planned) and made.subject.drafted:
+        return bool(fits.sets) and can_draft(made.identity, trusted) is None
+    return fits.tells() or (made.subject.drafted and can_draft(made.identity, trusted) is None)
 
 
 def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kept, told: Listener) -> Run:
