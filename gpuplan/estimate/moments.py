@@ -33,6 +33,8 @@ def transient_bytes(
         return found
     logits = work.logits
     alive = profile.held_logits or profile.held.logits
+    if profile.held.logits_split is not None and not alone(work.dense_stride):
+        alive = profile.held.logits_split
     if alive is not None:
         held = subject.habit("logits_held", alive)
         logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)

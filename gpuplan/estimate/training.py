@@ -160,7 +160,10 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.held.attention, "score": profile.score_bytes
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
-    return Habits(**found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads)
+    return Habits(
+        **found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads,
+        remakes_attention=subject.hw.family in profile.remade_attention,
+    )  # fmt: skip
 
 
 def _rates(

@@ -162,6 +162,8 @@ class TrainingProfile(Schema):
     """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
     attention: Literal["flash", "eager"] = "flash"
     """Whether attention is fused unless the user says otherwise (`eager`: scores are written out)."""
+    remade_attention: tuple[str, ...] = ()
+    """Families of accelerators on which selective recomputation by operators runs attention again (its kernel is not listed)."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
     held_logits: BytesField | None = None

@@ -33,6 +33,14 @@ class Era(Schema):
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss of a compiled model."""
+    logits_split: BytesField | None = None
+    """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
+    edges_in_turn: bool | None = None
+    """Whether embedding and head were gathered one after the other."""
+    repeats_heads: bool | None = None
+    """Whether keys and values were written out for every head of the queries."""
+    remade_attention: tuple[str, ...] = ()
+    """Families of accelerators on which selective recomputation ran attention again."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
     attention_like: Id | None = None
@@ -49,6 +57,13 @@ class Era(Schema):
             given["pace"] = paces
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
+        held = {
+            name: value for name in ("logits_split", "edges_in_turn", "repeats_heads") if (value := getattr(self, name)) is not None
+        }
+        if held:
+            given["holdings"] = profile.held.replaced(**held)
+        if self.remade_attention:
+            given["remade_attention"] = self.remade_attention
         if self.unfused_latent:
             given["unfused_latent"] = self.unfused_latent
         return given

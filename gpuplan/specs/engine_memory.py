@@ -16,6 +16,8 @@ class TrainingHoldings(Schema):
 
     logits: BytesField | None = None
     """Bytes that are alive for each logit at the loss; None: `logit_bytes`, which is also what is read and written there."""
+    logits_split: BytesField | None = None
+    """The same where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     attention: Portion | None = None
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     fp8_inputs: bool = False

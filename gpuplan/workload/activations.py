@@ -45,6 +45,8 @@ class Habits(Record, kw_only=True):
     selective_keeps: str = "core"
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
+    remakes_attention: bool = False
+    """Selective recomputation by operators runs attention again."""
 
 
 class ActivationMaker(Record, kw_only=True):
@@ -126,7 +128,8 @@ class ActivationMaker(Record, kw_only=True):
         for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
             inner = f"{key}.{name}"
             if isinstance(mixer, Attention):
-                widths |= {f"{name}.{one}": made[f"{inner}.{one}_width"] for one in ("q", "v", "out")}
+                stay = ("q", "v") if self.habits.remakes_attention else ("q", "v", "out")
+                widths |= {f"{name}.{one}": made[f"{inner}.{one}_width"] for one in stay}
             elif isinstance(mixer, Mla):
                 widths |= {f"{name}.q": made[f"{inner}.q_width"], f"{name}.out": made[f"{inner}.out_width"]}
             elif mixer is not None:
