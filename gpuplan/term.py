@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import exp, hypot, inf, log
 from typing import Any, Generic, Literal, ParamSpec, get_args
 
 from gpuplan.num import Num, is_array, maximum
@@ -204,6 +205,7 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
     centre = {key: float(root.value) for key, root in roots.items()}
     down = dict.fromkeys(roots, 0.0)
     up = dict.fromkeys(roots, 0.0)
+    shrunk = dict.fromkeys(roots, 0.0)
     for leaf in (term for term in order if term.spread is not None):
         above = _above(leaf, parents)
         ends: dict[str, list[float]] = {key: [0.0] for key in roots}
@@ -215,14 +217,18 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
             for key, root in roots.items():
                 ends[key].append(float(values.get(id(root), centre[key])) - centre[key])
         for key, swings in ends.items():
-            down[key] += min(swings) ** 2
-            up[key] += max(swings) ** 2
-    low = {key: centre[key] - down[key] ** 0.5 for key in roots}
+            down[key] = hypot(down[key], min(swings))
+            up[key] = hypot(up[key], max(swings))
+            if centre[key] > 0:
+                left = 1 + min(swings) / centre[key]
+                shrunk[key] = hypot(shrunk[key], log(left) if left > 0 else inf)
+    low = {key: centre[key] - down[key] for key in roots}
     for key, root in roots.items():
-        # Adding swings as variances takes formulas as straight lines; a count, rate or time still does not go below zero.
-        if root.unit != "B" and centre[key] >= 0:
-            low[key] = max(low[key], 0.0)
-    return {key: (low[key], centre[key] + up[key] ** 0.5) for key in roots}
+        # Adding swings as variances takes formulas as straight lines; a count, rate or time that would come below zero is
+        # a product of factors instead.
+        if root.unit != "B" and centre[key] >= 0 and low[key] <= 0:
+            low[key] = centre[key] * exp(-shrunk[key])
+    return {key: (low[key], centre[key] + up[key]) for key in roots}
 
 
 def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:

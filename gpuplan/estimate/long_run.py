@@ -23,12 +23,17 @@ class Run(Record, kw_only=True):
     checkpoint_interval: float | None = None
 
 
+NEVER = "time_between_interruptions_s"
+"""The figure of a run that does not get on."""
+
+
 def run_figures(
     subject: Setting, run: Run, per_step: Term, step: Term, recipe: RecipeTerms, *, params: Term
 ) -> dict[str, Term]:  # fmt: skip
     """Duration with and without interruptions, accelerator time, cost and energy of a run of a model of `params` parameters.
 
-    Cost and energy are those of the wall-clock time. Without operations data there are no interruptions in it.
+    Cost and energy are those of the wall-clock time. Without operations data there are no interruptions in it. A run that is
+    interrupted more often than it could restart and write a checkpoint has no end: the figure `NEVER` is in the place of all those.
     """
     length = subject.plan(run.counted, run.tokens)
     chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
@@ -37,6 +42,8 @@ def run_figures(
     wall = training
     if subject.operations is not None:
         found |= _interrupted(subject, subject.operations, run, training=training, chips=chips, recipe=recipe, params=params)
+        if NEVER in found:
+            return found
         wall = found["wall_time_s"]
     used = cost.accelerator_seconds.term("run.accelerator_seconds", chips=chips, seconds=wall)
     found["accelerator_time_s"] = used
@@ -69,14 +76,16 @@ def _interrupted(
         size=size,
         bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),
     )
+    restart = usual.term("run.restart", usual.restart, usual.restart.accept)
+    if mtbf.value < restart.value + save.value:
+        return {NEVER: mtbf, "checkpoint_bytes": size}
     if run.checkpoint_interval is not None:
         interval = Term("run.checkpoint_interval", run.checkpoint_interval, "s", USER)
     else:
         interval = reliability.daly_interval_seconds.term("run.checkpoint_interval", save=save, mtbf=mtbf)
     wall = reliability.daly_wall_seconds.term(
-        "run.wall_seconds", training=training, save=save, interval=interval, mtbf=mtbf,
-        restart=usual.term("run.restart", usual.restart, usual.restart.accept),
-    )  # fmt: skip
+        "run.wall_seconds", training=training, save=save, interval=interval, mtbf=mtbf, restart=restart
+    )
     return {
         "wall_time_s": wall,
         "effective_training_share": reliability.effective_share.term("run.effective_share", training=training, wall=wall),

@@ -192,11 +192,15 @@ def _ranks(p: Parallelism, shape: Shape) -> Problem:
             legal = [one for one in legal if one <= shape.layers]
         hint = f"use {name} {nearest(inner[name], legal)}"
         return Problem("plan.ranks", f"{said} does not divide the {shape.ranks} accelerators", hint)
+    said = " x ".join(f"{name} {value:g}" for name, value in {**inner, "dp": float(p.dp)}.items())
+    whole = f"{said} = {p.ranks:g}" if inner else said
+    if product > 0 and 1 <= p.dp < shape.ranks / product and shape.ranks % (product * p.dp):
+        hint = f"use dp {nearest(float(p.dp), divisors(int(shape.ranks / product)))}"
+        return Problem("plan.ranks", f"{whole} does not divide the {shape.ranks} accelerators", hint)
     hint = "use degrees of 1 or more"
     if product > 0:
         hint = f"leave one degree out and it is chosen, or use dp {shape.ranks / product:g}"
-    said = f"tp {p.tp:g} x cp {p.cp:g} x pp {p.pp:g} x dp {p.dp:g} = {p.ranks:g} ranks"
-    return Problem("plan.ranks", f"{said}, but there are {shape.ranks} accelerators", hint)
+    return Problem("plan.ranks", f"{whole} ranks, but there are {shape.ranks} accelerators", hint)
 
 
 def _too_deep(p: Parallelism, shape: Shape) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from gpuplan.errors import Problem, UsageError
@@ -22,15 +22,19 @@ def fit(ask: FitAsk) -> Estimate:
     _only_of_task(ask)
     if ask.task == "train":
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
-        made = train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}))
-        return made.replaced(changes=tuple(change for one in made.changes if (change := _as_fit(one)) is not None))
+        made = train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}), options=_OF_FIT)
+        return made.replaced(changes=tuple(_as_fit(one) for one in made.changes))
     from gpuplan.search.serving import answer_fit
 
     return _advised(ask, answer_fit, "max_sequences")
 
 
-def train(ask: TrainAsk) -> Estimate:
-    """How fast, how long, how dear is a training run?
+_OF_FIT = frozenset({"on", "precision", "optimizer", "seq-len", "global-batch", "tp", "pp"})
+"""Options of a training question that `fit` has too."""
+
+
+def train(ask: TrainAsk, *, options: Collection[str] | None = None) -> Estimate:
+    """How fast, how long, how dear is a training run? Changes that help are told in `options`; None: in all.
 
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
@@ -38,15 +42,15 @@ def train(ask: TrainAsk) -> Estimate:
     if _by_samples(ask):
         from gpuplan.search.samples import answer_samples
 
-        return _advised(ask, answer_samples, "samples_per_s")
+        return _advised(ask, answer_samples, "samples_per_s", options)
     if ask.rl is not None:
         from gpuplan.search.rl import answer_rl
 
-        return _advised(ask, answer_rl, "tokens_per_s")
+        return _advised(ask, answer_rl, "tokens_per_s", options)
     _only_with_rl(ask)
     from gpuplan.search.training import answer_training
 
-    return _advised(ask, answer_training, "tokens_per_s")
+    return _advised(ask, answer_training, "tokens_per_s", options)
 
 
 def _by_samples(ask: TrainAsk) -> bool:
@@ -74,11 +78,10 @@ def serve(ask: ServeAsk) -> Estimate:
     return _advised(ask, answer_serving, "tokens_per_s")
 
 
-def _as_fit(change: Change) -> Change | None:
-    """A change of a training question in the options of `fit`, or None where it has no such option."""
-    names = {"seq-len": "context", "global-batch": "batch", "micro-batch": "", "zero-stage": "", "recompute": ""}
-    flags = {names.get(flag, flag): value for flag, value in change.flags.items()}
-    return None if "" in flags else Change(flags, change.effect)
+def _as_fit(change: Change) -> Change:
+    """A change of a training question in the options of `fit`."""
+    names = {"seq-len": "context", "global-batch": "batch"}
+    return Change({names.get(flag, flag): value for flag, value in change.flags.items()}, change.effect)
 
 
 def _only_of_task(ask: FitAsk) -> None:
@@ -108,7 +111,9 @@ def _only_with_rl(ask: TrainAsk) -> None:
         )
 
 
-def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], figure: str) -> Estimate:
+def _advised(
+    ask: Question, answer: Callable[[Question, Library], Estimate], figure: str, options: Collection[str] | None = None
+) -> Estimate:  # fmt: skip
     """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
     from gpuplan.search.changes import better_changes, fitting_changes
 
@@ -118,5 +123,7 @@ def _advised(ask: Question, answer: Callable[[Question, Library], Estimate], fig
         return answer(changed, library)
 
     made = again(ask)
-    changes = better_changes(ask, made, again, figure) if made.verdict.fits else fitting_changes(ask, again)
+    changes = (
+        better_changes(ask, made, again, figure, options) if made.verdict.fits else fitting_changes(ask, again, options)
+    )  # fmt: skip
     return made.replaced(changes=changes)

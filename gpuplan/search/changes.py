@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from gpuplan.errors import GpuplanError
@@ -15,6 +15,7 @@ from gpuplan.units import human
 MOST = 3
 """Changes that an answer shows."""
 _COUNTED = re.compile(r"^\s*(\d+)\s*[xX]\s*(.+)$")
+_SLICE = re.compile(r"^\s*((?:\d+\s*[xX]\s*)?(?:tpu-)?v\d[a-z]*-)(\d+)$", re.IGNORECASE)
 _BIGGER = (
     "l40s", "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x", "8xh100-sxm-80gb", "8xh200-sxm-141gb",
 )  # fmt: skip
@@ -23,39 +24,70 @@ _BIGGER = (
 Question = TypeVar("Question", bound=Common)
 
 
+_DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
+
+
 class Trial(Record):
-    """A changed question and the flags that change it; one success of a `group` is enough ("": all are of interest)."""
+    """A changed question and the flags that change it; one success of a `group` is enough ("": all are of interest).
+
+    `freed` are options of the user that are chosen anew: what was chosen is among the flags of the change.
+    """
 
     ask: Common
     flags: dict[str, str]
     group: str = ""
+    freed: tuple[str, ...] = ()
 
 
-def fitting_changes(ask: Question, answer: Callable[[Question], Estimate]) -> tuple[Change, ...]:
-    """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators."""
+def fitting_changes(
+    ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None
+) -> tuple[Change, ...]:  # fmt: skip
+    """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators.
+
+    Only changes in `options` are looked at; None: all.
+    """
     found: list[Change] = []
     done: set[str] = set()
     for trial in _trials(ask):
-        if trial.group in done:
+        if trial.group in done or not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
-        if made is None or not made.verdict.fits:
+        if made is None or not made.verdict.fits or _nobody_knows(made):
+            continue
+        machine = made.question.get("accelerators", "") if "on" in trial.flags and len(trial.flags) == 1 else ""
+        if machine in done:
             continue
         spare = float(made.figures["headroom_bytes"].value)
-        found.append(Change(trial.flags, f"fits with {human(spare, 'B')} to spare"))
-        done |= {trial.group} - {""}
+        flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
+        found.append(Change(flags, f"fits with {human(spare, 'B')} to spare"))
+        done |= {trial.group, machine} - {""}
         if len(found) == MOST:
             break
     return tuple(found)
 
 
-def better_changes(ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str) -> tuple[Change, ...]:
+def _among(trial: Trial, options: Collection[str] | None) -> bool:
+    return options is None or {*trial.flags, *trial.freed} <= {*options}
+
+
+def _nobody_knows(made: Estimate) -> bool:
+    """Whether it fits only because nobody said how large the host's memory or disks are."""
+    return any(
+        f"{place}_bytes" in made.figures and f"{place}_capacity_bytes" not in made.figures for place in ("host_memory", "disk")
+    )
+
+
+def better_changes(
+    ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str, options: Collection[str] | None = None
+) -> tuple[Change, ...]:  # fmt: skip
     """Changes of a question that fits which raise a figure most: narrower formats and more accelerators."""
     if figure not in before.figures:
         return ()
     now = float(before.figures[figure].value)
     gains: list[tuple[float, Change]] = []
     for trial in _improvements(ask, before):
+        if not _among(trial, options):
+            continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
         if made is None or not made.verdict.fits:
             continue
@@ -76,13 +108,41 @@ def _tried(ask: Question, answer: Callable[[Question], Estimate]) -> Estimate | 
 
 
 def _trials(ask: Common) -> Iterator[Trial]:
+    if isinstance(ask, TrainAsk):
+        yield from _divided(ask)
     yield from _narrower(ask)
     yield from _shorter(ask)
     yield from _more(ask, {})
     if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
         yield from _more(ask.replaced(weights="int4"), {"weights": "int4"})
+    if isinstance(ask, TrainAsk):
+        yield from _adapted(ask)
     for name in _BIGGER:
-        yield Trial(_free(ask, name), {"on": name}, "other")
+        yield Trial(_free(ask, name), {"on": name}, "other", _freed(ask))
+
+
+def _divided(ask: TrainAsk) -> Iterator[Trial]:
+    """The same work on the same machine, divided otherwise than the user said, or with more of it run again."""
+    if ask.zero_stage is not None and ask.zero_stage < 3:
+        yield Trial(ask.replaced(zero_stage=3), {"zero-stage": "3"})
+    if ask.recompute not in (None, "full"):
+        again = ask.replaced(recompute="full", recompute_layers=None, keep=None, to_host=None)
+        if ask.recompute_layers is None and ask.keep is None and ask.to_host is None:
+            yield Trial(again, {"recompute": "full"})
+    freed = _freed(ask)
+    if freed:
+        yield Trial(ask.replaced(**dict.fromkeys(freed)), {}, "divided", freed)
+
+
+def _adapted(ask: TrainAsk) -> Iterator[Trial]:
+    """Fewer trained weights: adapters, on quantised weights where that is not enough."""
+    if ask.rl is not None or ask.optimizer not in (None, "adamw", "adamw-8bit"):
+        return
+    if ask.lora is None:
+        yield Trial(ask.replaced(lora=16), {"lora": "16"}, "adapters")
+        yield Trial(ask.replaced(lora=16, qlora=True), {"lora": "16", "qlora": ""}, "adapters")
+    elif ask.qlora is None and ask.base_weights is None:
+        yield Trial(ask.replaced(qlora=True), {"qlora": ""}, "adapters")
 
 
 def _narrower(ask: Common) -> Iterator[Trial]:
@@ -96,6 +156,10 @@ def _narrower(ask: Common) -> Iterator[Trial]:
         yield Trial(ask.replaced(optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
     if isinstance(ask, TrainAsk) and ask.zero_stage is None:
         yield Trial(ask.replaced(zero_stage=3), {"zero-stage": "3"})
+    if isinstance(ask, TrainAsk) and ask.chunked_loss is None:
+        yield Trial(ask.replaced(chunked_loss=True), {"chunked-loss": ""})
+    if isinstance(ask, TrainAsk) and ask.offload is None and ask.lora is None:
+        yield Trial(ask.replaced(offload=("optimizer",)), {"offload": "optimizer"})
     if isinstance(ask, TrainAsk) and ask.offload_to is None and {*(ask.offload or ())} & {"optimizer", "params"}:
         yield Trial(ask.replaced(offload_to="nvme"), {"offload-to": "nvme"})
     if isinstance(ask, TrainAsk) and ask.precision is None:
@@ -117,22 +181,31 @@ def _shorter(ask: Common) -> Iterator[Trial]:
 
 
 def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
-    """More of the same accelerators; degrees that the user set are left to be chosen anew."""
+    """More of the same accelerators, or the next larger slices; degrees that the user set are left to be chosen anew."""
+    sliced = _SLICE.match(ask.on)
     counted = _COUNTED.match(ask.on)
     count, name = (int(counted[1]), counted[2]) if counted else (1, ask.on)
-    if name.lower().startswith(("tpu-v", "v2-", "v3-", "v4-", "v5", "v6")):
-        return
     for factor in (2, 4, 8, 16, 32):
-        if count * factor <= 4096:
+        if sliced:
+            on = f"{sliced[1]}{int(sliced[2]) * factor}"
+        elif count * factor <= 4096:
             on = f"{count * factor}x{name}"
-            yield Trial(_free(ask, on), {**flags, "on": on}, f"more {' '.join(flags)}")
+        else:
+            return
+        yield Trial(_free(ask, on), {**flags, "on": on}, f"more {' '.join(flags)}", _freed(ask))
+
+
+def _freed(ask: Common) -> tuple[str, ...]:
+    """Degrees that the user set: on another number of accelerators they are chosen anew."""
+    names = _DEGREES if isinstance(ask, TrainAsk) else ()
+    return tuple(name for name in names if getattr(ask, name) is not None)
 
 
 def _free(ask: Common, on: str) -> Common:
     """The question on other accelerators: degrees, pinned terms and prices belonged to the old ones."""
     ask = ask.replaced(**dict.fromkeys(PRICE_FIELDS))
     if isinstance(ask, TrainAsk):
-        return ask.replaced(on=on, pins={}, tp=None, pp=None, dp=None, cp=None, ep=None, vpp=None)
+        return ask.replaced(on=on, pins={}, **dict.fromkeys(_DEGREES))
     if isinstance(ask, (ServeAsk, FitAsk)):
         return ask.replaced(on=on, pins={}, tp=None, pp=None)
     raise TypeError(f"{type(ask).__name__} is no question")

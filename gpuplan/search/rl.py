@@ -326,4 +326,4 @@ def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list
     if float(made.rollout.running.value) < wanted.prompts * wanted.group / float(plan.rollout.parallel.dp):
         most = f"{float(made.rollout.running.value):g} of the responses of a replica run at once: cache or engine allow no more"
         notes.append(Note("rl.waves", most))
-    return notes + (run_notes(ask) if ask.tokens is not None else [])
+    return notes + (run_notes(ask, made.figures) if ask.tokens is not None else [])

@@ -94,7 +94,12 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
         run = Run(tokens=ask.samples, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         setting = setting.replaced(operations=library.catalog.load(Operations, "usual"))
     made = samples_figures(setting, model, plan, fed.supply, run)
-    notes = [*(card.warnings() if card else ()), *place.notes, *pace_notes(made.figures, fed), *(run_notes(ask) if run else ())]
+    notes = [
+        *(card.warnings() if card else ()),
+        *place.notes,
+        *pace_notes(made.figures, fed),
+        *(run_notes(ask, made.figures) if run else ()),
+    ]
     if run is not None and model.tables is not None:
         notes.append(Note("samples.tables", "the checkpoint leaves the embedding tables out"))
     answer = Said(question=_question(ask, setting, place, plan), chosen=(*chosen, *fed.said), notes=tuple(notes))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, training_answer, with_pins
-from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.long_run import NEVER, Run
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
@@ -78,7 +78,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     made = training_figures(subject, plan, run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject)]
+    notes = [*found.notes, *_notes(ask, plan, subject, made.figures)]
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
@@ -320,8 +320,11 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     return asked | {name: human(value, "1") for name in ("tokens", "samples") if (value := getattr(ask, name)) is not None}
 
 
-def run_notes(ask: TrainAsk) -> list[Note]:
-    """What the duration of a run takes for granted."""
+def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
+    """What the duration of a run takes for granted, and whether it has one."""
+    if NEVER in figures:
+        said = "interruptions come sooner than the run restarts and writes a checkpoint: it does not get on, and has no end or cost"
+        return [Note("run.never", said, "use fewer accelerators, or give the rate that you see with --mtbf")]
     said = "run time is training alone; wall time, accelerator time, cost and energy count interruptions, restarts and checkpoints"
     made = [Note("run.interruptions", said, "" if ask.mtbf else "give your own rate with --mtbf")]
     if ask.price_kind == "spot" and ask.mtbf is None:
@@ -330,7 +333,7 @@ def run_notes(ask: TrainAsk) -> list[Note]:
     return made
 
 
-def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> list[Note]:
+def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
     known = subject.hw.dtype_notes
     notes = [
         *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
@@ -338,7 +341,7 @@ def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> list[Note]:
             "mfu.convention",
             "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
         ),
-        *(run_notes(ask) if ask.tokens is not None or ask.samples is not None else ()),
+        *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
     ]
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
@@ -114,6 +115,11 @@ def _near_slices(wanted: str, pod: System) -> str:
     from gpuplan.specs.system import slice_key
 
     numbers = {int(found[1]): one.name for one in pod.slices if (found := re.search(r"-(\d+)$", slice_key(one.name)))}
+    shape = re.search(r"-(\d+(?:x\d+)+)$", wanted)
+    if shape is not None:
+        near = pod.near_shapes(prod(int(one) for one in shape[1].split("x")))
+        told = (f"`{pod.slice_prefix}{'x'.join(map(str, one.dims))}` ({one.chips} chips)" for one in near)
+        return f"nearest: {' and '.join(told)}"
     said = re.search(r"-(\d+)$", wanted)
     if said is None or not numbers:
         sizes = ", ".join(f"`{one.name}`" for one in pod.slices[:12])

@@ -242,17 +242,27 @@ class System(SpecFile):
         fit = [part for part in self.slices if part.chips == chips]
         if fit:
             return min(fit, key=lambda one: (max(one.dims), one.dims))
+        shapes = [one for one in self._shapes() if math.prod(one) == chips]
+        return self._cut(min(shapes, key=lambda one: (max(one), one))) if shapes else None
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        """The shapes that are cut on request: multiples of four along each axis; none where a pod has its own slices only."""
         inner = self.fabric[0]
         dims = inner.dims or ()
         if len(dims) != 3 or any(length % 4 for length in dims) or not all(inner.wrap or (False,)):
-            return None
+            return []
         sides = [range(4, length + 1, 4) for length in sorted(dims)]
-        shapes = [(a, b, c) for a in sides[0] for b in sides[1] for c in sides[2] if a <= b <= c and a * b * c == chips]
-        if not shapes:
-            return None
-        shape = min(shapes, key=lambda one: (max(one), one))
+        return [(a, b, c) for a in sides[0] for b in sides[1] for c in sides[2] if a <= b <= c]
+
+    def _cut(self, shape: tuple[int, ...]) -> Slice:
         name = f"{self.slice_prefix}{'x'.join(map(str, shape))}"
-        return Slice(name=name, chips=chips, dims=shape, wrap=(True, True, True), links=6)
+        return Slice(name=name, chips=math.prod(shape), dims=shape, wrap=(True, True, True), links=6)
+
+    def near_shapes(self, chips: int) -> list[Slice]:
+        """The slices with the most chips below and the fewest above a number, the most cube-like of each."""
+        sizes = sorted({*(part.chips for part in self.slices), *map(math.prod, self._shapes())})
+        near = [*[one for one in sizes if one <= chips][-1:], *[one for one in sizes if one > chips][:1]]
+        return [part for one in near if (part := self.slice_of(one)) is not None]
 
     def slice_named(self, text: str) -> Slice | None:
         """The slice of that name or shape (`v5p-256`, `tpu-v5p-256`, `tpu-v5p-4x4x8`), if the pod has it."""
@@ -261,6 +271,9 @@ class System(SpecFile):
             shape = f"{slice_key(self.slice_prefix)}{'x'.join(map(str, part.dims))}"
             if wanted in (slice_key(part.name), shape):
                 return part
+        for dims in self._shapes():
+            if wanted == f"{slice_key(self.slice_prefix)}{'x'.join(map(str, dims))}":
+                return self._cut(dims)
         return None
 
 

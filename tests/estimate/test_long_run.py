@@ -52,3 +52,13 @@ def test_spot_says_that_its_interruptions_are_unknown() -> None:
     ask = TrainAsk(model="llama-3.1-8b", on="aws:p5.48xlarge", tokens=1e11, price_kind="spot")
     assert "run.spot" in {note.code for note in train(ask).notes}
     assert "run.spot" not in {note.code for note in train(ask.replaced(mtbf=100 * HOUR)).notes}
+
+
+def test_a_run_that_is_interrupted_before_it_is_back_has_no_end() -> None:
+    made = train(TrainAsk(model="llama-3.1-8b", on="64xh100", tokens=1e9, mtbf=8 * HOUR))
+    assert float(made.figures["time_between_interruptions_s"].value) == pytest.approx(8 * HOUR / 64)  # type: ignore[arg-type]
+    assert not {"wall_time_s", "cost_usd", "accelerator_time_s"} & set(made.figures)
+    assert "run.never" in {note.code for note in made.notes}
+    bad = train(TrainAsk(model="llama-3.1-8b", on="64xh100", tokens=1e9, mtbf=20 * HOUR))
+    low, high = bad.ranges["wall_time_s"]
+    assert 0 < low < float(bad.figures["wall_time_s"].value) < high  # type: ignore[arg-type]

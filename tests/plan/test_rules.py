@@ -145,6 +145,14 @@ def test_experts_are_cut_by_their_divisors_over_the_ranks_of_a_stage() -> None:
     assert broken(SPARSE, pp=4.0, dp=2.0, ep=8.0) == {"plan.ep-ranks": "use ep 1 or 2"}
 
 
+def test_replicas_that_do_not_come_out_are_said_without_degrees_of_one() -> None:
+    plan = train_plan(dp=5.0)
+    problem = next(rule.problem() for rule in train_rules(plan, DENSE) if not rule.holds)
+    assert (problem.message, problem.hint) == ("dp 5 does not divide the 8 accelerators", "use dp 2 or 4")
+    problem = next(rule.problem() for rule in train_rules(train_plan(tp=2.0, dp=3.0), DENSE) if not rule.holds)
+    assert (problem.message, problem.hint) == ("tp 2 x dp 3 = 6 does not divide the 8 accelerators", "use dp 2 or 4")
+
+
 def test_dense_layers_are_run_again_only_where_there_are_some() -> None:
     assert broken(SPARSE, dp=8.0, recompute="mlp") == {"plan.recompute-sparse": "use --recompute moe"}
     assert broken(SPARSE.replaced(shared=True), dp=8.0, recompute="mlp") == {}

@@ -12,13 +12,17 @@ from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.search import ask as questions
 
 Question = TypeVar("Question", bound=Common)
-COUNTS = {"batch", "context", "prompt", "output", "tp", "pp", "dp", "micro_batch", "seq_len", "global_batch", "zero_stage"}
+COUNTS = {
+    "batch", "context", "prompt", "output", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "seq_len", "global_batch",
+    "zero_stage", "lora",
+}  # fmt: skip
 
 
 def changed(ask: Question, change: Change) -> Question:
     """The question with the flags of a change, as a user would type them."""
     values: dict[str, Any] = {flag.replace("-", "_"): text for flag, text in change.flags.items()}
-    values = {name: int(text) if name in COUNTS else text for name, text in values.items()}
+    values = {name: int(text) if name in COUNTS else text or True for name, text in values.items()}
+    values |= {name: tuple(text.split(",")) for name, text in values.items() if name == "offload"}
     return ask.replaced(**values)
 
 
@@ -36,6 +40,12 @@ def answer(ask: Common) -> Estimate:
         ServeAsk(model="deepseek-v3", on="8xh100-sxm-80gb"),
         TrainAsk(model="llama-3.1-70b", on="8xh100-sxm-80gb"),
         TrainAsk(model="llama-3.1-8b", on="l40s", micro_batch=8, global_batch=64),
+        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1),
+        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=4, pp=1, dp=16, recompute="none"),
+        TrainAsk(model="llama-3.1-8b", on="rtx-4090", lora=16),
+        TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3),
+        TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"),
+        TrainAsk(model="deepseek-v3", on="64xh100", ep=8),
     ],
     ids=lambda ask: f"{ask.model}-{ask.on}",
 )
@@ -47,6 +57,25 @@ def test_each_change_that_is_offered_fits(ask: Common) -> None:
     assert len({tuple(sorted(change.flags.items())) for change in made.changes}) == len(made.changes)
     for change in made.changes:
         assert answer(changed(ask, change)).verdict.fits, change
+
+
+def test_degrees_that_must_change_too_are_said() -> None:
+    made = answer(TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1))
+    assert {"zero-stage": "3"} in [dict(change.flags) for change in made.changes]
+    assert any({"tp", "pp"} <= set(change.flags) and "on" not in change.flags for change in made.changes)
+
+
+def test_a_machine_is_offered_once_and_never_because_its_host_is_unknown() -> None:
+    made = answer(TrainAsk(model="llama-3.1-8b", on="h100", recompute="none", micro_batch=8))
+    on = [change.flags["on"] for change in made.changes if "on" in change.flags]
+    assert len({name.replace("-sxm-80gb", "") for name in on}) == len(on)
+    offloaded = answer(TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3))
+    assert all(change.flags.get("on") != "l40s" for change in offloaded.changes)
+
+
+def test_larger_slices_are_offered() -> None:
+    made = answer(TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"))
+    assert "tpu-v5p-32" in [change.flags.get("on") for change in made.changes]
 
 
 def test_a_70b_on_one_t4_is_offered_three_changes() -> None:

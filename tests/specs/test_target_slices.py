@@ -36,12 +36,21 @@ def test_other_counts_are_refused() -> None:
         ("tpu-v5p-12", "`v5p-8` and `v5p-16`"),
         ("2x60xtpu-v5p", "32 chips (`v5p-64`) or 64 chips (`v5p-128`)"),
         ("tpu-v5e-512", "`v5litepod-256`"),
+        ("tpu-v5p-8x8x9", "`v5p-4x12x12` (576 chips) and `v5p-4x8x20` (640 chips)"),
+        ("tpu-v5e-4x3", "`v5e-2x4` (8 chips) and `v5e-4x4` (16 chips)"),
+        ("tpu-v5e-16x32", "`v5e-16x16` (256 chips)"),
     ],
 )
 def test_odd_slices_name_the_nearest(on: str, near: str) -> None:
     with pytest.raises(UnknownError) as error:
         parse_target(on, CATALOG)
     assert near in error.value.problems[0].hint
+
+
+def test_shapes_of_whole_cubes_need_no_list() -> None:
+    """TPU v5p is cut in any shape of multiples of four."""
+    target = parse_target("tpu-v5p-8x8x20", CATALOG)
+    assert (target.levels[0].dims, target.count) == ((8, 8, 20), 1280)
 
 
 def test_slices_of_a_number_of_chips() -> None:
