@@ -81,6 +81,8 @@ def _speed(row: Row) -> tuple[str, float] | None:
             return "hfu", made["hfu"]
         if convention == "hfu":
             return None
+        if convention == "unknown" and row.run.get("recompute") != "none":
+            raise Skip("the row does not say whether its FLOP/s count what is run again")
         return "model_flop_per_s_per_accelerator", made["tflops_per_accelerator"] * 1e12
     if _is(made, "mfu"):
         return "mfu", made["mfu"]

@@ -72,7 +72,7 @@ def _agrees(arch: Architecture, stated: Mapping[str, Any]) -> bool:
 
 
 def _built(row: Row) -> ModelCard | None:
-    stated = _with_heads(_with_layers(row.model))
+    stated = _with_heads(_with_layers(row.model), int(row.run.get("tp") or 1))
     if any(not isinstance(stated.get(key), int) for key in BUILT_FROM) or stated.get("hybrid") or stated.get("mamba"):
         return None
     gated = bool(stated.get("gated_mlp", True))
@@ -130,12 +130,15 @@ def _with_layers(stated: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**stated, "layers": round((size * 1e9 - vocab * hidden) / (12 * hidden**2))}
 
 
-def _with_heads(stated: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The dimensions with heads near 128 wide, where a plain GPT's are all there but their number, which hardly matters."""
+def _with_heads(stated: Mapping[str, Any], tp: int) -> Mapping[str, Any]:
+    """The dimensions with heads near 128 wide, where a plain GPT's are all there but their number, which hardly matters.
+
+    Tensor parallel ranks have whole heads.
+    """
     hidden = stated.get("hidden")
     if stated.get("heads") or not isinstance(hidden, int) or stated.get("attention") != "mha" or stated.get("head_dim"):
         return stated
-    widths = [width for width in range(64, 257, 8) if hidden % width == 0]
+    widths = [width for width in range(64, 257, 8) if hidden % width == 0 and hidden // width % tp == 0]
     return {**stated, "heads": hidden // min(widths, key=lambda width: abs(width - USUAL_HEAD))} if widths else stated
 
 

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
+from gpuplan.accuracy.adapters import adapters_of
 from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import (
     AttentionKernel,
-    BaseWeights,
-    LoraTargets,
     Offload,
     Optimizer,
     Overlap,
@@ -26,7 +25,7 @@ from gpuplan.plan.ask import (
 from gpuplan.plan.remat import POLICIES, RESULTS
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
-KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora")
+KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")
 PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
@@ -57,10 +56,10 @@ UNSAID: Mapping[str, Recompute] = {
     "nanotron": "none", "torchtune": "full", "megatron-lm": "none", "megatron-bridge": "none", "nemo": "none",
 }  # fmt: skip
 """What frameworks recompute where a configuration does not say: nothing, unless their recipes do (torchtune)."""
+UNSAID_LENGTH = 2048
+"""Tokens of a sequence of runs that ran out of memory where nobody says: the weights are mostly why."""
 UNSAID_COMPILE: Mapping[str, bool] = {"torchtune": False}
 """Whether frameworks compile the model where a configuration does not say."""
-UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
-"""Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""
 SQUAD = ("nemo", "megatron-bridge")
 """Frameworks whose fine-tuning recipes pack the questions of SQuAD into sequences."""
 SQUAD_TOKENS = 200
@@ -72,6 +71,8 @@ WHOLE_AGAIN = 3
 """FLOP of a step over those of its forward pass: one more forward pass makes hardware FLOP a third more than the model's."""
 ONE_BLOCK_IN_THREE = 1 / 3
 """Blocks that are run again where neither share nor FLOP are told (fms-fsdp's example, `selective_checkpointing=1/3`)."""
+ROUNDED = 0.04
+"""How far a batch may be from a multiple of what the ranks take at once and be that multiple in round figures (OPT's 2M tokens)."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 
@@ -93,7 +94,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     run, chips = row.run, row.hardware.get("count")
     if not isinstance(chips, int) or chips < 1:
         raise Skip("the row does not say how many accelerators")
-    if not run.get("seq_len"):
+    if not run.get("seq_len") and not row.measured.get("out_of_memory"):
         raise Skip("the row does not say how long its sequences are")
     if of_many_lengths(row) and not (row.measured.get("peak_memory_gib") or row.measured.get("out_of_memory")):
         raise Skip("its sequences are of many lengths")
@@ -111,8 +112,8 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
     batch = _batches(row, degrees, chips)
     return TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=_engine(row),
-        seq_len=int(run["seq_len"]), documents=_documents(row),
-        **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **_adapters(row),
+        seq_len=int(run.get("seq_len") or UNSAID_LENGTH), documents=_documents(row),
+        **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
         precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row),
         compiled=run.get("compile", UNSAID_COMPILE.get(row.engine)),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
@@ -215,6 +216,9 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
         crowded = (row.model.get("params_b") or 0) * STATE_BYTES / chips > SLICE_STATES
         micro = 1 if crowded else max(TOKENS_A_CHIP // int(run["seq_len"]), 1)
         whole = micro * ranks
+    if whole is not None and whole % (least := int(micro or 1) * ranks) and len(degrees) > 1:
+        nearest = max(round(whole / least), 1) * least
+        whole = nearest if abs(nearest / whole - 1) <= ROUNDED else whole
     return {"global_batch": None if whole is None else int(whole), "micro_batch": None if micro is None else int(micro)}
 
 
@@ -290,7 +294,7 @@ def _precision(row: Row) -> Precision:
 def _optimizer(row: Row) -> Optimizer | None:
     said = str(row.run.get("optimizer") or "").lower()
     if "lora-fa" in said:
-        raise Skip("no plan for LoRA-FA")
+        return None  # AdamW on the second matrices alone; that it keeps no inputs of the first is little beside the rest.
     for name in ("adafactor", "muon", "lion", "sgd"):
         if name in said:
             return name
@@ -353,42 +357,6 @@ NAMED: Mapping[str, str] = {
     **{name: name for name in RESULTS},
 }  # fmt: skip
 """How rows write the names of a layer's results."""
-
-
-def _adapters(row: Row) -> dict[str, Any]:
-    if not row.kind.endswith(("lora", "qlora")):
-        return {}
-    said = row.run.get("lora")
-    stated: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    rank = stated.get("rank") or row.run.get("lora_rank") or UNSAID_RANK.get(row.engine)
-    if not isinstance(rank, int):
-        raise Skip("the row does not say the rank of its adapters")
-    where = f"{stated.get('targets') or ''} {row.run.get('lora_targets') or ''}".lower()
-    targets: LoraTargets | None = None
-    if "mlp" in where or "all" in where:
-        targets = "all" if "attention" in where or "all" in where else "mlp"
-    elif "query and value" in where or ("q_proj" in where and "v_proj" in where and "k_proj" not in where):
-        targets = "qv"
-    elif "qkv" in where or "attn" in where or "attention" in where:
-        targets = "attention"
-    return {
-        "lora": rank, "lora_targets": targets, "base_weights": _base_weights(row),
-        "train_edges": True if "embedding" in where else None, "dora": True if "dora" in row.id else None,
-    }  # fmt: skip
-
-
-def _base_weights(row: Row) -> BaseWeights | None:
-    """How the frozen weights are stored, as the row says it."""
-    said = str(row.run.get("params_dtype") or "").lower()
-    if "int4" in said or "4bit" in said or "4-bit" in said:
-        return "int4" if "gptq" in said or "awq" in said else "nf4"
-    if "int8" in said:
-        return "int8"
-    if "nf4" in said:
-        return "nf4-dq" if "dq" in said else "nf4"
-    if "32" in said:
-        return "fp32"
-    return "nf4-dq" if row.kind == "finetune-qlora" else None
 
 
 def _overlap(run: Mapping[str, Any]) -> tuple[Overlap, ...] | None:

@@ -143,6 +143,39 @@ def test_what_waits_in_the_host_is_read(tmp_path: Path, said: Any, offload: tupl
     assert training_ask(read, library.card, library.keep).offload == offload
 
 
+def test_adapters_in_attention_cost_a_frozen_model_and_no_more(tmp_path: Path) -> None:
+    # Lightning-AI/litgpt e567dbe8, resource tables: StableLM 3B, LLaMA-Adapter 9.10 GB (in 16 bits), 5.65 GB (nf4); LoRA 9.68 GB.
+    rows = [row for row in wanted_rows(None, "training") if row.id.startswith("litgpt-adapter-stb-n")]
+    made = {one["id"]: one["expected"] / one["measured"] for one in report(judge_all(rows))["rows"]}
+    assert len(made) == 3
+    assert all(ratio == pytest.approx(1.0, abs=0.08) for ratio in made.values())
+
+
+def test_a_batch_in_round_figures_is_the_nearest_that_ranks_can_take(tmp_path: Path) -> None:
+    from gpuplan.accuracy.training import training_ask
+
+    library = answers()
+    for stated, asked in ((130, 128), (100, 100)):
+        row = changed(run={"global_batch": stated, "micro_batch": 4})
+        (read,) = read_rows([written(tmp_path, row)])
+        assert training_ask(read, library.card, library.keep).global_batch == asked
+
+
+def test_heads_that_nobody_states_are_whole_on_every_rank(tmp_path: Path) -> None:
+    from gpuplan.accuracy.model import card_of
+
+    plain = {
+        "name": "GPT 187B", "params_b": 187, "layers": 80, "hidden": 13824, "ffn": 55296, "gated_mlp": False, "vocab": 250880,
+        "tied_embeddings": True, "attention": "mha",
+    }  # fmt: skip
+    for tp in (1, 4, 8):
+        (read,) = read_rows([written(tmp_path, LLAMA | {"model": plain, "run": {"tp": tp, "seq_len": 2048}})])
+        (block,) = card_of(read, answers().card).architecture.stacks[0].blocks.values()
+        assert block.mixer is not None
+        assert block.mixer.heads % tp == 0
+        assert 80 <= 13824 // block.mixer.heads <= 160
+
+
 def test_rows_of_a_file_that_only_judges_are_told_apart(tmp_path: Path) -> None:
     # One group of model and chip would be there to be fitted to, the other be held back; neither is where the file says so.
     for said in (False, True):
@@ -190,7 +223,15 @@ def test_utilisation_is_compared_in_its_own_convention(tmp_path: Path) -> None:
         (changed(run={"seq_len": None}), "how long its sequences"),
         (changed(run={"precision": "mxfp4"}), "mxfp4"),
         (changed(run={"tp": 3}), "does not divide the 8 accelerators"),
-        (changed(kind="finetune-adapter"), "finetune-adapter"),
+        (changed(kind="finetune-adapter", run={"adapter": "adapter-v2"}), "kind `adapter-v2`"),
+        (changed(kind="prompt-tuning"), "prompt-tuning"),
+        (
+            changed(
+                run={"recompute": None},
+                measured={"tokens_per_s_per_accelerator": None, "tflops_per_accelerator": 147.0, "tflops_convention": "unknown"},
+            ),
+            "run again",
+        ),
         ({**LLAMA, "measured": {"loss": 2.0}}, "nothing was measured"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",

@@ -1,0 +1,60 @@
+"""Which adapters does a row's run train, on weights of which type?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuplan.accuracy.rows import Row, Skip
+from gpuplan.plan.ask import BaseWeights, LoraTargets
+
+UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
+"""Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""
+
+
+def adapters_of(row: Row) -> dict[str, Any]:
+    """The adapters of a row's plan.
+
+    LLaMA-Adapter's prompts in attention are asked for as the least low-rank adapters of it: what the frozen layers keep to pass
+    gradients on is the same, and neither adds anything to speak of.
+
+    Raises:
+        Skip: the row does not say how large they are, or they are of a kind that no plan has.
+    """
+    if row.kind == "finetune-adapter":
+        if row.run.get("adapter") != "adapter":
+            raise Skip(f"no plan for adapters of the kind `{row.run.get('adapter')}`")
+        return {"lora": 1, "lora_targets": "qv", "base_weights": _base_weights(row)}
+    if not row.kind.endswith(("lora", "qlora")):
+        return {}
+    said = row.run.get("lora")
+    stated: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    rank = stated.get("rank") or row.run.get("lora_rank") or UNSAID_RANK.get(row.engine)
+    if not isinstance(rank, int):
+        raise Skip("the row does not say the rank of its adapters")
+    where = f"{stated.get('targets') or ''} {row.run.get('lora_targets') or ''}".lower()
+    targets: LoraTargets | None = None
+    if "mlp" in where or "all" in where:
+        targets = "all" if "attention" in where or "all" in where else "mlp"
+    elif "query and value" in where or ("q_proj" in where and "v_proj" in where and "k_proj" not in where):
+        targets = "qv"
+    elif "qkv" in where or "attn" in where or "attention" in where:
+        targets = "attention"
+    return {
+        "lora": rank, "lora_targets": targets, "base_weights": _base_weights(row),
+        "train_edges": True if "embedding" in where else None, "dora": True if "dora" in row.id else None,
+    }  # fmt: skip
+
+
+def _base_weights(row: Row) -> BaseWeights | None:
+    """How the frozen weights are stored, as the row says it."""
+    said = str(row.run.get("params_dtype") or "").lower()
+    if "int4" in said or "4bit" in said or "4-bit" in said:
+        return "int4" if "gptq" in said or "awq" in said else "nf4"
+    if "int8" in said:
+        return "int8"
+    if "nf4" in said:
+        return "nf4-dq" if "dq" in said else "nf4"
+    if "32" in said:
+        return "fp32"
+    return "nf4-dq" if row.kind == "finetune-qlora" else None
