@@ -35,6 +35,8 @@ def transient_bytes(
     alive = profile.held_logits or profile.held.logits
     if profile.held.logits_split is not None and not alone(work.dense_stride):
         alive = profile.held.logits_split
+    if profile.held.logits_fp16 is not None and plan.precision == "fp16":
+        alive = profile.held.logits_fp16
     if alive is not None:
         held = subject.habit("logits_held", alive)
         logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)

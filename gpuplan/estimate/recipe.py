@@ -101,10 +101,12 @@ class RecipeTerms(Record):
         made = self.replaced(frozen=frozen, unquantised=kept)
         if profile.adapter is None:
             return made
+        # Loss scaling needs fp32 copies of what is trained; bf16 and pure recipes step the adapters as they are.
+        master = self.master if plan.precision == "fp16" else byte("recipe.master_bytes", 0.0)
         element = subject.habit("adapter", profile.adapter)
         several = moment_count(plan.optimizer)
         wide = profile.held.adapter_moment
         moments = repeated_bytes.term(
             "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
         )
-        return made.replaced(weight=element, gradient=element, master=byte("recipe.master_bytes", 0.0), moments=moments)
+        return made.replaced(weight=element, gradient=element, master=master, moments=moments)

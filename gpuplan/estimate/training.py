@@ -163,6 +163,7 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
     return Habits(
         **found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads,
         remakes_attention=subject.hw.family in profile.remade_attention,
+        frees_quantised_inputs=profile.held.frees_quantised_inputs,
     )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ class TrainingHoldings(Schema):
     """Bytes that are alive for each logit at the loss; None: `logit_bytes`, which is also what is read and written there."""
     logits_split: BytesField | None = None
     """The same where tensor parallel ranks share the vocabulary and the loss; None: as without."""
+    logits_fp16: BytesField | None = None
+    """The same where weights are cast to fp16 as a whole, so that nothing widens the loss; None: as in bf16."""
     attention: Portion | None = None
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     fp8_inputs: bool = False
@@ -42,6 +44,8 @@ class TrainingHoldings(Schema):
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
     edges_in_turn: bool = False
     """Embedding and head are gathered where each is used, one after the other, and not both for the whole pass."""
+    frees_quantised_inputs: bool = False
+    """Quantised matmuls keep no input where nothing behind them is trained (torchao's NF4); bitsandbytes keeps it."""
     repeats_heads: bool = False
     """Keys and values are written out for every head of the queries before attention, and kept so."""
     new_gradients: bool = False

@@ -45,6 +45,8 @@ class Habits(Record, kw_only=True):
     selective_keeps: str = "core"
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
+    frees_quantised_inputs: bool = False
+    """Quantised matmuls keep no input where nothing behind them is trained."""
     remakes_attention: bool = False
     """Selective recomputation by operators runs attention again."""
 
@@ -149,8 +151,10 @@ class ActivationMaker(Record, kw_only=True):
         per_norm = leaf.split(f"{at}.norm_width", self.hidden, self.split.sp)
         held = leaf(f"{key}.norms", block.norms)
         copies = leaf.times(f"{at}.norm_tensors", count("kept_per_norm"), held)
-        if self.tuning.frozen and not self.keeps_inputs:
-            groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
+        groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
+        if self.tuning.frozen and self.keeps_inputs:
+            copies = total(f"{at}.norm_tensors_quantised", {"ends": copies, "dropped": count(f"adapted_{groups}")})
+        elif self.tuning.frozen:
             adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
         kept = self.tensor(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
@@ -187,7 +191,7 @@ class ActivationMaker(Record, kw_only=True):
     @property
     def keeps_inputs(self) -> bool:
         """Quantised matmuls of bitsandbytes keep their inputs although nothing behind them is trained."""
-        return self.tuning.base_weights in ("nf4", "nf4-dq", "int8")
+        return self.tuning.base_weights in ("nf4", "nf4-dq", "int8") and not self.habits.frees_quantised_inputs
 
     @property
     def hidden(self) -> Term:
@@ -200,6 +204,8 @@ class ActivationMaker(Record, kw_only=True):
         widths = {name: leaf.made[f"{key}.{name}_width"] for name in ("q", "k", "v", "out")}
         if self.habits.repeats_heads:
             widths |= {"k": widths["q"], "v": widths["out"]}
+        if self.tuning.frozen and self.keeps_inputs:
+            widths["multiplied"] = leaf.made[f"{key}.out_width"]
         if a.output_gate:
             widths["gate"] = leaf.made[f"{key}.out_width"]
         if self.habits.attention is not None:
