@@ -5,6 +5,7 @@ So that a wrong prediction says where it is wrong. What no kernel takes is the h
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -49,6 +50,7 @@ def foretold_kinds(seconds: Term) -> dict[str, float]:
 
 def measured_kinds(run: Callable[[], None], gpu: bool, seconds: float) -> dict[str, float] | None:
     """The seconds of each kind of kernel while something runs once, which takes `seconds` without the profiler; None: it fails."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Otherwise it tells the terminal when it begins and ends.
     import torch
 
     activities = torch.profiler.ProfilerActivity

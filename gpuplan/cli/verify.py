@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ENGINES = {"cuda": "torch-loop", "cpu": "torch-eager"}
 """Whose habits the bare loop has, by kind of device: on a processor it runs in 32 bits, with norms operator by operator."""
+TOLERANCE = {"cuda": 0.15, "cpu": 0.30}
+"""The largest median error that passes: the machine's model knows of the caches of a processor only what its fits tell."""
 RUN = "gpuplan calibrate --quick"
 
 
@@ -26,7 +28,7 @@ RUN = "gpuplan calibrate --quick"
 class Asked:
     """The options as typed."""
 
-    tolerance: str
+    tolerance: str | None
     sizes: str | None
     backend: str
     device: str | None
@@ -44,7 +46,7 @@ def verified(asked: Asked) -> int:
     from gpuplan.calibrate.verify import chosen, median_error, sizes_of, verify
     from gpuplan.cli.specs import open_catalog
 
-    tolerance = _share(asked.tolerance)
+    given = None if asked.tolerance is None else _share(asked.tolerance)
     if asked.backend not in ("torch", "auto"):
         hint = "leave it out: PyTorch runs it"
         raise UsageError(Problem("usage.word", f"--backend: `{asked.backend}` has no model to run", hint))
@@ -58,7 +60,7 @@ def verified(asked: Asked) -> int:
     catalog = open_catalog(list(asked.specs))
     on = subject_id(identity, catalog)
     where = _where(identity, float(free))
-    oracle = Oracle(on, where, catalog)
+    oracle, tolerance = Oracle(on, where, catalog), TOLERANCE[where.kind] if given is None else given
     picked, left_out = chosen(where, oracle, named)
     for text in (f"{identity.name} ({on}): {len(picked)} cases", *left_out):
         print(f"note: {text}", file=sys.stderr)

@@ -84,6 +84,19 @@ def test_five_hundred_times_the_work_takes_longer(device: Device) -> None:
     assert min(large(1) for _ in range(3)) > 4 * min(small(1) for _ in range(30))
 
 
+def test_weights_on_a_processor_take_turns_out_of_one_store() -> None:
+    from gpuplan.calibrate.backends import torch_kernels
+
+    cpu = torch.device("cpu")
+    made = torch_kernels.kernel(torch, cpu, Probe(kind="matmul", shape={"m": 1.0, "n": 1024.0, "k": 2048.0, "batch": 1.0}))
+    assert made.copies * 1024 * 2048 * 2 >= 0.9 * min(
+        torch_kernels.STORE_BYTES, torch_kernels.STORE_SHARE * torch_kernels.host_memory()[1]
+    )
+    pieces = torch_kernels._turns(torch, cpu, "bf16", 64, 64)
+    assert len({one.data_ptr() for one in pieces}) == len(pieces) == 16 * torch_kernels.MOST_COPIES
+    assert bool(torch.isfinite(pieces[-1].float()).all())
+
+
 def test_what_does_not_fit_is_told_apart(device: Device) -> None:
     with pytest.raises(DeviceMemoryError):
         device.prepare(Probe(kind="stream", shape={"size": 1e16}))

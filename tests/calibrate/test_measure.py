@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,13 @@ def test_probes_keep_to_the_time_and_cover_every_kind(extent: Any) -> None:
     kinds = {one.probe.kind for one in made.planned}
     assert kinds == {*grid.kinds()} - {"collective", "transfer", "prefill_backward"}
     assert len({one.probe.key() for one in made.planned}) == len(made.planned)
+
+
+def test_few_rows_are_measured_as_often_as_many() -> None:
+    wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": "/nowhere"})
+    made = plan(Slow(troubles=Troubles(name="Slow", architecture="x86_64", memory=16e9)), wish, PLAIN, Listener())
+    rows = Counter(one.probe.shape["m"] for one in made.planned if one.probe.kind == "matmul")
+    assert rows[1.0] >= 0.6 * sum(rows.values()) / len(rows), rows
 
 
 def test_a_slow_device_gets_small_probes() -> None:

@@ -1,7 +1,7 @@
 """Which kernel does each probe stand for in PyTorch, on which random tensors?
 
-Data is random, since multiplying zeros draws less power and so runs at a higher clock. On GPUs tensors that a model would find
-in memory and not in a cache come in several copies that take turns.
+Data is random, since multiplying zeros draws less power and so runs at a higher clock. Tensors that a model would find in memory
+and not in a cache take turns: on GPUs several copies of them, on processors pieces of one large store, which fills slowly.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache, partial
 from itertools import cycle
 from typing import Any, TypeAlias
 
+from gpuplan.calibrate.backends.telemetry import host_memory
 from gpuplan.calibrate.device import Probe
 from gpuplan.record import Record
 
@@ -28,6 +29,10 @@ COLD_BYTES = 256 * 2**20
 """Copies that take turns add up to so much: more than any last-level cache of a GPU."""
 MOST_COPIES = 256
 """Tensors of less than a MiB stay in a cache in part: their time is the start of a kernel."""
+STORE_BYTES = 512 * 2**20
+"""The store of weights on a processor: more than a share of its caches holds."""
+STORE_SHARE = 0.05
+"""No more of the free memory than this, for each data type."""
 BLOCK = 2**18
 """Random numbers that a processor's tensors repeat."""
 FP8_CAPABILITY = (8, 9)
@@ -118,6 +123,25 @@ def fp8_name(gcn_arch: str) -> str:
     return "float8_e4m3fnuz" if gcn_arch.startswith("gfx94") else DTYPES["fp8"]
 
 
+@cache
+def _store(torch: Any, dtype: str) -> Any:
+    """The numbers that weights on a processor are pieces of."""
+    bytes_ = min(STORE_BYTES, STORE_SHARE * host_memory()[1])
+    return _tensor(torch, torch.device("cpu"), dtype, max(int(bytes_ / BYTES[dtype]), BLOCK))
+
+
+def _turns(torch: Any, where: Any, dtype: str, *shape: int) -> list[Any]:
+    """Tensors of one shape that take turns, so that none of them is found in a cache when it comes again."""
+    count = math.prod(shape)
+    if where.type == "cuda":
+        return [_tensor(torch, where, dtype, *shape) for _ in range(_copies(torch, where, count * BYTES[dtype]))]
+    store = _store(torch, dtype)
+    pieces = len(store) // count
+    if pieces < 2:
+        return [_tensor(torch, where, dtype, *shape)]
+    return [store[at * count : (at + 1) * count].view(shape) for at in range(min(pieces, 16 * MOST_COPIES))]
+
+
 def _copies(torch: Any, where: Any, size: float) -> int:
     """How many copies of tensors of `size` bytes take turns so that none of them is found in a cache."""
     if where.type != "cuda":
@@ -129,14 +153,14 @@ def _copies(torch: Any, where: Any, size: float) -> int:
 
 def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     m, n, k, batch = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
-    size = batch * n * k * BYTES[probe.dtype]
-    copies = range(_copies(torch, where, size))
     if batch > 1:
         left = _tensor(torch, where, probe.dtype, batch, m, k)
-        rights = cycle([_tensor(torch, where, probe.dtype, batch, n, k).transpose(1, 2) for _ in copies])
+        copies = [one.transpose(1, 2) for one in _turns(torch, where, probe.dtype, batch, n, k)]
+        rights = cycle(copies)
         return Kernel(call=lambda: torch.bmm(left, next(rights)), copies=len(copies))
     left = _tensor(torch, where, probe.dtype, m, k)
-    weights = cycle([_tensor(torch, where, probe.dtype, n, k) for _ in copies])
+    copies = _turns(torch, where, probe.dtype, n, k)
+    weights = cycle(copies)
     if probe.dtype == "fp8":
         one = torch.ones((), dtype=torch.float32, device=where)
         # Sums as the kernels of engines keep them: in the tensor cores, whose accumulators are narrower than fp32.
@@ -246,7 +270,13 @@ def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
     grouped = shape["heads"] != shape["kv_heads"]
     kept = 2 * shape["sequences"] * shape["kv_heads"] * shape["kv_len"] * shape["k_dim"] * BYTES[probe.dtype]
     copies = 1 if causal else _copies(torch, where, kept)
-    given = cycle([_queries(torch, where, probe) for _ in range(copies)])
+    if causal or where.type == "cuda":
+        given = cycle([_queries(torch, where, probe) for _ in range(copies)])
+    else:
+        sizes = [int(shape[name]) for name in ("sequences", "kv_heads", "kv_len", "k_dim")]
+        q, _, _ = _queries(torch, where, probe.replaced(shape={**shape, "kv_len": 1.0}))
+        caches = _turns(torch, where, probe.dtype, 2, *sizes)
+        given = cycle([(q, *one) for one in caches])
     attend = _attend(torch, attention_backend(torch, where, decode=not causal))
     return Kernel(call=lambda: attend(*next(given), is_causal=causal, enable_gqa=grouped), copies=copies)
 

@@ -35,6 +35,8 @@ CHAINS = ("stream", "norm", "activation")
 """Kinds of probes that tell how fast memory-bound kernels are."""
 OVER_DATASHEET = 1.02
 """Traffic this much faster than memory is came out of a cache."""
+THIN = (4.0,)
+"""Rows of a tile in kernels for few rows."""
 ABOVE_BEST = 1.3
 """Where a peak is only the best that was measured, efficiencies may come out above it."""
 
@@ -84,7 +86,9 @@ class Case:
     shapes: tuple[str, ...]
     """Of each row what makes it another shape: rows of one shape are held back together."""
     starts: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Shares of a knob's start from which the fit starts too."""
+    """Values of a knob from which the fit starts too."""
+    others: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Values of a fixed parameter that may stand in place of the family's, where the rows are nearer to them."""
 
 
 def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
@@ -124,7 +128,10 @@ def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str
 
     knobs, fixed, units = _knobs(ground, prefix, kinds.MATMUL_KNOBS, kinds.MATMUL_FIXED, leave=("quantise",))
     rows = _rows(samples, ("m", "n", "k", "batch"), software)
-    return [Case(prefix, "matmul", rows, knobs, fixed, _stay(ground, prefix), predict, _shapes(samples, ("n", "k")))]
+    # Kernels of processors for few rows are products of vectors, which fill no tile.
+    others = {"tile_m": THIN} if ground.measured_peaks else {}
+    shapes = _shapes(samples, ("n", "k"))
+    return [Case(prefix, "matmul", rows, knobs, fixed, _stay(ground, prefix), predict, shapes, others=others)]
 
 
 def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, decode: bool) -> list[Case]:

@@ -8,6 +8,7 @@ range early: a short calibration is a coarse long one.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, TypeAlias, get_args
@@ -216,18 +217,28 @@ def _shared(groups: Mapping[tuple[str, str], list[Planned]], budget: float, rng:
     return chosen
 
 
+def _rows_of(one: Planned) -> float:
+    return one.probe.shape.get("m", 0.0)
+
+
 def _spread(members: Sequence[Planned], rng: random.Random) -> list[Planned]:
-    """The members in an order whose every beginning covers the range of predicted times: of ever finer bins one at a time."""
+    """The members in an order whose every beginning covers the range of predicted times: of ever finer bins one at a time.
+
+    Of a bin one counts whose number of rows has come least so far: what few rows take says something else than what many do.
+    """
     ordered = sorted(members, key=lambda one: one.launch)
     made: list[Planned] = []
     taken: set[int] = set()
+    came: Counter[float] = Counter()
     bins = 4
     while len(made) < len(ordered):
         for number in range(bins):
             low, high = len(ordered) * number // bins, len(ordered) * (number + 1) // bins
             free = [at for at in range(low, high) if at not in taken]
             if free:
-                at = rng.choice(free)
+                least = min(came[_rows_of(ordered[at])] for at in free)
+                at = rng.choice([at for at in free if came[_rows_of(ordered[at])] == least])
+                came[_rows_of(ordered[at])] += 1
                 taken.add(at)
                 made.append(ordered[at])
         bins *= 2
