@@ -173,7 +173,7 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     if where.type != "cuda":
         # Into a result that is there already: a processor would spend more time on fresh pages than on small products.
         out = _tensor(torch, where, probe.dtype, m, n)
-        return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out))
+        return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out), copies=len(copies))
     if probe.dtype not in ("fp32", "tf32"):
         return Kernel(call=lambda: linear(left, next(weights)), copies=len(copies))
     precise = _precision(torch, tf32=probe.dtype == "tf32")
