@@ -89,8 +89,8 @@ def answers() -> Any:
 
     library = Library.of(TrainAsk(model="", on=""))
     return Answers(
-        train=lambda ask: answer_training(ask, library), serve=lambda ask: answer_serving(ask, library), card=library.card,
-        keep=library.keep,
+        train=lambda ask: answer_training(ask, library, with_price=False), serve=lambda ask: answer_serving(ask, library),
+        card=library.card, keep=library.keep,
     )  # fmt: skip
 
 

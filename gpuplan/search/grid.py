@@ -158,6 +158,12 @@ class Best(Record):
     """What was made as small as can be: seconds of a step, or bytes where nothing fits."""
 
 
+def only(space: Space, shape: Shape) -> TrainPlan | None:
+    """The one legal plan of a space where there is exactly one, which then needs no comparing."""
+    found = list(candidates(space, shape))
+    return single(found[0], space) if len(found) == 1 and len(found[0]) == 1 else None
+
+
 def best(subject: Subject, space: Space, shape: Shape, *, surely: bool = True) -> Best | None:
     """The fastest plan that surely fits, or else fits; without one, the plan of least memory; None when no plan is legal.
 

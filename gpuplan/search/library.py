@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import Note
+from gpuplan.errors import GpuplanError, Note
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -54,6 +54,7 @@ class Library:
 
     catalog: Catalog
     _cards: dict[str, ModelCard] = field(default_factory=dict, repr=False)
+    _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
     _targets: dict[str, Target] = field(default_factory=dict, repr=False)
     _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
 
@@ -68,14 +69,21 @@ class Library:
 
     def card(self, name: str) -> ModelCard:
         """The card of a model; errors as `gpuplan.models.catalog.find`."""
+        if name in self._no_cards:
+            raise self._no_cards[name]
         if name not in self._cards:
             own = [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
-            self._cards[name] = find(name, own)
+            try:
+                self._cards[name] = find(name, own)
+            except GpuplanError as error:
+                self._no_cards[name] = error
+                raise
         return self._cards[name]
 
     def keep(self, card: ModelCard) -> str:
         """Make a card of no file known by its id, which is returned."""
         self._cards[card.id] = card
+        self._no_cards.pop(card.id, None)
         return card.id
 
     def target(self, on: str) -> Target:

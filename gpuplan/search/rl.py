@@ -161,6 +161,8 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, l
     result = chosen_plan(ask, subject, space, shape_of(subject.arch, space.ranks))
     plan = result.plan
     why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
+    if result.looked_at == 1:
+        why = "the only division of training that was looked at"
     if not result.fits:
         why = f"least memory of {result.looked_at} divisions of training, none of which fits"
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}

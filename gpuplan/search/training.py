@@ -19,7 +19,7 @@ from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
 from gpuplan.search.fed import fed_by, pace_notes
-from gpuplan.search.grid import Best, Space, best
+from gpuplan.search.grid import Best, Space, best, only
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.specs.operations import Operations
@@ -37,8 +37,8 @@ SEQUENCE = 8192
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 
 
-def answer_training(ask: TrainAsk, library: Library) -> Estimate:
-    """The answer to a training question.
+def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Estimate:
+    """The answer to a training question; without a price only where the question asks for none.
 
     Raises:
         UnknownError: a name, a rate or a parameter that is not known (exit 5).
@@ -46,7 +46,7 @@ def answer_training(ask: TrainAsk, library: Library) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     fed = fed_by(ask, library)
-    found = library.look_up(ask, "train")
+    found = library.look_up(ask, "train", with_price=with_price)
     space, chosen = space_of(ask, found)
     shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
     result = chosen_plan(ask, found.subject, space, shape)
@@ -97,6 +97,9 @@ def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> 
     Raises:
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
+    alone = only(space, shape)
+    if alone is not None:
+        return Best(alone, fits=True, looked_at=1, fitting=1, score=0.0)  # Whether it fits is seen when it is estimated.
     found = best(subject, space, shape)
     if found is not None:
         return partly(subject, space, shape, found)
