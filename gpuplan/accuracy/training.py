@@ -34,11 +34,13 @@ RESEMBLES = {
     "hf-transformers+deepspeed": "accelerate",
     "deepspeed-zero3": "deepspeed",
     "colossal-ai": "deepspeed",
-    "kempnerforge": "torchtitan", "deeplearningexamples": "fsdp",
+    "deeplearningexamples": "fsdp",
     # Transformer Engine's kernels.
     "nemo-automodel": "nemo",
+    # By its documentation ZeRO-1 is that of DeepSpeed, with a group of its own ("Hybrid Zero"), under models in eager PyTorch.
+    "internevo": "deepspeed",
     # Fused kernels of their own or of Apex, tensor parallelism and sharded optimizers in the manner of Megatron.
-    "internevo": "megatron-lm", "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm",
+    "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm",
     "primus": "megatron-lm", "neuronx-distributed": "megatron-lm", "nemo-megatron-neuronx": "megatron-lm",
     # Compiled whole by XLA.
     "levanter": "maxtext", "t5x": "maxtext", "easylm": "maxtext",
@@ -58,6 +60,8 @@ UNSAID: Mapping[str, Recompute] = {
 """What frameworks recompute where a configuration does not say: nothing, unless their recipes do (torchtune)."""
 UNSAID_LENGTH = 2048
 """Tokens of a sequence of runs that ran out of memory where nobody says: the weights are mostly why."""
+ALL_16 = ("torchtune", "kempnerforge")
+"""Frameworks that keep weights, gradients and moments in 16 bits unless they are told otherwise."""
 UNSAID_COMPILE: Mapping[str, bool] = {"torchtune": False}
 """Whether frameworks compile the model where a configuration does not say."""
 SQUAD = ("nemo", "megatron-bridge")
@@ -284,7 +288,7 @@ def _precision(row: Row) -> Precision:
     sharded = "zero" in str(row.run.get("sharding") or "")
     if said == "bf16" and row.kind == "finetune-full" and stored in ("bf16", "bfloat16") and not sharded:
         return "bf16-pure"
-    if row.engine == "torchtune" and said == "bf16":
+    if row.engine in ALL_16 and said == "bf16":
         return "bf16-pure"
     if said == "bf16" and ("true" in mode or "pure" in mode.lower()):
         return "bf16-pure"

@@ -136,6 +136,9 @@ class ShardingPricer(Record, kw_only=True):
         at = f"{stage.prefix}step.micro"
         gradients, gathered = self.gradient_sync(stage)
         comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
+        if self.profile.held.summed_whole is not None:
+            steps = self.step.micro_batches
+            comm["gradients"] = seldom_seconds.term(f"{at}.scatter_of_the_last", comm=comm["gradients"], steps=steps)
         weights = priced(f"{at}.gather", gathered, self.subject.hw)
         comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
         if self.work.reshard is not None:

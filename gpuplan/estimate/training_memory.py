@@ -19,7 +19,7 @@ from gpuplan.formulas.memory import (
     uncounted_bytes,
     waiting_bytes,
 )
-from gpuplan.formulas.training import allocator_bytes, between_ranks
+from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -86,6 +86,16 @@ def _stage(
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
+        elif profile.held.summed_whole is not None:
+            held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
+            element = subject.habit("summed_whole", profile.held.summed_whole)
+            sums = {
+                kind: summed_gradient_bytes.term(
+                    f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
+                )
+                for kind, one in held.items()
+            }
+            parts["summed_gradients"] = total(f"{at}.summed_gradients", sums)
     if not alone(work.dense_ranks) and not profile.held.buckets_are_views:
         buckets = bucket_bytes.term(
             f"{at}.all_buckets",

@@ -273,6 +273,23 @@ def between_ranks(*, size: Bytes, ranks: Count) -> Bytes:
     return where(ranks > 1, size, 0.0 * size)
 
 
+@formula(
+    Source(
+        "docs", "PyTorch: torch.distributed.fsdp.fully_shard, set_requires_gradient_sync",
+        "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+        "gradient accumulation without communication",
+        note="FSDPParam.to_accumulated_grad_if_needed keeps the unsharded sum in the type of the reduction",
+    )
+)  # fmt: skip
+def summed_gradient_bytes(*, params: Count, element: Bytes, micro_batches: Count) -> Bytes:
+    """Whole gradients that a rank sums over the micro-batches of a step before they are scattered: none where there is one.
+
+    >>> summed_gradient_bytes(params=8e9, element=4, micro_batches=1), summed_gradient_bytes(params=8e9, element=4, micro_batches=4)
+    (0.0, 32000000000.0)
+    """
+    return where(micro_batches > 1, params * element, 0.0 * params * element)
+
+
 @formula(_RECOMPUTE)
 def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> Count:
     """Micro-batches whose activations a stage holds at once: 1F1B, or interleaved 1F1B when `vpp` > 1.

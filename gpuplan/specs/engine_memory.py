@@ -40,6 +40,9 @@ class TrainingHoldings(Schema):
     """Temporaries of an optimizer step that runs over all parameters at once, in multiples of the trained weights."""
     loads_whole: bool = False
     """Each rank holds the whole model before it is cut into shards."""
+    summed_whole: BytesField | None = None
+    """Bytes of a gradient's sum that every rank keeps whole between the micro-batches of a step under ZeRO-3, since the last one
+    alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
     edges_in_turn: bool = False

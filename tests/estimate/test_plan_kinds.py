@@ -154,6 +154,23 @@ def test_where_accelerators_update_them_offloaded_states_travel() -> None:
         assert figures.time.step.find("engine.host_update") is None
 
 
+def test_gradients_that_only_the_last_micro_batch_scatters_are_summed_whole() -> None:
+    # KempnerForge 5666d0d1, config validation: 8.03 B parameters in 16 bits on 32 H200, micro-batches of 4 x 4,096, 51.3 GiB; its
+    # training/grad.py communicates gradients in the last of 4 micro-batches, and fp32 sums of 8.03 B parameters are 29.9 GiB.
+    base: dict[str, Any] = {
+        "dp": 32.0, "zero_stage": 3, "seq_len": 4096.0, "micro_batch": 4.0, "recompute": "full", "precision": "bf16-pure",
+    }  # fmt: skip
+    several = made("llama-3-8b", "8xh200-sxm-141gb@8xib-ndr", "kempnerforge", **{**base, "dp": 8.0}, global_batch=128.0)
+    once = made("llama-3-8b", "8xh200-sxm-141gb@8xib-ndr", "kempnerforge", **{**base, "dp": 8.0}, global_batch=32.0)
+    params = float(subject("llama-3-8b").counts.params_total.value)
+    assert part(several, "summed_gradients") == pytest.approx(4 * params)
+    assert part(once, "summed_gradients") == 0
+    # A micro-batch that does not scatter is shorter.
+    assert float(several.time.step.value) < 4 * float(once.time.step.value)
+    measured = made("llama-3-8b", "32xh200-sxm-141gb", "kempnerforge", **base, global_batch=512.0)
+    assert float(measured.memory.allocated.value) / 2**30 == pytest.approx(51.3, rel=0.12)
+
+
 def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
     # arXiv 2106.09685, 4.2: a speed-up of about a quarter, as most gradients are not computed.
     full = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0)
