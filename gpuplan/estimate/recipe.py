@@ -109,4 +109,6 @@ class RecipeTerms(Record):
         moments = repeated_bytes.term(
             "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
         )
+        if plan.optimizer == "adamw-8bit":
+            moments = self.moments
         return made.replaced(weight=element, gradient=element, master=master, moments=moments)
