@@ -67,8 +67,8 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
         fitted = fitted_seconds(probe, bare)
         if fitted is None:
             continue
-        computes = probe.kind in ("matmul", "prefill")
-        name = f"{probe.kind} {probe.dtype}" if computes or probe.kind == "decode" else (probe.name or probe.kind).replace("_", " ")
+        computes = probe.kind in ("matmul", "grouped_matmul", "prefill")
+        name = (probe.name or probe.kind).replace("_", " ") + (f" {probe.dtype}" if computes or probe.kind == "decode" else "")
         spot = Spot(size=_work(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
         found.setdefault((name, "FLOP/s" if computes else "B/s"), []).append(spot)
     if not found:
@@ -97,12 +97,12 @@ def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
     shape, element = probe.shape, ELEMENT.get(probe.dtype, 2.0)
     kind: Any = probe.dtype
     try:
-        if probe.kind == "matmul":
+        if probe.kind in ("matmul", "grouped_matmul"):
             item = Matmul(
                 name="probe", m=_given("m", shape["m"]), n=_given("n", shape["n"]), k=_given("k", shape["k"]),
                 batch=_given("batch", shape["batch"]), dtype=kind,
                 left_bytes=_given("left", element, "B"), right_bytes=_given("right", element, "B"),
-                out_bytes=_given("out", max(element, 2.0), "B"),
+                out_bytes=_given("out", max(element, 2.0), "B"), grouped=probe.kind == "grouped_matmul",
             )  # fmt: skip
             return _float(matmul_seconds(item, hw))
         if probe.kind in ("prefill", "decode"):

@@ -28,6 +28,7 @@ from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
 TRUTH: Mapping[str, float] = {
     "matmul.bf16.efficiency": 0.78, "matmul.bf16.memory_efficiency": 0.83, "matmul.bf16.start": 5.5e-6,
     "matmul.bf16.unhidden": 0.12, "matmul.fp8.efficiency": 0.71, "matmul.fp8.memory_efficiency": 0.80, "matmul.fp8.start": 7e-6,
+    "grouped.bf16.efficiency": 0.66, "grouped.bf16.memory_efficiency": 0.87, "grouped.bf16.start": 11e-6,
     "attention.prefill.bf16.efficiency": 0.62, "attention.prefill.bf16.start": 14e-6,
     "attention.decode.bf16.memory_efficiency": 0.81, "attention.decode.bf16.start": 12e-6,
     "stream.efficiency": 0.84, "stream.launch": 3.1e-6,
@@ -173,8 +174,11 @@ def seconds(probe: Probe, hw: Hardware) -> float:
     if probe.kind in ("matmul", "grouped_matmul"):
         two = Term("two", 2.0, "B", USER)
         value = matmul_seconds(
-            Matmul(name="x", **shape, dtype=dtype, left_bytes=element, right_bytes=element, out_bytes=two), hw
-        ).value
+            Matmul(
+                name="x", **shape, dtype=dtype, left_bytes=element, right_bytes=element, out_bytes=two,
+                grouped=probe.kind == "grouped_matmul",
+            ), hw,
+        ).value  # fmt: skip
     elif probe.kind in ("prefill", "decode"):
         del shape["window"]
         value = attention_seconds(Attention(name="x", **shape, kv_element_bytes=element, dtype=dtype, causal=True), hw).value

@@ -62,7 +62,7 @@ def test_the_fit_finds_the_true_parameters_within_3_percent(whole: tuple[Report,
     assert host["launch"].value == pytest.approx(COPY, rel=0.03)
     assert report.made.launch == pytest.approx(LAUNCH, rel=0.03)
     assert report.made.graph == pytest.approx(GRAPH, rel=0.03)
-    assert report.made.chains == pytest.approx({"norm": 1.0, "activation": 1.0, "grouped_matmul": 1.0}, rel=0.03)
+    assert report.made.chains == pytest.approx({"norm": 1.0, "activation": 1.0}, rel=0.03)
     assert all(found.median_ape < 0.01 for found in report.made.sets.values())
 
 
@@ -88,9 +88,10 @@ def test_the_file_loads_and_estimates_say_where_it_was_measured(whole: tuple[Rep
     texts = [note.text for note in hw.notes]
     said = next(text for text in texts if text.startswith("kernel parameters measured on this machine by gpuplan calibrate: "))
     assert "2026-11-21, 570.1, fake; ranges are those of its kernels around the fit: matmul 0.9" in said
+    assert hw.parameter("grouped.bf16.efficiency").value == pytest.approx(TRUTH["grouped.bf16.efficiency"], rel=0.03)
     residual = spec.residual["matmul"]
     assert hw.parameter("matmul_residual").spread == (residual.low.value, residual.high.value)
-    assert hw.parameter("grouped_residual").spread != hw.parameter("matmul_residual").spread
+    assert hw.parameter("grouped_residual").spread == (spec.residual["grouped"].low.value, spec.residual["grouped"].high.value)
     assert not any("edited" in text for text in texts)
 
 
@@ -101,7 +102,7 @@ def test_engines_take_what_was_measured_of_the_kernels_that_they_leave_to_pytorc
         hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog, engine=engine)
         shipped = hardware_of(parse_target("h200-sxm-141gb", PLAIN), catalog=PLAIN, engine=engine)
         assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
-        for own in ("matmul.fp8_block.efficiency", "grouped.bf16.efficiency"):
+        for own in ("matmul.fp8_block.efficiency", "grouped.fp8_block.efficiency"):
             assert hw.parameter(own).value == shipped.parameter(own).value
         assert any(f"kernels that {engine} has of its own are those of the shipped file" in note.text for note in hw.notes)
 
@@ -503,7 +504,7 @@ def test_a_file_that_is_no_measured_file_is_told_before_measuring(tmp_path: Path
 def test_kinds_that_tell_no_parameter_say_so_and_are_measured_anew(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UsageError, match="no parameter comes of these kinds"):
-            run(tmp_path, kinds=("grouped_matmul",))
+            run(tmp_path, kinds=("graph",))
     (kept,) = (tmp_path / "cache").rglob("*.jsonl")
     told = journal.load(kept)
     assert told is not None

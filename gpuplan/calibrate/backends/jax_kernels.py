@@ -82,8 +82,10 @@ def _attention_refusal(platform: str, probe: Probe) -> str | None:
 def kernel(jax: Any, platform: str, probe: Probe) -> Kernel:
     """The step of a probe and its tensors, on JAX's default device. JAX raises what it raises when they do not fit."""
     match probe.kind:
-        case "matmul" | "grouped_matmul":
+        case "matmul":
             return _matmul(jax, platform, probe)
+        case "grouped_matmul":
+            return _grouped(jax, probe)
         case "prefill" | "decode":
             return Kernel(step=_attend(jax, platform, probe), given=_queries(jax, probe))
         case "prefill_backward":
@@ -131,6 +133,17 @@ def _matmul(jax: Any, platform: str, probe: Probe) -> Kernel:
         return jax.lax.dot_general(left, weight, dimensions, precision=precision, preferred_element_type=out)
 
     return Kernel(step=step, given=(tensor(jax, dtype, *lead, m, k), tensor(jax, dtype, *lead, n, k)))
+
+
+def _grouped(jax: Any, probe: Probe) -> Kernel:
+    """The rows of all experts behind each other, as many for each, times the weights of their expert."""
+    m, n, k, experts = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
+    sizes = jax.numpy.full((experts,), m, dtype="int32")
+
+    def step(left: Any, weight: Any) -> Any:
+        return jax.lax.ragged_dot(left, weight, sizes)
+
+    return Kernel(step=step, given=(tensor(jax, probe.dtype, experts * m, k), tensor(jax, probe.dtype, experts, k, n)))
 
 
 def _queries(jax: Any, probe: Probe) -> tuple[Any, Any, Any]:

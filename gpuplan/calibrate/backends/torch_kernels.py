@@ -73,7 +73,9 @@ def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
         return "int8 matmuls are timed on NVIDIA GPUs only"
     if probe.dtype == "int8" and (probe.shape["m"] <= 16 or probe.shape["n"] % 8 or probe.shape["k"] % 8):
         return "int8 matmuls need more than 16 rows, and n and k in multiples of 8"
-    if probe.kind in ("matmul", "grouped_matmul") and probe.dtype in ("fp8", "int8") and probe.shape["batch"] > 1:
+    if probe.kind == "grouped_matmul" and not hasattr(torch, "_grouped_mm"):
+        return "this PyTorch has no grouped matmul: 2.8 brings it"
+    if probe.kind == "matmul" and probe.dtype in ("fp8", "int8") and probe.shape["batch"] > 1:
         return f"PyTorch has no batched matmul in {probe.dtype}"
     if probe.kind in ("prefill", "prefill_backward", "decode"):
         if probe.shape.get("window"):
@@ -86,8 +88,10 @@ def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
 def kernel(torch: Any, where: Any, probe: Probe) -> Kernel:
     """The kernel of a probe with its tensors. PyTorch raises what it raises when they do not fit."""
     match probe.kind:
-        case "matmul" | "grouped_matmul":
+        case "matmul":
             return _matmul(torch, where, probe)
+        case "grouped_matmul":
+            return _grouped(torch, where, probe)
         case "prefill" | "decode":
             return _attention(torch, where, probe)
         case "prefill_backward":
@@ -183,6 +187,16 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
             return linear(left, next(weights))
 
     return Kernel(call=call, copies=len(copies))
+
+
+def _grouped(torch: Any, where: Any, probe: Probe) -> Kernel:
+    """The rows of all experts behind each other, as many for each, times the weights of their expert: one kernel on a GPU."""
+    m, n, k, experts = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
+    left = _tensor(torch, where, probe.dtype, experts * m, k)
+    copies = _turns(torch, where, probe.dtype, experts, n, k)
+    ends = torch.arange(m, experts * m + 1, m, dtype=torch.int32, device=where)
+    weights = cycle([one.transpose(1, 2) for one in copies])
+    return Kernel(call=lambda: torch._grouped_mm(left, next(weights), offs=ends), copies=len(copies))
 
 
 def _precision(torch: Any, *, tf32: bool) -> Callable[[], AbstractContextManager[None]]:

@@ -321,7 +321,7 @@ EARLIER = "earlier"
 
 def _places(tree: Mapping[str, Any]) -> list[str]:
     """Where the sets of parameters stand in a file."""
-    found = [f"matmul.{dtype}" for dtype in tree.get("matmul", {})]
+    found = [f"{section}.{dtype}" for section in ("matmul", "grouped") for dtype in tree.get(section, {})]
     attention = tree.get("attention", {})
     found += [f"attention.{kind}.{dtype}" for kind in ("prefill", "decode", "latent") for dtype in attention.get(kind, {})]
     return [*found, *(name for name in ("stream", "host", "launch") if name in tree), *_wires(tree)]

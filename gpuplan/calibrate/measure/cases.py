@@ -98,6 +98,9 @@ def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
         made += _matmul(
             [one for one in samples if one.probe.kind == "matmul" and one.probe.dtype == dtype], dtype, ground, software
         )
+    for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "grouped_matmul"):
+        picked = [one for one in samples if one.probe.kind == "grouped_matmul" and one.probe.dtype == dtype]
+        made += _matmul(picked, dtype, ground, software, grouped=True)
     for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "prefill"):
         picked = [one for one in samples if one.probe.kind == "prefill" and one.probe.dtype == dtype]
         made += _attention(picked, dtype, ground, software, decode=False)
@@ -109,11 +112,12 @@ def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
     return made
 
 
-def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str) -> list[Case]:
+def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, grouped: bool = False) -> list[Case]:
     if dtype not in ground.peaks:
         return []
     samples = _from_memory(samples, ground)
-    element, prefix = ELEMENT[dtype], f"matmul.{dtype}"
+    section = "grouped" if grouped else "matmul"
+    element, prefix = ELEMENT[dtype], f"{section}.{dtype}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
         cols = rows.columns
@@ -122,16 +126,17 @@ def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str
         item = Matmul(
             name="row", m=_given("m", cols["m"]), n=_given("n", cols["n"]), k=_given("k", cols["k"]),
             batch=_given("batch", cols["batch"]), dtype=dtype, left_bytes=_given("left", element, "B"),  # type: ignore[arg-type]
-            right_bytes=_given("right", element, "B"), out_bytes=_given("out", max(element, 2.0), "B"),
+            right_bytes=_given("right", element, "B"), out_bytes=_given("out", max(element, 2.0), "B"), grouped=grouped,
         )  # fmt: skip
         return _array(matmul_seconds(item, _hardware(ground, prefix, values, units)))
 
-    knobs, fixed, units = _knobs(ground, prefix, kinds.MATMUL_KNOBS, kinds.MATMUL_FIXED, leave=("quantise",))
+    # Of the rows that begin amid a tile the probes tell nothing: every expert has as many.
+    knobs, fixed, units = _knobs(ground, prefix, kinds.MATMUL_KNOBS, kinds.MATMUL_FIXED, leave=("quantise", "straddle"))
     rows = _rows(samples, ("m", "n", "k", "batch"), software)
     # Kernels of processors for few rows are products of vectors, which fill no tile.
     others = {"tile_m": THIN} if ground.measured_peaks else {}
-    shapes = _shapes(samples, ("n", "k"))
-    return [Case(prefix, "matmul", rows, knobs, fixed, _stay(ground, prefix), predict, shapes, others=others)]
+    shapes = _shapes(samples, ("n", "k", "batch") if grouped else ("n", "k"))
+    return [Case(prefix, section, rows, knobs, fixed, _stay(ground, prefix), predict, shapes, others=others)]
 
 
 def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, decode: bool) -> list[Case]:

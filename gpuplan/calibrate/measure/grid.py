@@ -26,6 +26,11 @@ WEIGHTS = (
     (8192, 28672), (16384, 16384), (57344, 8192), (128256, 4096),
 )  # fmt: skip
 """(n, k) of square matrices and of the projections of usual models and their shards."""
+EXPERTS = (
+    (8, 14336, 4096), (8, 4096, 14336), (64, 1408, 2048), (128, 768, 2048), (32, 2880, 2880), (8, 2048, 7168), (16, 1536, 4096),
+    (8, 1024, 1024), (16, 512, 1024),
+)  # fmt: skip
+"""(experts of a rank, n, k) of grouped matmuls: of Mixtral, DeepSeek, Qwen and gpt-oss, whole or their shards, and small ones."""
 DTYPES = ("bf16", "fp16", "fp8", "tf32", "fp32", "int8", "fp4")
 HEADS = ((32, 8, 128), (32, 32, 128), (8, 1, 128), (16, 16, 64), (64, 8, 128), (8, 8, 64))
 """(heads, key heads, head dimension): grouped, multi-head, a shard of one key head, and narrow heads."""
@@ -43,7 +48,7 @@ CALLS = (1, 10, 100, 1000)
 
 SHARES: Mapping[str, float] = {
     "matmul": 40, "prefill": 12, "prefill_backward": 5, "decode": 14, "stream": 9, "norm": 3, "activation": 3, "launch": 2,
-    "graph": 2, "host_to_device": 3, "device_to_host": 3, "collective": 25, "transfer": 3, "grouped_matmul": 4,
+    "graph": 2, "host_to_device": 3, "device_to_host": 3, "collective": 25, "transfer": 3, "grouped_matmul": 9,
 }  # fmt: skip
 """How much of the time each kind of probe gets, where there is one."""
 BUDGET: Mapping[Extent, float] = {"quick": 32.0, "default": 210.0, "full": 3600.0}
@@ -94,7 +99,7 @@ def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int, *, process
             for dtype, (n, k), m in product(dtypes, WEIGHTS, ROWS):
                 yield _probe(kind, dtype, m=m, n=n, k=k, batch=1)
         case "grouped_matmul":
-            for (experts, n, k), m in product(((8, 14336, 4096), (64, 1408, 2048), (8, 1024, 1024)), ROWS[:11]):
+            for (experts, n, k), m in product(EXPERTS, ROWS[:11]):
                 yield _probe(kind, half, m=m, n=n, k=k, batch=experts)
         case "prefill" | "prefill_backward":
             for dtype, (heads, kv_heads, dim), (sequences, length) in product(dict.fromkeys((half, usual)), HEADS, QUERIES):

@@ -74,7 +74,7 @@ class Outcome:
     """Fitted collectives that a measured file has no place for, since other kinds on the same link are missing."""
     backward: tuple[float, int] | None = None
     chains: Mapping[str, float] = field(default_factory=dict)
-    """How much longer norms, activations and grouped matmuls take than they are priced: medians."""
+    """How much longer norms and activations take than they are priced: medians."""
     launch: float | None = None
     """Seconds of one empty kernel among many, launched one by one."""
     graph: float | None = None
@@ -210,12 +210,11 @@ def family_error(case: Case) -> float | None:
 
 
 def chains(samples: Sequence[Sample], ground: Ground, made: Outcome, software: str) -> dict[str, float]:
-    """Medians of measured over priced: norms and activations as streams, grouped matmuls as single ones, which are fitted alone."""
+    """Medians of measured over priced: of norms and of activations, each alone, as streams."""
     found_: dict[str, float] = {}
-    for kind, like in (("norm", "norm"), ("activation", "activation"), ("grouped_matmul", "matmul")):
+    for kind in ("norm", "activation"):
         ratios: list[float] = []
-        picked = [one.replaced(probe=one.probe.replaced(kind=like)) for one in of_kind(samples, kind)]
-        for case in cases(picked, ground, software):
+        for case in cases(of_kind(samples, kind), ground, software):
             fitted = made.sets.get(case.place)
             if fitted is not None and len(case.rows):
                 values = {key: one.value for key, one in fitted.values.items()}

@@ -19,7 +19,7 @@ HEAD = "# Written by gpuplan calibrate. Whoever edits it is told so by every est
 SMALL = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
 LEAST = 5e-5
 """Shares and counts below this are written as 0: the fit ran into its bound."""
-RESIDUALS = ("matmul", "prefill", "decode", "stream", "collective")
+RESIDUALS = ("matmul", "grouped", "prefill", "decode", "stream", "collective")
 
 
 @dataclass(frozen=True)
