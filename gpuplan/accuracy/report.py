@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuplan.accuracy.compare import METRICS, Point
+from gpuplan.accuracy.compare import METRICS, Metric, Point
 from gpuplan.accuracy.judge import Judged, Ran
 from gpuplan.accuracy.rows import Row
 
@@ -18,6 +18,17 @@ KEYS: Mapping[str, Callable[[Row], str]] = {
     "precision": lambda row: str(row.run.get("precision") or row.run.get("weights") or "not said"),
 }
 """What rows can be grouped by."""
+MEASURES: Mapping[Metric, tuple[str, ...]] = {
+    "throughput": (
+        "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
+        "tflops_per_accelerator", "mfu", "hfu", "output_tokens_per_s", "output_tokens_per_s_per_accelerator", "prompt_tokens_per_s",
+        "requests_per_s",
+    ),
+    "memory": ("peak_memory_gib",),
+    "ttft": ("ttft_ms", "ttft_p50_ms"),
+    "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms"),
+}  # fmt: skip
+"""What rows call the figures of each metric."""
 
 
 def report(judged: Judged, by: str = "source") -> dict[str, Any]:
@@ -40,15 +51,21 @@ def report(judged: Judged, by: str = "source") -> dict[str, Any]:
 
 def metrics(judged: Judged) -> dict[str, Any]:
     """The errors of each metric, and how often the verdict was right."""
-    skipped = {task: sum(1 for row, _ in judged.skipped if row.task == task) for task in ("training", "inference")}
     made: dict[str, Any] = {}
     for metric in METRICS:
         points = [point for point in judged.points if point.metric == metric]
-        left_out = skipped["inference"] if metric in ("ttft", "tpot") else skipped["training"] + skipped["inference"]
-        made[metric] = errors(points, left_out)
+        made[metric] = errors(points, sum(_measures(row, metric) for row, _ in judged.skipped))
         for name in ("fitted", "held_back", "unseen"):
             made[metric][name] = errors([point for point in points if _seen(point.row) == name], None)
     return made | {"fits": verdicts(judged.fits)}
+
+
+def _measures(row: Row, metric: Metric) -> bool:
+    """Whether a row that was skipped says something of a metric; one that says nothing that can be read may say all of its task."""
+    said = [name for name, keys in MEASURES.items() if any(row.measured.get(key) is not None for key in keys)]
+    if said or row.measured.get("out_of_memory"):
+        return metric in said
+    return metric in (("throughput", "memory") if row.task == "training" else ("throughput", "ttft", "tpot"))
 
 
 def _seen(row: Row) -> str:

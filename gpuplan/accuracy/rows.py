@@ -61,6 +61,9 @@ class Row(Record, kw_only=True):
     unseen: bool = False
     """Whether the row is there to judge and was kept from every fit, whatever its group."""
 
+    kin: bool | None = None
+    """Whether a fit saw published runs of the same model and accelerator; None: as the group says."""
+
     @property
     def group(self) -> tuple[str, str]:
         """Model and accelerator: what is held back together."""
@@ -69,7 +72,21 @@ class Row(Record, kw_only=True):
     @property
     def fitted(self) -> bool:
         """Whether a fit of engine profiles may have seen the row's group; the rule that `tools/fit_engines.py` keeps as well."""
+        if self.kin is not None:
+            return self.kin and not self.unseen
         return not self.unseen and zlib.crc32("|".join(self.group).encode()) % FITTED_IN_THREE != 0
+
+
+def marked(rows: Sequence[Row], published: Sequence[Row]) -> list[Row]:
+    """The user's training runs, each with whether a fit saw published ones of its model, by name or card, and accelerator."""
+
+    def card(row: Row) -> tuple[str, str]:
+        return str(row.model.get("id") or ""), str(row.hardware.get("accelerator"))
+
+    ours = [row for row in published if row.task == "training"]
+    groups = {row.group for row in ours}
+    seen = {card(row) for row in ours if row.fitted and row.model.get("id")}
+    return [row.replaced(kin=card(row) in seen) if row.task == "training" and row.group not in groups else row for row in rows]
 
 
 class Skip(Exception):
@@ -163,6 +180,8 @@ def _fault(data: Mapping[str, Any]) -> str:
             value = data[part].get(name)
             if value is None:
                 continue
+            if isinstance(value, str):
+                return f"{part}: {name} is the text `{value}`, where a number is wanted"
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 return f"{part}: {name} is `{value}`, which is no such number"
             if name in SHARES and value > 1:

@@ -314,6 +314,8 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
         return {"recompute": "custom", "to_host": ("decoder_layer_input",)}
     if said is None:
         return {"recompute": UNSAID.get(row.engine)}
+    if said not in ("none", "full", "selective"):
+        raise Skip(f"recompute is `{said}`: none, full or selective is wanted")
     named = _named(row, detail)
     if named is not None:
         return named

@@ -62,7 +62,7 @@ def judging(given: Mapping[str, Any]) -> int:
 
 def wanted_rows(paths: list[str] | None, task: str | None) -> list[Any]:
     """The rows of the files named, or those that came with gpuplan."""
-    from gpuplan.accuracy.rows import packaged, read_rows
+    from gpuplan.accuracy.rows import marked, packaged, read_rows
 
     places = [Path(path) for path in paths or ()]
     missing = [
@@ -76,7 +76,8 @@ def wanted_rows(paths: list[str] | None, task: str | None) -> list[Any]:
     ]
     if missing:
         raise UsageError(*missing)
-    return [row for row in read_rows(places or [packaged()]) if task is None or row.task == task]
+    wanted = [row for row in read_rows(places or [packaged()]) if task is None or row.task == task]
+    return marked(wanted, read_rows([packaged()])) if places else wanted
 
 
 def answers() -> Any:

@@ -285,3 +285,33 @@ def test_the_published_runs_came_along_each_once() -> None:
     assert all(groups[row.group] == row.fitted for row in known)
     assert len(rows) - len(known) > 150
     assert not any(row.fitted for row in rows if row.unseen)
+
+
+def test_runs_of_other_models_and_machines_were_seen_by_no_fit(tmp_path: Path) -> None:
+    """Two of three published groups were there to be fitted to; what no fit could have read is not marked so."""
+    rows = [
+        changed(id=f"run-{model}-{chip}", model={"id": model, "name": f"my {model}"}, hardware={"accelerator": chip})
+        for model in ("llama-3.1-8b", "llama-2-7b", "mistral-7b", "qwen3-8b")
+        for chip in ("h100-sxm-80gb", "rtx-4090")
+    ]
+    made = wanted_rows([str(written(tmp_path, *rows))], None)
+    assert len(made) == len(rows)
+    assert not any(row.fitted for row in made if row.hardware["accelerator"] == "rtx-4090" and row.model["id"] == "qwen3-8b")
+    published = {(row.model.get("id"), row.hardware.get("accelerator")) for row in wanted_rows(None, "training") if row.fitted}
+    assert [row.fitted for row in made] == [(row.model["id"], row.hardware["accelerator"]) in published for row in made]
+
+
+def test_what_was_skipped_counts_where_it_was_measured(tmp_path: Path) -> None:
+    made = judged(
+        tmp_path,
+        changed(flag="doubtful"),
+        changed(id="run-2", run={"tp": 3}, measured={"tokens_per_s_per_accelerator": None, "peak_memory_gib": 60.0}),
+    )["metrics"]
+    assert {name: made[name]["skipped"] for name in ("throughput", "memory", "ttft", "tpot")} == {
+        "throughput": 1, "memory": 1, "ttft": 0, "tpot": 0
+    }  # fmt: skip
+
+
+def test_a_kind_of_recomputation_that_nobody_knows_is_no_other_one(tmp_path: Path) -> None:
+    skipped = judged(tmp_path, changed(run={"recompute": "partial"}))["skipped"]
+    assert skipped[0]["reason"] == "recompute is `partial`: none, full or selective is wanted"

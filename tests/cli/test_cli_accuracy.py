@@ -101,7 +101,7 @@ BROKEN = """
 REASONS = {
     "typo": "the model is not known",
     "chip": "h1000",
-    "text": "seq_len is `long`",
+    "text": "seq_len is the text `long`",
     "none": "nothing was measured",
     "negative": "step_time_s is `-1`",
     "percent": "as a fraction",
