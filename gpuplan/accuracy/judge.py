@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from gpuplan.accuracy.compare import Point, training_points
 from gpuplan.accuracy.inference import inference_points, serving_ask
 from gpuplan.accuracy.rows import Row, Skip
+from gpuplan.accuracy.stand_in import WIDER, engine_of
 from gpuplan.accuracy.training import training_ask
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
@@ -25,6 +27,8 @@ class Answers(Record, kw_only=True):
     serve: Callable[[ServeAsk], Estimate]
     card: Callable[[str], ModelCard]
     keep: Callable[[ModelCard], str]
+    knows: Callable[[str], bool]
+    """Whether an engine has that name."""
 
 
 class Ran(Record):
@@ -36,11 +40,12 @@ class Ran(Record):
 
 
 class Judged(Record):
-    """All points, all rows that were skipped with their reasons, and what fitted."""
+    """All points, all rows that were skipped with their reasons, and what fitted; rows that were asked as another framework's."""
 
     points: tuple[Point, ...]
     skipped: tuple[tuple[Row, str], ...]
     fits: tuple[Ran, ...]
+    stood_in: tuple[tuple[Row, str], ...] = ()
 
 
 def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = lambda done: None) -> Judged:
@@ -48,17 +53,20 @@ def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = l
     points: list[Point] = []
     skipped: list[tuple[Row, str]] = []
     fits: list[Ran] = []
+    stood_in: list[tuple[Row, str]] = []
     for done, row in enumerate(rows, start=1):
         try:
             found, ran = _one(row, answers)
             points += found
             fits += ran
+            if row.task == "training" and (asked := engine_of(row, answers.knows))[1]:
+                stood_in.append((row, asked[0].partition("@")[0]))
         except Skip as skip:
             skipped.append((row, str(skip)))
         except GpuplanError as error:
             skipped.append((row, error.problems[0].message))
         step(done)
-    return Judged(tuple(points), tuple(skipped), tuple(fits))
+    return Judged(tuple(points), tuple(skipped), tuple(fits), tuple(stood_in))
 
 
 def _one(row: Row, answers: Answers) -> tuple[Sequence[Point], Sequence[Ran]]:
@@ -68,10 +76,12 @@ def _one(row: Row, answers: Answers) -> tuple[Sequence[Point], Sequence[Ran]]:
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
         return list(inference_points(row, answers.serve(_read(serving_ask, row, answers)))), ()
-    made = answers.train(_read(training_ask, row, answers))
+    made = answers.train(_read(partial(training_ask, knows=answers.knows), row, answers))
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
-    return list(training_points(row, made)), (Ran(row, ran=True, said_fits=made.verdict.fits),)
+    wider = WIDER if engine_of(row, answers.knows)[1] else 1.0
+    points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made)]
+    return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
 
 
 def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], str]], _Ask], row: Row, answers: Answers) -> _Ask:

@@ -32,7 +32,7 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
 
 
 def report(judged: Judged, by: str = "source") -> dict[str, Any]:
-    """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped` and `rows`.
+    """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped`, `stood_in`, `rows`.
 
     Errors are fractions. Rows of groups that a fit may have seen, rows of its sources that were held back, and rows of sources
     that are only there to judge are told apart in each metric under `fitted`, `held_back` and `unseen`.
@@ -45,6 +45,7 @@ def report(judged: Judged, by: str = "source") -> dict[str, Any]:
         "by": by,
         "groups": groups,
         "skipped": [{"id": row.id, "reason": why} for row, why in judged.skipped],
+        "stood_in": [{"id": row.id, "framework": row.engine, "asked_as": engine} for row, engine in judged.stood_in],
         "rows": [_plain(point) for point in judged.points],
     }
 

@@ -10,6 +10,7 @@ from gpuplan.accuracy.adapters import adapters_of
 from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
+from gpuplan.accuracy.stand_in import engine_of
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import (
     AttentionKernel,
@@ -30,30 +31,10 @@ PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
-RESEMBLES = {
-    "hf-transformers+deepspeed": "accelerate",
-    "deepspeed-zero3": "deepspeed",
-    "colossal-ai": "deepspeed",
-    "deeplearningexamples": "fsdp",
-    # Transformer Engine's kernels.
-    "nemo-automodel": "nemo",
-    # By its documentation ZeRO-1 is that of DeepSpeed, with a group of its own ("Hybrid Zero"), under models in eager PyTorch.
-    "internevo": "deepspeed",
-    # Fused kernels of their own or of Apex, tensor parallelism and sharded optimizers in the manner of Megatron.
-    "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm",
-    "primus": "megatron-lm", "neuronx-distributed": "megatron-lm", "nemo-megatron-neuronx": "megatron-lm",
-    # Compiled whole by XLA.
-    "levanter": "maxtext", "t5x": "maxtext", "easylm": "maxtext",
-}  # fmt: skip
-"""Frameworks without a profile of their own, and the profile of the one that does the work or does it most alike."""
-GRAPHS = ("gaudi",)
-"""Families of accelerators for which a fork of Megatron compiles graphs with fused attention, whatever its name says of eager."""
 ONE_BATCH = ("maxtext", "paxml")
 """Frameworks that take a device's whole batch at once unless a run says otherwise."""
 TOKENS_A_CHIP = 32768
 """Tokens of a step that such runs give a chip where they do not say: the middle of MaxText's own benchmark configurations."""
-USUAL = "megatron-lm"
-"""What rows of papers that name no framework mostly are."""
 UNSAID: Mapping[str, Recompute] = {
     "nanotron": "none", "torchtune": "full", "megatron-lm": "none", "megatron-bridge": "none", "nemo": "none",
 }  # fmt: skip
@@ -87,8 +68,12 @@ SLICE_STATES = 16
 """GB of states on a chip above which runs shard over several slices (Llama 3.1 405B on two slices of Trillium)."""
 
 
-def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str]) -> TrainAsk:
+def training_ask(
+    row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str], knows: Callable[[str], bool] = lambda name: True
+) -> TrainAsk:
     """The question of a row; `find` looks a card up, `keep` makes a card made of the row's dimensions known and names it.
+
+    `knows` says whether an engine has that name.
 
     Raises:
         Skip: the row says too little, or something that no plan can say.
@@ -115,7 +100,7 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         degrees = {"dp": int(run["dp"])}
     batch = _batches(row, degrees, chips)
     return TrainAsk(
-        model=keep(card), on=_machine(row, chips), engine=_engine(row),
+        model=keep(card), on=_machine(row, chips), engine=engine_of(row, knows)[0],
         seq_len=int(run.get("seq_len") or UNSAID_LENGTH), documents=_documents(row),
         **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
         precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row),
@@ -130,16 +115,6 @@ def training_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mod
         chunked_loss=True if "chunked" in str(run.get("loss") or "") or _as_shipped(row) else None,
         step_in_backward=True if _alone(row) or run.get("optimizer_in_bwd") else None,
     )  # fmt: skip
-
-
-def _engine(row: Row) -> str:
-    """The engine of a row; Megatron-LM that still wrote out the scores of attention is of another era."""
-    named = RESEMBLES.get(row.engine, row.engine) or USUAL
-    if named.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
-        return USUAL
-    if named == USUAL and row.run.get("attention") == "standard":
-        return "megatron-2021"
-    return f"{named}@{row.month}" if row.month is not None else named
 
 
 def _as_shipped(row: Row) -> bool:

@@ -87,11 +87,13 @@ def answers() -> Any:
     from gpuplan.search.library import Library
     from gpuplan.search.serving import answer_serving
     from gpuplan.search.training import answer_training
+    from gpuplan.specs.catalog import key
 
     library = Library.of(TrainAsk(model="", on=""))
+    engines = {key(name) for name in (*library.catalog.paths("engines"), *library.catalog.names("engines"))}
     return Answers(
         train=lambda ask: answer_training(ask, library, with_price=False), serve=lambda ask: answer_serving(ask, library),
-        card=library.card, keep=library.keep,
+        card=library.card, keep=library.keep, knows=lambda name: key(name) in engines,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
         if block
     ]
     blocks.append(_fits(made["metrics"]["fits"]))
+    blocks.append(_stood_in(made["stood_in"]))
     blocks.append(_skipped(made["skipped"]))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -75,6 +76,16 @@ def _fits(fits: Mapping[str, Any]) -> str:
     if fits["oom"]:
         lines.append(f"of {fits['oom']} runs that ran out of memory, {_percent(fits['oom_said_not'])} are said not to fit")
     return "\n".join(lines)
+
+
+def _stood_in(rows: Sequence[Mapping[str, str]]) -> str:
+    """Whose profile answered for frameworks that have none."""
+    if not rows:
+        return ""
+    counted = Counter((one["framework"], one["asked_as"]) for one in rows).most_common()
+    said = "frameworks without a profile of their own are asked as another's, in wider ranges: "
+    said += ", ".join(f"{framework} as {engine} ({count})" for (framework, engine), count in counted)
+    return "\n".join(wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def _skipped(skipped: Sequence[Mapping[str, str]]) -> str:

@@ -16,6 +16,7 @@ from gpuplan.accuracy.rows import Row, read_rows
 from gpuplan.cli.judging import answers, wanted_rows
 from gpuplan.errors import UsageError
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.render.accuracy import table
 from gpuplan.search.ask import train
 
 LLAMA = {
@@ -130,6 +131,40 @@ def test_frameworks_without_a_profile_are_taken_as_what_they_resemble(
     (read,) = read_rows([written(tmp_path, changed(framework=framework, hardware={"accelerator": chip}))])
     library = answers()
     assert training_ask(read, library.card, library.keep).engine == profile
+
+
+@pytest.mark.parametrize(
+    ("parts", "profile"),
+    [
+        ({"framework": "Its Own 2.1"}, "megatron-lm"),
+        ({"framework": "Its Own 2.1", "run": {"tp": 1, "dp": 8, "sharding": "zero3"}}, "deepspeed"),
+        ({"framework": "Its Own 2.1", "run": {"tp": 1, "dp": 8, "sharding": "fsdp-full"}}, "fsdp"),
+        ({"framework": "Its Own 2.1", "run": {"tp": 1, "dp": 8}}, "fsdp"),
+        ({"framework": "Its Own 2.1", "run": {"tp": 1, "dp": 8}, "kind": "finetune-lora"}, "accelerate"),
+        ({"framework": "Its Own 2.1", "hardware": {"accelerator": "tpu-v5p"}}, "maxtext"),
+        ({"framework": "torchtitan nightly"}, None),
+        ({"framework": "Megatron_LM"}, None),
+        ({"framework": "torchtune"}, None),
+    ],
+)
+def test_a_framework_that_nobody_knows_is_what_its_plan_is_like(tmp_path: Path, parts: dict[str, Any], profile: str | None) -> None:
+    from gpuplan.accuracy.stand_in import engine_of
+
+    (read,) = read_rows([written(tmp_path, changed(**parts))])
+    named, stands_in = engine_of(read, answers().knows)
+    assert stands_in is (profile is not None)
+    assert named == (profile or parts["framework"].lower().split()[0])
+
+
+def test_another_frameworks_profile_answers_in_a_wider_range_and_says_so(tmp_path: Path) -> None:
+    known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "its-own"))
+    (one,), (other,) = known["rows"], unknown["rows"]
+    assert other["expected"] == one["expected"]
+    assert other["low"] == pytest.approx(one["low"] / 1.2)
+    assert other["high"] == pytest.approx(one["high"] * 1.2)
+    assert known["stood_in"] == []
+    assert unknown["stood_in"] == [{"id": "run-1", "framework": "its-own", "asked_as": "megatron-lm"}]
+    assert "its-own as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
 
 
 @pytest.mark.parametrize(
