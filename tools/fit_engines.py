@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, type] = {
     "compiled": Fusion, "eager": Fusion, "selective": SelectiveRecompute, "switched": Overlaps, "dispatch": Dispatch,
 }  # fmt: skip
 UNITS = {"us": 1e-6, "ms": 1e-3, "B": 1.0}
-MICROSECONDS = ("layer_host", "expert_host", "adapter_host", "graph_host", "gather_host", "expert_start")
+MICROSECONDS = ("layer_host", "expert_host", "adapter_host", "graph_host", "gather_host", "expert_start", "slice_host")
 UNIT_OF = {**dict.fromkeys(MICROSECONDS, "us"), "step_host": "ms", "dequantise": "B", "rowwise": "B"}  # fmt: skip
 KERNELS = ("matmul", "attention", "attention_backward")
 WIDTHS = {
@@ -129,7 +129,8 @@ PLAN: dict[str, Fitted] = {
         ("nanotron",),
         ("nanotron",),
         paces(("hopper",), KERNELS)
-        | {"contention": (0.3, 0.4), "straggle": (0.02, 0.3), "dp_overlap": (0.3, 0.25), "hidden_passes": (14, 0.15)},
+        | {"contention": (0.3, 0.4), "straggle": (0.02, 0.3), "dp_overlap": (0.7, 0.3), "hidden_passes": (14, 0.15)}
+        | {"slice_host": (5e-6, 0.4)},
     ),
     "megatron-2021": Fitted(
         ("megatron-2021", "megatron-deepspeed"),

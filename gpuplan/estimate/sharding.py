@@ -6,7 +6,7 @@ from gpuplan.estimate.offload import updated_by_host
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import repeated_bytes, repeated_seconds, smaller
+from gpuplan.formulas.basic import product, repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
     contended_seconds,
@@ -14,6 +14,7 @@ from gpuplan.formulas.training import (
     host_update_seconds,
     optimizer_traffic_bytes,
     seldom_seconds,
+    sliced_seconds,
 )
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
@@ -115,7 +116,25 @@ class ShardingPricer(Record, kw_only=True):
             steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
             return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
-        return self.beside(f"{at}.data_parallel", comm, window, overlap)
+        if self.profile.slice_host is None or self.plan.parallel.zero_stage != 1:
+            return self.beside(f"{at}.data_parallel", comm, window, overlap)
+        exchange = self.beside(f"{at}.data_parallel.exposed", comm, window, overlap)
+        return total(f"{at}.data_parallel", {"exchange": exchange, "slices": self.slices(at, stage)})
+
+    def slices(self, at: str, stage: Stage) -> Term:
+        """Time for the slices of tensors that are scattered and gathered one by one; a layer's matrices and its norms."""
+        tensors = {
+            key: product.term(
+                f"{at}.{key}.tensors", a=stage.layers[key],
+                b=self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2),
+            )
+            for key, block in self.work.blocks.items()
+        }  # fmt: skip
+        assert self.profile.slice_host is not None
+        each = self.subject.habit("slice_host", self.profile.slice_host)
+        return sliced_seconds.term(
+            f"{at}.data_parallel.slices", tensors=total(f"{at}.tensors", tensors), ranks=self.work.dense_shards, each=each
+        )
 
     def beside(self, name: str, comm: Term, window: Term, overlap: Term) -> Term:
         """What communication beside computation costs: its exposed part, and what it takes from the kernels beside it."""

@@ -290,6 +290,22 @@ def summed_gradient_bytes(*, params: Count, element: Bytes, micro_batches: Count
     return where(micro_batches > 1, params * element, 0.0 * params * element)
 
 
+@formula(
+    Source(
+        "docs", "nanotron: optim/gradient_accumulator.py, sync_gradients_across_dp; optim/zero.py, _all_gather_params",
+        "https://github.com/huggingface/nanotron/tree/c252843039cc167ff8d6894b87172af4637eb14b/src/nanotron/optim",
+        "each tensor is split into one view for each rank, which the collective copies one by one",
+    )
+)  # fmt: skip
+def sliced_seconds(*, tensors: Count, ranks: Count, each: Seconds) -> Seconds:
+    """Time to copy the slices of all ranks of all tensors, when gradients are scattered and when weights are gathered.
+
+    >>> sliced_seconds(tensors=170.0, ranks=128.0, each=5e-6), sliced_seconds(tensors=170.0, ranks=1.0, each=5e-6)
+    (0.2176, 0.0)
+    """
+    return where(ranks > 1, 2 * tensors * ranks * each, 0.0 * tensors * each)
+
+
 @formula(_RECOMPUTE)
 def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> Count:
     """Micro-batches whose activations a stage holds at once: 1F1B, or interleaved 1F1B when `vpp` > 1.

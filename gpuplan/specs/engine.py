@@ -130,6 +130,8 @@ class TrainingProfile(Schema):
     """Traffic for each element of a left operand that fp8 with a scale for each row takes beyond one scale for a tensor."""
     gather_host: SecondsField | None = None
     """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
+    slice_host: SecondsField | None = None
+    """Under ZeRO-1, time for the slice of each rank of each tensor, where gradients are scattered tensor by tensor."""
     graph_host: SecondsField | None = None
     """Host time of one layer's forward pass where kernels are replayed from graphs."""
     switched: Overlaps | None = None
