@@ -233,6 +233,19 @@ def pipeline_peers(*, pp: Count) -> Count:
     return minimum(pp, 2.0)
 
 
+@formula(_MEGATRON2)
+def farthest_stage(*, stride: Count, pp: Count) -> Count:
+    """Distance at which two ranks are neighbours in the pipeline and lie as far apart on the machine as any two such.
+
+    Where all stages are inside one node, so is every hand-over; otherwise some cross to the next node, and the pipeline waits
+    for them: half of its length tells which.
+
+    >>> farthest_stage(stride=8.0, pp=2.0), farthest_stage(stride=4.0, pp=16.0)
+    (8.0, 32.0)
+    """
+    return stride * maximum(pp / 2.0, 1.0)
+
+
 @formula(DEFINITION)
 def rank_params(*, layers: Count, split: Count, whole: Count, tp: Count) -> Count:
     """Parameters of so many layers on one rank: matrices are cut by tensor parallelism, norms and routers are not.

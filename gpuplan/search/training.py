@@ -22,6 +22,7 @@ from gpuplan.search.fed import fed_by, pace_notes
 from gpuplan.search.grid import Best, Space, best, only
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.specs.engine import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 from gpuplan.units import human
@@ -68,7 +69,9 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
             some = "layers of each stage that are made again: quarters of a stage were looked at"
             chosen.append(Choice("recompute_layers", str(plan.saving.recompute_layers), some))
     if ask.zero_stage is None:
-        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
+        own = plan.parallel.zero_stage == training_profile(found.subject.engine).zero_stage
+        why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
+        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), why_zero))
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
@@ -163,7 +166,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
         precision = default_precision(hw)
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
     mtp = modules_to_train(ask, found.card, chosen)
-    zero = (profile.zero_stage if ask.zero_stage is None else ask.zero_stage,)
+    zero = (default_zero(ask, profile) if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
     if ask.recompute is None and any(isinstance(b.mixer, Mla) for stack in arch.stacks for b in stack.blocks.values()):
         recomputes = ("none", "selective", "full")
@@ -270,6 +273,11 @@ def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | N
     good = [one for one, batch in near.items() if abs(batch - wanted) <= AS_GOOD_AS * wanted]
     exact = [one for one in good if near[one] == wanted and 2 * one >= most]
     return near[max(exact or good)] if good else min(near.values(), key=lambda batch: abs(batch - wanted)), why
+
+
+def default_zero(ask: TrainAsk, profile: TrainingProfile) -> int:
+    """What the engine shards; nothing where replicas take steps on their own and no group of them shares states."""
+    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.zero_stage
 
 
 def default_precision(hw: Hardware) -> Precision:

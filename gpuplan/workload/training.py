@@ -10,6 +10,7 @@ from gpuplan.formulas.training import (
     expert_rank_tokens,
     expert_shards,
     expert_tensor_ways,
+    farthest_stage,
     on_single_stage,
     pipeline_peers,
     rank_params,
@@ -404,5 +405,6 @@ def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, token
     width = leaves.split("pipeline.width", leaves.made["model.hidden"], split.sp)
     size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
     stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
+    stride = farthest_stage.term("pipeline.farthest", stride=stride, pp=step.pp)
     group = pipeline_peers.term("pipeline.peers", pp=step.pp)
     return Collective(name="pipeline.send", kind="broadcast", size=size, group=group, stride=stride)

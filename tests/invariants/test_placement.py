@@ -69,6 +69,21 @@ def test_a_group_along_the_rails_has_the_port_of_each_rank() -> None:
     assert all_ranks < 0.6 * rail, "gathering over nodes and then inside them uses every port"
 
 
+def test_a_pipeline_waits_for_the_hand_over_that_crosses_nodes() -> None:
+    # Two ranks a stage: inside a node while four stages fill it, and across nodes as soon as there are more.
+    def handed(on: str, **plan: Any) -> float:
+        figures = training_figures(subject("llama-3.1-8b", on), train_plan(global_batch=64.0, **plan))
+        found = figures.time.step.find("first_stage.step.micro.one_send")
+        assert found is not None
+        return float(found.value)  # type: ignore[arg-type]
+
+    inside = handed("2xdgx-h100", tp=2.0, pp=4.0, dp=2.0, zero_stage=0)
+    near = handed("dgx-h100", tp=2.0, pp=4.0)
+    across = handed("2xdgx-h100", tp=2.0, pp=8.0)
+    assert across > 2.5 * near
+    assert inside == across, "stages of two ranks and two replicas are four ranks apart"
+
+
 def test_a_wider_domain_is_no_slower() -> None:
     rack, nodes = machine("2xgb200-nvl72"), machine("144xb200-sxm-180gb")
     for kind in KINDS:
