@@ -45,7 +45,8 @@ def foretold_kinds(seconds: Term) -> dict[str, float]:
     for kind, names in KINDS.items():
         moved = _number(seconds.given(dict.fromkeys(names, 1 + NUDGE)))
         made[kind] = (moved - whole) / NUDGE
-    return {**made, REST: whole - sum(made.values())}
+    rest = whole - sum(made.values())
+    return {**made, REST: rest if abs(rest) > 1e-9 * whole else 0.0}
 
 
 def measured_kinds(run: Callable[[], None], gpu: bool, seconds: float) -> dict[str, float] | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuplan.calibrate.measure.runner import counted
 from gpuplan.calibrate.measure.session import Listener
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError
+from gpuplan.units import human
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Device, Probe
@@ -184,11 +185,34 @@ def _index(text: str) -> int:
 
 def _list(made: Plan) -> list[str]:
     """The probes in the order of their kinds, with the time that one launch and the whole probe should take."""
+    from gpuplan.render.text import columns
+
     lines = [f"{made.identity.name} ({made.subject.id}): {len(made.planned)} probes, about {_time(made.seconds)}", ""]
-    for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.dtype, one.launch)):
-        lines.append(f"{one.probe.key():<72} {one.launch * 1e6:>12,.1f} us {one.cost:>7.2f} s")
+    rows = [
+        [one.probe.name or one.probe.kind, one.probe.dtype, _shape(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
+        for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.name, one.probe.dtype, one.launch))
+    ]
+    lines += columns([["probe", "", "", "one launch", "in all"], *rows], "lllrr")
     left = Counter(made.refused.values())
     return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
+
+
+def _shape(probe: Probe) -> str:
+    """The sizes of a probe in a few words."""
+    shape = {key: f"{value:.0f}" for key, value in probe.shape.items()}
+    if "m" in shape:
+        experts = f", {shape['batch']} experts" if probe.kind == "grouped_matmul" else ""
+        return f"{shape['m']} x {shape['n']} x {shape['k']}{experts}"
+    if "heads" in shape:
+        return f"{shape['sequences']} x {shape['kv_len']}, {shape['heads']}/{shape['kv_heads']} heads of {shape['k_dim']}"
+    if "launches" in shape:
+        return f"{shape['launches']} launches"
+    apart = f", every {shape['stride']}." if "stride" in shape else ""
+    return human(probe.shape["size"], "B") + (f", {shape['group']} ranks{apart}" if "group" in shape else "")
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us"
 
 
 def _planned(made: Plan) -> dict[str, Any]:

@@ -309,6 +309,29 @@ def test_a_finished_journal_is_not_gone_on_with(tmp_path: Path) -> None:
     assert run(tmp_path).run.resumed == 0
 
 
+def test_two_at_once_are_told(tmp_path: Path) -> None:
+    first = journal.Journal(tmp_path / "x.jsonl", {"format": 1}, resume=False)
+    first.add(begin="a")
+    with pytest.raises(UsageError, match=r"another `gpuplan calibrate` measures here: it writes .*x\.jsonl"):
+        journal.Journal(tmp_path / "x.jsonl", {"format": 1}, resume=False)
+    first.close()
+    text = (tmp_path / "x.jsonl").read_text()
+    assert text.count("\n") == 2, "the second left the first one's lines alone"
+    journal.Journal(tmp_path / "x.jsonl", {"format": 1}, resume=False).close()
+    assert (tmp_path / "x.jsonl").read_text().count("\n") == 1
+
+
+def test_a_long_first_look_leaves_less_time_for_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(session.Runner, "run", lambda self, *_: seen.append(self.rules.budget) or 1 / 0)
+    wish = Wish(extent="quick", today=TODAY, version="0", env={"HOME": str(tmp_path)})
+    made = plan(Fake(troubles=Troubles()), wish, PLAIN, Listener())
+    for took in (1.0, 30.0):
+        with pytest.raises(ZeroDivisionError):
+            calibrate(Fake(troubles=Troubles()), replace(made, took=took), wish, PLAIN, Listener())
+    assert seen == [pytest.approx(1.15 * 32), pytest.approx(22 / 1.3)]
+
+
 def test_a_torn_line_is_tolerated(tmp_path: Path) -> None:
     with pytest.raises(UnknownError):
         run(tmp_path, lost_after=2000)

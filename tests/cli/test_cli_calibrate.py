@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def test_json_and_out(tmp_path: Path) -> None:
 def test_dry_run_lists_probes_and_writes_nothing(tmp_path: Path) -> None:
     made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--dry-run")
     assert made.returncode == 0
-    assert "matmul:bf16:batch=1,k=" in made.stdout
+    assert re.search(r"^  matmul +bf16  \d+ x \d+ x \d+ +[\d.,]+ us +[\d.]+ s$", made.stdout, re.M)
+    assert max(map(len, made.stdout.splitlines())) <= 80
     assert not list(tmp_path.rglob("*.*"))
 
 

@@ -7,6 +7,7 @@ range early: a short calibration is a coarse long one.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,8 @@ SHARES: Mapping[str, float] = {
 """How much of the time each kind of probe gets, where there is one."""
 BUDGET: Mapping[Extent, float] = {"quick": 32.0, "default": 210.0, "full": 3600.0}
 """Seconds of measuring; a quarter as much again is kept for starting, retries and fits."""
+WHOLE: Mapping[Extent, float] = {"quick": 52.0, "default": 285.0, "full": math.inf}
+"""Seconds until the fits begin, the first look at the device and all retries included."""
 SLOWEST: Mapping[Extent, float] = {"quick": 0.05, "default": 0.4, "full": 2.0}
 """Probes whose one launch is predicted to take longer are left out, in seconds."""
 SAMPLES: Mapping[Extent, int] = {"quick": 5, "default": 7, "full": 11}

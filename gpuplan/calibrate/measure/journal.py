@@ -7,6 +7,7 @@ disk before the next probe. A torn last line is what a crash leaves behind, and 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
@@ -22,6 +23,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record, field
 
 FORMAT = 1
+WAIT = "wait for its end, or stop it: two at once would disturb each other"
 DEATHS = 2
 """A probe in which the process died so often without a word is not tried again."""
 
@@ -118,6 +120,19 @@ def _entry(line: str) -> dict[str, Any] | None:
     return made if isinstance(made, dict) else None
 
 
+def _locked(file: int) -> bool:
+    """Take a file for this process alone, until it ends; False where another has it. Where files have no locks, all may."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
 class Journal:
     """An open journal; also the watchdog's thread may write to it."""
 
@@ -125,15 +140,21 @@ class Journal:
         """Open a journal for writing, folders included.
 
         Raises:
-            UsageError: it cannot be written.
+            UsageError: it cannot be written, or another process is writing it.
         """
         self.path = path
         self._lock = Lock()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if resume else os.O_TRUNC)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             torn = resume and path.exists() and not path.read_bytes().endswith(b"\n")
-            self._file = os.open(path, flags, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            if not _locked(self._file):
+                os.close(self._file)
+                raise UsageError(
+                    Problem("calibrate.under-way", f"another `gpuplan calibrate` measures here: it writes {path}", WAIT)
+                )
+            if not resume:
+                os.ftruncate(self._file, 0)
         except OSError as error:
             raise self._unwritable(error) from None
         if torn:

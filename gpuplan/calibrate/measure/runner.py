@@ -34,6 +34,7 @@ WARM_UP_S = 0.5
 """How long the anchor runs before it is first timed, so that clocks are up."""
 ANCHOR_EVERY_S = 4.0
 RETRIES = 2
+RETRY_SHARE = 0.3
 COOL_S = 3.0
 """How long a retry waits at most for throttling to end."""
 PREPARE_LIMIT_S = 180.0
@@ -60,7 +61,7 @@ class Rules(Record, kw_only=True):
     cool: float = COOL_S
     contended: bool = False
     """Others run on the same cores, which only ever makes a kernel slower: the faster half of the samples counts."""
-    retry_share: float = 0.3
+    retry_share: float = RETRY_SHARE
     """Retries may take this share of the budget."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from gpuplan.calibrate.measure import grid, paper
 from gpuplan.calibrate.measure.grid import Extent, Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
 from gpuplan.calibrate.measure.outcome import Outcome, outcome
-from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RUN_LIMIT_S, Rules, Runner, counted
+from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import Measured as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.speed import trial
@@ -68,6 +69,8 @@ class Plan:
     refused: Mapping[str, str]
     out: Path
     journal: Path
+    took: float = 0.0
+    """Seconds that it took to see how fast the device is."""
 
     @property
     def seconds(self) -> float:
@@ -98,6 +101,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
     if unknown:
         hint = did_you_mean(unknown[0], grid.kinds()) or f"there are {', '.join(grid.kinds())}"
         raise UsageError(Problem("usage.word", f"--kinds: no kind of probe is called `{unknown[0]}`", hint))
+    began = time.monotonic()
     identity = device.identity()
     subject = subject_of(identity, catalog, Host())
     levels_of(subject, identity.ranks, catalog, wish.on)  # What is wrong with --on is told before anything is measured.
@@ -126,7 +130,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
         raise UsageError(Problem("calibrate.nothing", f"nothing can be measured: {why}", "name other --kinds, or free memory"))
     out = target(wish.out, subject.id, wish.env)
     journal = out.with_suffix(".jsonl") if wish.out is not None else default_place(wish.env, subject.id)
-    return Plan(subject, identity, planned, refused, out, journal)
+    return Plan(subject, identity, planned, refused, out, journal, time.monotonic() - began)
 
 
 def target(out: Path | None, ident: str, env: Mapping[str, str]) -> Path:
@@ -206,7 +210,7 @@ def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kep
         samples=grid.SAMPLES[wish.extent],
         least_sample=grid.LEAST_SAMPLE[wish.extent],
         slowest=grid.SLOWEST[wish.extent],
-        budget=1.15 * grid.BUDGET[wish.extent],
+        budget=min(1.15 * grid.BUDGET[wish.extent], max(grid.WHOLE[wish.extent] - made.took, 1.0) / (1 + RETRY_SHARE)),
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,
