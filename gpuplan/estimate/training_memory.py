@@ -10,6 +10,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     bucket_bytes,
+    handed_over_bytes,
     new_gradient_bytes,
     partly_recomputed_bytes,
     spread_lengths_bytes,
@@ -104,6 +105,11 @@ def _stage(
             in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
         )
         parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
+    if profile.held.receives_apart and not alone(work.pipeline.group):
+        parts["handed_over"] = handed_over_bytes.term(
+            f"{at}.handed_over", size=work.pipeline.size, handed_over=work.handed_over, in_flight=stage.in_flight,
+            pp=work.pipeline.group,
+        )  # fmt: skip
     parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
     transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)

@@ -45,6 +45,8 @@ class TrainingHoldings(Schema):
     alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    receives_apart: bool = False
+    """Pipeline stages have a buffer for the gradient of each micro-batch of the step, and keep what they handed on."""
     edges_in_turn: bool = False
     """Embedding and head are gathered where each is used, one after the other, and not both for the whole pass."""
     frees_quantised_inputs: bool = False

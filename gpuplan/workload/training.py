@@ -111,6 +111,8 @@ class TrainingWork(Record):
     logits: Term
     micro_batches: Term
     """Micro-batches of a step on one rank."""
+    handed_over: Term
+    """How often a stage hands on a micro-batch in a step: as many times as it has chunks."""
     largest_layer: Term
     largest_edge: Term
     """Parameters of the embedding or of the head on one rank, before data parallelism shards them."""
@@ -208,6 +210,7 @@ def training_work(
         edge=_edge(arch, maker, step, types, vocab, frozen=tuning.frozen and not tuning.train_edges),
         tokens=tokens,
         micro_batches=step.micro_batches,
+        handed_over=product.term("plan.handed_over", a=step.micro_batches, b=step.vpp),
         dense_shards=shards,
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
