@@ -198,14 +198,16 @@ greatest = _fold(maximum, "max")
 def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
     """The low and high of each root: the swings of all uncertain leaves, one at a time, added in quadrature.
 
-    Leaves are independent kinds of doubt (a kind of kernel, an engine's overhead), so their swings add as variances
+    Leaves are independent kinds of doubt (a kind of kernel, an engine's overhead), so their swings add as variances: of bytes,
+    which are sums, as they are; of times, rates and shares as logarithms, so that a rate is as uncertain as its time
     (GUM, JCGM 100:2008, section 5.1.2, https://www.bipm.org/documents/20126/2071204/JCGM_100_2008_E.pdf).
     """
     order, parents = _order(roots.values())
     centre = {key: float(root.value) for key, root in roots.items()}
     down = dict.fromkeys(roots, 0.0)
     up = dict.fromkeys(roots, 0.0)
-    shrunk = dict.fromkeys(roots, 0.0)
+    # What doubles a time halves its rate: their ranges must say the same.
+    factors = {key: root.unit != "B" and centre[key] > 0 for key, root in roots.items()}
     for leaf in (term for term in order if term.spread is not None):
         above = _above(leaf, parents)
         ends: dict[str, list[float]] = {key: [0.0] for key in roots}
@@ -217,18 +219,25 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
             for key, root in roots.items():
                 ends[key].append(float(values.get(id(root), centre[key])) - centre[key])
         for key, swings in ends.items():
-            down[key] = hypot(down[key], min(swings))
-            up[key] = hypot(up[key], max(swings))
-            if centre[key] > 0:
-                left = 1 + min(swings) / centre[key]
-                shrunk[key] = hypot(shrunk[key], log(left) if left > 0 else inf)
-    low = {key: centre[key] - down[key] for key in roots}
-    for key, root in roots.items():
-        # Adding swings as variances takes formulas as straight lines; a count, rate or time that would come below zero is
-        # a product of factors instead.
-        if root.unit != "B" and centre[key] >= 0 and low[key] <= 0:
-            low[key] = centre[key] * exp(-shrunk[key])
-    return {key: (low[key], centre[key] + up[key]) for key in roots}
+            down[key] = hypot(down[key], _size(min(swings), centre[key], factors[key]))
+            up[key] = hypot(up[key], _size(max(swings), centre[key], factors[key]))
+    return {
+        key: (middle * exp(-down[key]), middle * exp(min(up[key], _MOST)))
+        if factors[key]
+        else (middle - down[key], middle + up[key])
+        for key, middle in centre.items()
+    }
+
+
+_MOST = 600.0
+"""Logarithm of a factor that no range needs, and that no number overflows with."""
+
+
+def _size(swing: float, centre: float, factor: bool) -> float:
+    """A swing as it adds to others: of a time or rate as the logarithm of a factor, of bytes as it is."""
+    if not factor:
+        return swing
+    return log(1 + swing / centre) if swing > -centre else inf
 
 
 def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:

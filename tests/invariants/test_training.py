@@ -345,3 +345,14 @@ def test_weights_that_stay_on_fewer_ranks_take_memory_and_no_more_time(model: st
     for wide, narrow in pairwise(made):
         assert narrow.memory.peak.value > wide.memory.peak.value
         assert narrow.time.step.value <= wide.time.step.value * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3"])
+def test_a_rate_is_as_uncertain_as_its_time(model: str) -> None:
+    made = train(TrainAsk(model=model, on="256xh100", tokens=1e12))
+    tokens = float(made.figures["tokens_per_step"].value)  # type: ignore[arg-type]
+    (fast, slow), (least, most) = made.ranges["step_time_s"], made.ranges["tokens_per_s"]
+    assert (least, most) == pytest.approx((tokens / slow, tokens / fast), rel=1e-9)
+    middle = float(made.figures["step_time_s"].value)  # type: ignore[arg-type]
+    assert made.ranges["run_time_s"] == pytest.approx((1e12 / tokens * fast, 1e12 / tokens * slow), rel=1e-9)
+    assert 0 < fast < middle < slow
