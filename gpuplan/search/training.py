@@ -10,7 +10,7 @@ from gpuplan.estimate.long_run import NEVER, Run
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training import training_figures
+from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
@@ -81,7 +81,7 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     made = training_figures(subject, plan, run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject, made.figures)]
+    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
@@ -342,6 +342,18 @@ def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
         taken = "how often spot accelerators are taken back is published nowhere and not counted"
         made.append(Note("run.spot", taken, "give --mtbf with what you saw"))
     return made
+
+
+def _peak_notes(made: TrainingFigures) -> list[Note]:
+    """Where memory peaks, if that is where no gradients are."""
+    _, parts = made.memory.binding()
+    if not any(part.name.endswith(".gradients_at_peak") and float(part.value) == 0 for part in parts):
+        return []
+    return [
+        Note(
+            "memory.gradients", "memory peaks at the loss, where the gradients of the step are not there yet: they are new in each"
+        )
+    ]
 
 
 def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
