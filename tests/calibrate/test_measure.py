@@ -13,6 +13,7 @@ from fake import COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
 from gpuplan.calibrate.device import DeviceLostError, Identity, Probe
 from gpuplan.calibrate.measure import grid, journal, session
 from gpuplan.calibrate.measure.session import Listener, Report, Wish, calibrate, plan
+from gpuplan.calibrate.measure.speed import Speed
 from gpuplan.calibrate.measure.subject import subject_of
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
@@ -415,6 +416,18 @@ def test_probes_keep_to_the_time_and_cover_every_kind(extent: Any) -> None:
     kinds = {one.probe.kind for one in made.planned}
     assert kinds == {*grid.kinds()} - {"collective", "transfer", "prefill_backward"}
     assert len({one.probe.key() for one in made.planned}) == len(made.planned)
+
+
+def test_where_kernels_are_compiled_first_a_few_kinds_are_measured_well() -> None:
+    speed = Speed(flop_per_s={"bf16": 1e12, "fp32": 2e11}, memory_rate=2e10, link=2e10, prepare=1.2)
+    probes = list(grid.candidates(["bf16", "fp32"], 1, processor=True))
+    chosen, refused = grid.choose(probes, "quick", speed, 1e10, lambda _: None)
+    counts = Counter((one.probe.kind, one.probe.dtype) for one in chosen)
+    assert counts["matmul", "bf16"] >= 8
+    assert all(count >= 4 for (kind, _), count in counts.items() if kind not in ("launch", "graph")), counts
+    assert set(refused.values()) == {grid.SLOW}
+    quick = speed.replaced(prepare=0.01)
+    assert not grid.choose(probes, "quick", quick, 1e10, lambda _: None)[1]
 
 
 def test_few_rows_are_measured_as_often_as_many() -> None:

@@ -67,6 +67,9 @@ STANDS_FOR: Mapping[str, str] = {"fp16": "bf16", "int8": "fp8"}
 """Data types that --quick leaves to another one, which estimates take in their place."""
 MEMORY_SHARE = 0.6
 """No probe needs more of the free memory."""
+ENOUGH = 8
+"""So many probes of a kind can be fitted."""
+SLOW = "its kernels take too long to prepare for the time that there is"
 SEED = 20
 
 
@@ -197,9 +200,24 @@ def choose(
         groups.setdefault((probe.kind, probe.dtype if probe.kind == "matmul" else probe.name), []).append(
             Planned(probe=probe, launch=launch, cost=cost)
         )
+    refused |= {one.probe.key(): SLOW for name in _too_many(groups, BUDGET[extent]) for one in groups.pop(name)}
     chosen = _shared(groups, BUDGET[extent], rng)
     rng.shuffle(chosen)
     return chosen, refused
+
+
+def _too_many(groups: Mapping[tuple[str, str], list[Planned]], budget: float) -> list[tuple[str, str]]:
+    """Groups for which there is no time where every kernel is compiled first: better a few kinds that can be fitted than none."""
+    weight = {name: SHARES[name[0]] * (DTYPE_SHARES[name[1]] if name[0] == "matmul" else 1.0) for name in groups}
+    left, out = budget, []
+    # Streams first: all else is told in shares of the memory's rate.
+    for name in sorted(groups, key=lambda name: (name[0] != "stream", -weight[name])):
+        need = sum(one.cost for one in sorted(groups[name], key=lambda one: one.cost)[:ENOUGH])
+        if need > left and left < budget:
+            out.append(name)
+        else:
+            left -= need
+    return out
 
 
 def _shared(groups: Mapping[tuple[str, str], list[Planned]], budget: float, rng: random.Random) -> list[Planned]:
