@@ -15,7 +15,7 @@ from gpuplan.calibrate.imports.points import Kept
 from gpuplan.calibrate.kinds import COLLECTIVE_KNOBS
 from gpuplan.calibrate.measure import paper
 from gpuplan.calibrate.measure.cases import FABRIC, Ground
-from gpuplan.calibrate.measure.outcome import FEWEST, Found, Outcome, Value, outcome
+from gpuplan.calibrate.measure.outcome import FEWEST, NEARER, Found, Outcome, Value, outcome
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.subject import Subject, ground_of
 from gpuplan.errors import Problem, UsageError
@@ -33,8 +33,6 @@ PRESENT = "present"
 
 NETWORK = "fabric-network"
 """The measured file that describes networks of which nothing better is known."""
-NEARER = "are nearer"
-"""What is said of a set whose present parameters meet the rows better than a fit does on rows that it has not seen."""
 
 
 @dataclass(frozen=True)

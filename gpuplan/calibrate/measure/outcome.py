@@ -32,6 +32,8 @@ MATTERS = 0.01
 """A parameter that changes no prediction by this much is not determined by the rows."""
 FEW = "too few rows to fit it"
 UNTOLD = "the rows do not tell it from this value"
+NEARER = "are nearer"
+"""What is said of a set whose family's parameters meet the rows better than a fit does on rows that it has not seen."""
 FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "unhidden", "throttle", "short_depth", "tail")
 """Parameters in the order in which they are worth a few rows; others follow as they come."""
 
@@ -126,7 +128,7 @@ def _fitted(case: Case, made: Outcome) -> None:
     one = best(case)
     before = family_error(case)
     if before is not None and one.median_ape > before:
-        made.unfitted[case.place] = f"the family's parameters are nearer ({before:.1%}) than the fit ({one.median_ape:.1%})"
+        made.unfitted[case.place] = f"the family's parameters {NEARER} ({before:.1%}) than the fit ({one.median_ape:.1%})"
         return
     made.sets[case.place] = one
 

@@ -14,7 +14,7 @@ from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import grid, paper
 from gpuplan.calibrate.measure.grid import Extent, Planned
 from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
-from gpuplan.calibrate.measure.outcome import Outcome, outcome
+from gpuplan.calibrate.measure.outcome import NEARER, Outcome, outcome
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import Measured as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
@@ -196,7 +196,7 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
 def _worth(made: Plan, fits: Outcome, trusted: Sequence[Sample]) -> bool:
     """Whether files should come of it: a spec whose rates rest on a few matmuls that could not even be fitted misleads."""
     if any(one.probe.kind == "matmul" for one in made.planned) and made.subject.drafted:
-        return bool(fits.sets)
+        return bool(fits.sets) or any(NEARER in why for place, why in fits.unfitted.items() if place.startswith("matmul."))
     return fits.tells() or (made.subject.drafted and can_draft(made.identity, trusted) is None)
 
 
