@@ -117,7 +117,8 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    if profile.held.new_gradients and "gradients" in parts:
+    stays = any(isinstance(one.value, (int, float)) and one.value > 1 for one in (work.micro_batches, work.dense_ranks))
+    if profile.held.new_gradients and "gradients" in parts and not stays:
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
             f"{at}.gradients_at_peak", gradients=at_step["gradients"], layer=layer_bytes(at, work),
