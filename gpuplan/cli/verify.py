@@ -21,6 +21,8 @@ ENGINES = {"cuda": "torch-loop", "cpu": "torch-eager"}
 """Whose habits the bare loop has, by kind of device: on a processor it runs in 32 bits, with norms operator by operator."""
 TOLERANCE = {"cuda": 0.15, "cpu": 0.30}
 """The largest median error that passes: the machine's model knows of the caches of a processor only what its fits tell."""
+IN_32_BITS = {"engine.hidden_passes": 22.0, "engine.rms_passes": 7.0, "engine.kernels_per_layer": 31.0}
+"""What the loop's training step does otherwise than Transformers on a processor, without casts: counted as for torch-loop."""
 RUN = "gpuplan calibrate --quick"
 
 
@@ -194,6 +196,8 @@ class Oracle:
             pins["engine.layer_host"] = 0.0
         elif launch is not None:
             pins["engine.layer_host"] = LAUNCHES * float(launch.value)
+        if self.where.kind == "cpu" and training:
+            pins |= IN_32_BITS
         pins |= {"engine.residual": 1.0} if training else {"engine.decode_residual": 1.0, "engine.prefill_residual": 1.0}
         for name, value in pins.items():
             self.replaced.setdefault(name, value)

@@ -116,6 +116,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         ),
         gradient=recipe.gradient,
         hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
+        rms_passes=None if profile.rms_passes is None else subject.habit("rms_passes", profile.rms_passes),
         activation_passes=subject.habit("activation_passes", profile.activation_passes),
         kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
         logit_bytes=subject.habit("logit_bytes", profile.logit_bytes),

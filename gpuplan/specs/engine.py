@@ -88,6 +88,8 @@ class TrainingProfile(Schema):
     """Norms and residuals are sharded over the tensor-parallel group by default."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
+    rms_passes: RatioField | None = None
+    """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
     kernels_per_layer: RatioField

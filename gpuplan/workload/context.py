@@ -55,6 +55,8 @@ class Pass(Record, kw_only=True):
     """Token copies that the experts of one rank process, for one copy a token (top_k comes from the block)."""
     decode: bool = False
     hidden_passes: Term
+    rms_passes: Term | None = None
+    """Further passes over the hidden width in layers with RMS norms."""
     activation_passes: Term
     document: Term | None = None
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""

@@ -74,7 +74,7 @@ class LayerMaker(Record, kw_only=True):
             self.reduce(made, f"{at}.mlp")
         elif isinstance(block.mlp, Moe):
             inner += self.experts(made, f"{at}.mlp", key, block.mlp)
-        self.stream(made, at, inner)
+        self.stream(made, at, inner, rms=block.norm == "rms")
         return made
 
     def matmul(self, name: str, m: Term, n: Term, k: Term, batch: Term = ONE, *, grouped: bool = False) -> Matmul:
@@ -313,11 +313,14 @@ class LayerMaker(Record, kw_only=True):
         """A collective of this layer."""
         return Collective(name=name, kind=kind, size=size, group=group, stride=stride)
 
-    def stream(self, made: LayerWork, at: str, widths: list[Term]) -> None:
+    def stream(self, made: LayerWork, at: str, widths: list[Term], *, rms: bool) -> None:
         """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
+        passes = self.work.hidden_passes
+        if rms and self.work.rms_passes is not None:
+            passes = total(f"{at}.hidden_passes", {"all": passes, "rms": self.work.rms_passes})
         rest = total(f"{at}.inner_width", {f"{number}": width for number, width in enumerate(widths)}) if widths else None
         hidden = layer_stream_bytes.term(
-            f"{at}.hidden_traffic", tokens=self.work.tokens, width=self.hidden, passes=self.work.hidden_passes,
+            f"{at}.hidden_traffic", tokens=self.work.tokens, width=self.hidden, passes=passes,
             element_bytes=self.types.activation, ways=self.split.sp,
         )  # fmt: skip
         parts = {"hidden": hidden}

@@ -52,6 +52,7 @@ class StepTerms(Record, kw_only=True):
     micro_batches: Term
     gradient: Term
     hidden_passes: Term
+    rms_passes: Term | None = None
     activation_passes: Term
     kernels: Term
     logit_bytes: Term
@@ -144,6 +145,7 @@ def training_work(
         kv_len=step.seq_len,
         expert_tokens=_expert_tokens(plan, tokens, step, etp),
         hidden_passes=step.hidden_passes,
+        rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
         kernels=step.kernels,
         document=seen_document(plan, step.seq_len),

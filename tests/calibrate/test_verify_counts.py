@@ -64,7 +64,7 @@ class Counter(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[m
         return made
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def fused_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Model, "_normed", lambda self, x, weight: norm(x, weight))
 
@@ -72,6 +72,11 @@ def fused_norm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def oracle() -> Oracle:
     return Oracle("h200-sxm-141gb", Where(name="cuda:0", half="bfloat16", free=1e11), Catalog.open(env={}))
+
+
+@pytest.fixture(scope="module")
+def in_32_bits() -> Oracle:
+    return Oracle("h200-sxm-141gb", Where(name="cpu", half=None, free=1e11), Catalog.open(env={}))
 
 
 SMALL: list[Size] = [one for one in SIZES if one.name in ("20m", "50m")]
@@ -95,6 +100,7 @@ def autocast() -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("fused_norm")
 @pytest.mark.parametrize("size", SMALL, ids=lambda one: one.name)
 def test_a_training_step_moves_and_starts_what_the_profile_says(oracle: Oracle, size: Size) -> None:
     model = Model(size, "cpu", "float32", training=True)
@@ -115,6 +121,7 @@ def test_a_training_step_moves_and_starts_what_the_profile_says(oracle: Oracle, 
     assert told["forward"] + told["backward"] == pytest.approx(whole, rel=0.12)
 
 
+@pytest.mark.usefixtures("fused_norm")
 @pytest.mark.parametrize("size", SMALL, ids=lambda one: one.name)
 def test_the_loss_keeps_what_the_profile_says(oracle: Oracle, size: Size) -> None:
     model = Model(size, "cpu", "float32", training=True)
@@ -137,6 +144,19 @@ def test_the_loss_keeps_what_the_profile_says(oracle: Oracle, size: Size) -> Non
     assert told["activations"] + told["weights"] - not_cast + log_softmax == pytest.approx(measured, rel=0.02)
 
 
+@pytest.mark.parametrize("size", SMALL, ids=lambda one: one.name)
+def test_a_training_step_in_32_bits_moves_what_the_oracle_says(in_32_bits: Oracle, size: Size) -> None:
+    model = Model(size, "cpu", "float32", training=True)
+    model.positions(LENGTH)
+    counter = Counter(BATCH * LENGTH)
+    with counter:
+        model.hidden(torch.randint(0, size.vocab, (BATCH, LENGTH)))
+    told = foretold(in_32_bits, size, "train", {"forward": "forward.layer.traffic", "kernels": "engine.kernels_per_layer"})
+    assert counter.kernels / size.layers == pytest.approx(told["kernels"], abs=2)
+    assert told["forward"] == pytest.approx(counter.moved / size.layers, rel=0.08)
+
+
+@pytest.mark.usefixtures("fused_norm")
 @pytest.mark.parametrize("size", SMALL, ids=lambda one: one.name)
 def test_a_prefill_moves_and_starts_what_the_profile_says(oracle: Oracle, size: Size) -> None:
     model = Model(size, "cpu", "bfloat16", training=False)
