@@ -198,14 +198,14 @@ def _domain(on: str, subject: Subject, found: Sequence[tuple[Path, Found]], cata
     ranks = int(max(point.probe.shape["group"] for point in wide))
     hint = "say with --accelerator which machines these are, such as 2xdgx-h100"
     levels = levels_of(subject, ranks if on else MANY, catalog, on)
-    if len(levels) < 2 or levels[0].size is None:
-        what = f"nothing is on record of a network between machines of {subject.name}"
-        raise UsageError(Problem("import.no-network", what, hint))
-    size = int(levels[0].size)
-    odd = sorted({point.near for point in wide if size % point.near})
+    size = int(levels[0].size or 1) if levels else 0
+    odd = sorted({point.near for point in wide if size and size % point.near})
     if odd:
         what = f"there were {odd[0]} ranks on each host, but a machine of {subject.name} has {size}"
         raise UsageError(Problem("import.odd-hosts", what, hint))
+    if len(levels) < 2 or levels[0].size is None:
+        what = f"nothing is on record of a network between machines of {subject.name}"
+        raise UsageError(Problem("import.no-network", what, hint))
     return size
 
 

@@ -96,12 +96,13 @@ def told(
     """
     driven = ", ".join(part for part in (machine.date, machine.driver, machine.backend) if part)
     where = "on this machine" if own else f"on {machine.device}"
+    how = "taken from what was imported" if machine.backend == "import" else f"measured {where}"
     apart = f"; kernels that {but} has of its own are those of the shipped file" if but else ""
     spread = ", ".join(f"{kind} {low:.2f} to {high:.2f}" for kind, (low, high) in (ranges or {}).items())
     notes = [
         Note(
             "hw.measured-here",
-            f"kernel parameters measured {where} by gpuplan calibrate: {driven}"
+            f"kernel parameters {how} by gpuplan calibrate: {driven}"
             + (f"; ranges are those of its kernels around the fit: {spread}" if spread else "")
             + apart,
         )

@@ -117,6 +117,7 @@ def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[s
         probe = Probe(kind="matmul", shape={"m": float(m), "n": float(n), "k": float(k), "batch": 1.0})
         assert seconds(probe, made) == pytest.approx(seconds(probe, true), rel=0.05)
     shipped = hardware_of(parse_target("8xh200-sxm-141gb", Catalog([shipped_folder()])), catalog=Catalog([shipped_folder()]))
+    assert any("kernel parameters taken from what was imported by gpuplan calibrate" in note.text for note in made.notes)
     fp8 = "matmul.fp8.efficiency"
     assert made.parameters[fp8].value == shipped.parameters[fp8].value
     assert "mamf-finder: mamf.txt" in made.parameters["matmul.bf16.efficiency"].source.title
