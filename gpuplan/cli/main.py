@@ -97,6 +97,8 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     param = getattr(error, "param", None)
     if kind == "MissingParameter" and param is not None:
         name = param.metavar if param.param_type_name == "argument" else param.opts[0]
+        if name == "MODEL" and "--params" in words:
+            page = "a model of no card wants a name of yours: `gpuplan train mynet --params …`"
         return Problem("usage.missing", f"{name} is missing", page)
     if ctx is not None and hasattr(ctx.command, "list_commands"):
         names = ctx.command.list_commands(ctx)

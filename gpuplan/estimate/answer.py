@@ -113,15 +113,21 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
     """The same answer with the user's own values of some terms, verdict included.
 
     Raises:
-        UsageError: a term that is not below any figure.
+        UsageError: a term that is not below any figure, or a value with which a figure is no number.
     """
     if not pins:
         return estimate
-    figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
-    memory = breakdowns[-1]
-    budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
-    what = "memory budget" if "memory_budget_bytes" in figures else "memory"
-    verdict = _with_host(_verdict(memory.total, memory.parts, budget, what), figures)
+    said = ", ".join(f"{name} = {value:g}" for name, value in pins.items())
+    if any(value < 0 for value in pins.values()):
+        raise UsageError(Problem("set.negative", f"--set: {said}: no term is below zero", "use values of zero or more"))
+    try:
+        figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
+        memory = breakdowns[-1]
+        budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
+        what = "memory budget" if "memory_budget_bytes" in figures else "memory"
+        verdict = _with_host(_verdict(memory.total, memory.parts, budget, what), figures)
+    except ArithmeticError as error:
+        raise UsageError(Problem("set.no-number", f"--set: nothing comes of {said} ({error})", "use values above zero")) from None
     return Estimate(
         estimate.task, estimate.question, verdict, figures, breakdowns, estimate.chosen, estimate.changes, estimate.notes
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.estimate.answer import Said, samples_answer, with_pins
 from gpuplan.estimate.input import Supply
@@ -9,6 +11,7 @@ from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.samples import SampledModel, SamplesFigures, samples_figures, samples_profile
 from gpuplan.estimate.subject import Setting
+from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GenericCard, generic_names, generic_path, load_generic
 from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, TrainAsk
 from gpuplan.plan.parallelism import require
@@ -32,6 +35,10 @@ _ONLY_TRANSFORMERS = (
 )  # fmt: skip
 
 
+def _flags(names: Iterable[str]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names]
+
+
 def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | None:
     """The model of a question that is given by its samples; None where it is not.
 
@@ -41,7 +48,10 @@ def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | N
     """
     given = [name for name in SAMPLE_FIELDS if getattr(ask, name) is not None]
     if given:
-        missing = [f"--{name.replace('_', '-')}" for name in SAMPLE_FIELDS if name not in given]
+        if (CARDS / f"{ask.model.lower()}.yaml").is_file():
+            what = f"{', '.join(_flags(given))}: `{ask.model}` is a card, which describes its model"
+            raise UsageError(Problem("samples.twice", what, "give yours another name, or leave these out"))
+        missing = _flags(name for name in SAMPLE_FIELDS if name not in given)
         if missing:
             what = f"{', '.join(missing)} missing: parameters, FLOP and kept bytes of a sample together describe a model"
             raise UsageError(Problem("samples.incomplete", what, f"or name a card: {', '.join(generic_names())}"))
