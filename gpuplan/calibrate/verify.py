@@ -186,13 +186,35 @@ def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Li
     for case, told in picked:
         made = measure(case, where)
         low, expected, high = told.seconds
-        parts = {kind: (made.kinds[kind], one) for kind, one in told.kinds.items()} if made.kinds is not None else {}
         yield Line(
-            case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high, parts=parts, others=made.others
+            case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high,
+            parts=_parts(made.kinds, told), others=made.others,
         )  # fmt: skip
         if made.memory is not None and told.memory is not None:
             low, expected, high = told.memory
             yield Line(case=case, what="memory", measured=made.memory, low=low, expected=expected, high=high)
+
+
+def explained(lines: Sequence[Line], picked: Sequence[tuple[Case, Foretold]], where: Where) -> list[Line]:
+    """The lines with the times of a GPU parted by kind of kernel, from a profile of each case.
+
+    All cases have been timed before: a profiler that ran once may slow down the launches of all that comes after it.
+    """
+    told = {case.name: one for case, one in picked}
+    made: list[Line] = []
+    for line in lines:
+        if line.what == "time" and not line.parts and where.kind == "cuda":
+            run = _prepared(line.case, where)
+            for _ in range(3):
+                run()
+            line = line.replaced(parts=_parts(measured_kinds(run, True, line.measured), told[line.case.name]))  # noqa: PLW2901
+        made.append(line)
+    return made
+
+
+def _parts(kinds: Mapping[str, float] | None, told: Foretold) -> dict[str, tuple[float, float]]:
+    """Seconds by kind of kernel, measured and foretold; nothing where the profiler does not run."""
+    return {} if kinds is None else {kind: (kinds[kind], one) for kind, one in told.kinds.items()}
 
 
 class Taken(Record, kw_only=True):
@@ -203,7 +225,7 @@ class Taken(Record, kw_only=True):
     memory: float | None = None
     """The most bytes that tensors took, where the device counts them."""
     kinds: Mapping[str, float] | None = None
-    """Seconds by kind of kernel, where the profiler runs."""
+    """Seconds by kind of kernel on a processor, where the profiler runs; of GPUs `explained` tells them."""
     others: float | None = None
     """The share of the processors that other processes took meanwhile."""
 
@@ -228,7 +250,7 @@ def measure(case: Case, where: Where) -> Taken:
         seconds = _timed(run, _waiting(torch, where), shared=not on_gpu)
         others = None if load is None else load.share()
         peak = float(torch.cuda.max_memory_allocated(where.name) - before) if on_gpu and case.task == "train" else None
-        kinds = measured_kinds(run, on_gpu, seconds)
+        kinds = None if on_gpu else measured_kinds(run, False, seconds)
     except torch.OutOfMemoryError:
         what = f"{case.name} does not fit the free memory of {where.name}"
         raise UsageError(Problem("verify.memory", what, "name smaller models with --sizes, or free memory")) from None

@@ -21,6 +21,8 @@ REST = "host"
 NUDGE = 0.01
 MATMUL = ("mm", "gemm", "gemv", "nvjet", "cutlass", "cijk", "splitk", "linear", "xmma")
 """Parts of the names of matmuls: PyTorch's operators on processors, kernels of cuBLAS, CUTLASS and Tensile on GPUs."""
+SPANS = ("Optimizer.", "ProfilerStep")
+"""What the framework marks on the time line of a GPU beside kernels: spans over many of them."""
 ATTENTION = ("attention", "flash", "fmha", "sdpa", "attn")
 
 
@@ -70,10 +72,9 @@ def spent(events: Iterable[Any], *, gpu: bool) -> dict[str, float]:
     found = dict.fromkeys(KINDS, 0.0)
     for event in events:
         on_gpu = str(getattr(event, "device_type", "")).endswith("CUDA")
-        if gpu and on_gpu:
-            found[kind_of(event.name)] += 1e-6 * float(
-                getattr(event, "self_device_time_total", 0.0) or event.time_range.elapsed_us()
-            )
+        spans = getattr(event, "is_user_annotation", False) or event.name.startswith(SPANS)
+        if gpu and on_gpu and not spans:
+            found[kind_of(event.name)] += 1e-6 * float(event.time_range.elapsed_us())
         elif not gpu and event.name.startswith("aten::"):
             found[kind_of(event.name)] += 1e-6 * float(event.self_cpu_time_total)
     return found

@@ -45,7 +45,7 @@ def verified(asked: Asked) -> int:
         UsageError: wrong words, no PyTorch, no such device, or nothing that fits it.
         UnknownError: the device has no spec or nothing is measured of it.
     """
-    from gpuplan.calibrate.verify import chosen, median_error, sizes_of, verify
+    from gpuplan.calibrate.verify import chosen, explained, median_error, sizes_of, verify
     from gpuplan.cli.specs import open_catalog
 
     given = None if asked.tolerance is None else _share(asked.tolerance)
@@ -70,6 +70,7 @@ def verified(asked: Asked) -> int:
     for line in verify(picked, where):
         lines.append(line)
         print(f"note: {line.case.name}: {line.what} {line.error:+.1%}", file=sys.stderr, flush=True)
+    lines = explained(lines, picked, where)
     error = median_error(lines)
     passed = error is not None and error <= tolerance
     if asked.json:

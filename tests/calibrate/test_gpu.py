@@ -66,6 +66,8 @@ def test_a_real_model_takes_what_is_foretold(home: Path) -> None:
     assert code in (0, 4), err
     made = json.loads(out)
     assert {line["task"] for line in made["lines"]} == {"train", "prefill", "decode"}
+    times = [line for line in made["lines"] if line["what"] == "time"]
+    assert all(line["parts"]["matmuls"]["measured"] > 0 for line in times), "the profiler tells which kernels took the time"
     assert made["median_error"] <= TOLERANCE
     assert made["median_memory_error"] <= TOLERANCE
 

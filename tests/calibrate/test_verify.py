@@ -8,7 +8,19 @@ from types import SimpleNamespace
 import pytest
 
 from gpuplan.calibrate.backends.load import Load
-from gpuplan.calibrate.verify import SIZES, Case, Foretold, Line, Where, case_of, chosen, median_error, sizes_of, verify
+from gpuplan.calibrate.verify import (
+    SIZES,
+    Case,
+    Foretold,
+    Line,
+    Where,
+    case_of,
+    chosen,
+    explained,
+    median_error,
+    sizes_of,
+    verify,
+)  # fmt: skip
 from gpuplan.calibrate.verify_kinds import shared, spent
 from gpuplan.calibrate.verify_model import Size
 from gpuplan.cli.verify import Oracle, subject_id
@@ -52,17 +64,34 @@ def test_kinds_of_kernels_add_up_to_the_time_measured_and_foretold() -> None:
 
 def test_kernels_of_a_gpu_are_told_apart_by_their_names() -> None:
     def event(name: str, us: float, device: str = "DeviceType.CUDA") -> SimpleNamespace:
-        return SimpleNamespace(name=name, self_device_time_total=us, self_cpu_time_total=us, device_type=device)
+        span = SimpleNamespace(elapsed_us=lambda: us)
+        return SimpleNamespace(name=name, time_range=span, self_cpu_time_total=us, device_type=device)
 
     events = [
         event("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 400.0), event("void cublasLt::splitKreduce_kernel<32, 16>", 10.0),
         event("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>", 50.0),
         event("void at::native::vectorized_elementwise_kernel<4>", 30.0), event("aten::mm", 999.0, "DeviceType.CPU"),
+        event("Optimizer.step#AdamW.step", 777.0),
     ]  # fmt: skip
     found = spent(events, gpu=True)
     assert found == pytest.approx({"matmuls": 410e-6, "attention": 50e-6, "streams": 30e-6})
     assert shared(found, 600e-6, gpu=True) == pytest.approx({**found, "host": 110e-6})
     assert spent(events, gpu=False)["matmuls"] == pytest.approx(999e-6)
+
+
+def test_a_gpu_is_profiled_once_all_cases_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("gpuplan.calibrate.verify._prepared", lambda case, where: lambda: ran.append(case.name))
+    kinds = {"matmuls": 0.6, "attention": 0.1, "streams": 0.2, "host": 0.1}
+    monkeypatch.setattr("gpuplan.calibrate.verify.measured_kinds", lambda run, gpu, seconds: kinds)
+    case = case_of(SIZES[0], "train", H200)
+    told = Foretold(seconds=(0.8, 0.9, 1.0), kinds=dict.fromkeys(kinds, 0.2))
+    time = Line(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.0)
+    lines = explained([time, time.replaced(what="memory")], [(case, told)], H200)
+    assert lines[0].parts == {kind: (one, 0.2) for kind, one in kinds.items()}
+    assert not lines[1].parts
+    assert len(ran) == 3
+    assert explained([time], [(case, told)], CPU) == [time]
 
 
 def test_what_others_take_of_the_processors_is_counted() -> None:
