@@ -53,11 +53,18 @@ def _figures(got: Mapping[str, Any]) -> list[str]:
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> str:
+    """The columns side by side; a name that they leave no room for has a line of its own."""
     widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        for row in cells
-    )
+    room = max(WIDTH - sum(width + 2 for width in widths[1:]), 8)
+    first = max((len(row[0]) for row in cells if len(row[0]) <= room), default=0)
+    lines: list[str] = []
+    for row in cells:
+        if len(row[0]) > room:
+            lines.append(row[0])
+        name = row[0] if len(row[0]) <= room else ""
+        figures = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        lines.append("  ".join([name.ljust(first), *figures]).rstrip())
+    return "\n".join(lines)
 
 
 def _worst(made: Mapping[str, Any], metric: str, count: int, *, markdown: bool) -> str:

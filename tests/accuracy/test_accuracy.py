@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -350,3 +351,13 @@ def test_what_was_skipped_counts_where_it_was_measured(tmp_path: Path) -> None:
 def test_a_kind_of_recomputation_that_nobody_knows_is_no_other_one(tmp_path: Path) -> None:
     skipped = judged(tmp_path, changed(run={"recompute": "partial"}))["skipped"]
     assert skipped[0]["reason"] == "recompute is `partial`: none, full or selective is wanted"
+
+
+def test_long_names_leave_the_table_at_eighty_columns(tmp_path: Path) -> None:
+    long = "a-framework-whose-name-is-longer-than-any-column-has-room-for"
+    made = report(judge_all(read_rows([written(tmp_path, changed(framework=long), changed(id="run-2"))])), "engine")
+    text = table(made, worst=5, markdown=False)
+    assert max(map(len, text.splitlines())) <= 80
+    name, figures = next(pair for pair in pairwise(text.splitlines()) if pair[0] == long)
+    assert name == long
+    assert figures.split()[0] == "1"
