@@ -232,12 +232,18 @@ def test_another_process_is_told_and_its_noise_left_out(tmp_path: Path) -> None:
 
 def test_others_on_the_processors_are_told_and_kept(tmp_path: Path) -> None:
     said = Said()
-    report = run(tmp_path, said, name="Octocore CPU", architecture="x86_64", units=8, memory=32e9, crowd=0.4)
-    assert [text for text in said.texts if "other processes take 40% of the processors" in text]
+    report = run(tmp_path, said, name="Octocore CPU", architecture="x86_64", units=8, memory=32e9, crowd=0.3)
+    assert [text for text in said.texts if "other processes take 30% of the processors" in text]
     machine = load_spec(Measured, report.written[-1]).machine
     assert machine is not None
-    assert machine.state["others"].median == "40 %"
+    assert machine.state["others"].median == "30 %"
     assert any("other processes" in text for text in machine.warnings)
+
+
+def test_what_others_disturb_too_much_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nothing trustworthy was measured: \d+ probes busy"):
+        run(tmp_path, name="Octocore CPU", architecture="x86_64", units=8, memory=32e9, crowd=0.6)
+    assert not list((tmp_path / "config").rglob("*.yaml"))
 
 
 def test_a_handful_of_matmuls_makes_no_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ BAD = ("thermal", "power_brake", "hw_slowdown")
 """Throttle reasons under which no figure is kept; at the power limit large matmuls run normally."""
 CROWDED = 0.10
 """Others that take this share of the processors make figures of them uncertain."""
+BUSY = 0.35
+"""Where they take more, no figure is kept."""
 DRIFT = 0.06
 """How far the anchor may be from the median of its figures; three times its own scatter where that is more."""
 CONTENDED_DRIFT = 0.15
@@ -273,6 +275,8 @@ class Runner:
         if reading is None:
             return ()
         marks = [reason for reason in reading.throttle if reason in BAD]
+        if reading.others_load is not None and reading.others_load > BUSY:
+            marks.append("busy")
         errors = reading.uncorrected_errors
         if errors is not None and self._errors is not None and errors > self._errors:
             marks.append("ecc")

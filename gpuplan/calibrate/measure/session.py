@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -175,9 +176,12 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
         run = _measure(device, made, wish, journal, kept if resume and kept is not None else Kept(), told)
         trusted = [sample for sample in run.samples.values() if not sample.marks]
         if not trusted:
-            why = ", ".join(dict.fromkeys(one.why for one in run.skipped.values()))
-            what = "nothing trustworthy was measured" + (f": {why}" if why else "")
-            raise UsageError(Problem("calibrate.nothing", what, "see the notes above"))
+            marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
+            causes = [f"{counted(count, 'probe')} {mark}" for mark, count in marks.items()]
+            causes += dict.fromkeys(one.why for one in run.skipped.values())
+            what = "nothing trustworthy was measured" + (f": {', '.join(causes)}" if causes else "")
+            hint = "see the notes above; the same command measures again what was left out"
+            raise UsageError(Problem("calibrate.nothing", what, hint))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
         fits = outcome(trusted, ground_of(made.subject, trusted, catalog, wish.on), software)
         if not _worth(made, fits, trusted):
