@@ -58,6 +58,8 @@ ONE_BLOCK_IN_THREE = 1 / 3
 """Blocks that are run again where neither share nor FLOP are told (fms-fsdp's example, `selective_checkpointing=1/3`)."""
 ROUNDED = 0.04
 """How far a batch may be from a multiple of what the ranks take at once and be that multiple in round figures (OPT's 2M tokens)."""
+CLUSTERS: Mapping[tuple[str, str], str] = {("kempnerforge", "h200-sxm-141gb"): "kempner-h200"}
+"""Clusters that frameworks' own pages name, by accelerator, where nodes are not the usual ones."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 
@@ -162,6 +164,8 @@ def _machine(row: Row, chips: int) -> str:
         return f"{slices}x{chips // slices}x{name}"
     on = f"{chips}x{name}"
     per_node = row.hardware.get("per_node")
+    if (cluster := CLUSTERS.get((row.engine, name))) is not None:
+        return f"{on}@{cluster}"
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK
