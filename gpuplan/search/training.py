@@ -368,6 +368,10 @@ def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection
     ]
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject)))
+    unknown = without_effect(plan, training_profile(subject.engine))
+    if unknown:
+        told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
+        notes.append(Note("engine.no-effect", told, "name an engine whose profile says, such as fsdp or torchtitan"))
     arch, length = subject.arch, float(plan.seq_len)
     if 0 < arch.positions < length:
         told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
@@ -376,6 +380,22 @@ def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection
         told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
         notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
     return notes
+
+
+def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
+    """Options of how the engine is set up that its profile says nothing of."""
+    how, found = plan.how, list[str]()
+    if how.compiled is not None and (profile.compiled if how.compiled else profile.eager) is None:
+        found.append("--compile" if how.compiled else "--no-compile")
+    if how.overlap is not None and profile.switched is None:
+        found.append("--overlap")
+    if how.graphs and profile.graph_host is None:
+        found.append("--graphs")
+    if how.dispatcher is not None and profile.dispatch is None:
+        found.append("--dispatcher")
+    if how.scaling is not None and profile.rowwise is None and plan.precision == "fp8":
+        found.append("--scaling")
+    return found
 
 
 def _selective(subject: Subject) -> str:

@@ -83,3 +83,20 @@ def test_partial_recomputation_is_looked_for_at_every_depth_of_pipeline() -> Non
 def test_another_length_keeps_the_tokens_of_a_step() -> None:
     made = train(TrainAsk(model="llama-3.1-405b", on="16384xh100", tp=8, pp=16, cp=16, seq_len=131072))
     assert made.question["global_batch"] == "128"
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "told"),
+    [
+        ("accelerate", {"compiled": True}, "--compile"),
+        ("accelerate", {"compiled": False, "overlap": ("dp",)}, "--no-compile, --overlap"),
+        ("deepspeed", {"graphs": True, "precision": "fp8", "scaling": "rowwise"}, "--graphs, --scaling"),
+        ("fsdp", {"compiled": True}, ""),
+        ("megatron-lm", {"overlap": ("dp",), "graphs": True}, ""),
+    ],
+)
+def test_options_that_a_profile_says_nothing_of_are_named(engine: str, given: dict[str, Any], told: str) -> None:
+    made = train(TrainAsk(model="llama-3.1-8b", on="8xh100", engine=engine, zero_stage=3, tp=1, pp=1, **given))
+    notes = [note.text for note in made.notes if note.code == "engine.no-effect"]
+    assert bool(notes) == bool(told)
+    assert all(told in note for note in notes)
