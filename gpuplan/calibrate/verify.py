@@ -25,7 +25,7 @@ SHARE_OF_MEMORY = 0.85
 """No case takes more of the free memory."""
 CASE_S = {"cpu": 0.6, "cuda": 5.0}
 """A default case that should take longer is left out."""
-CASE_BYTES = {"cpu": 4e9, "cuda": math.inf}
+CASE_BYTES = {"cpu": 4 * 2.0**30, "cuda": math.inf}
 """So is one that needs more memory, which a processor fills slowly."""
 LEAST_S = {"cpu": 0.01, "cuda": 0.002}
 """A default training step shorter than this says more of the clock than of the machine."""

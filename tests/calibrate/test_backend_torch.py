@@ -394,4 +394,4 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
         env=env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert "transfer:bf16:group=2,size=1024" in ran.stdout
+    assert "transfer  bf16  1.00 KiB, 2 ranks" in ran.stdout
