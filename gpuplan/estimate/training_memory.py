@@ -75,7 +75,7 @@ def _stage(
     """The total of a stage and its parts; its tensors alone, and with what the allocator keeps."""
     profile = training_profile(subject.engine)
     at = f"{stage.prefix}memory" if stage.prefix else "memory"
-    parts = _states(f"{at}", plan, work, recipe, stage, keeps_copy=profile.weight_copy)
+    parts = _states(f"{at}", profile, plan, work, recipe, stage)
     trained = work.trained[stage.place]
     zero = plan.parallel.zero_stage
     if zero == 3:
@@ -98,13 +98,7 @@ def _stage(
             }
             parts["summed_gradients"] = total(f"{at}.summed_gradients", sums)
     if not alone(work.dense_ranks) and not profile.held.buckets_are_views:
-        buckets = bucket_bytes.term(
-            f"{at}.all_buckets",
-            total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=trained.dense, size=recipe.gradient),
-            bucket_limit_bytes=subject.habit("bucket", profile.bucket),
-            in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
-        )
-        parts["buckets"] = between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
+        parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
     if profile.held.receives_apart and not alone(work.pipeline.group):
         parts["handed_over"] = handed_over_bytes.term(
             f"{at}.handed_over", size=work.pipeline.size, handed_over=work.handed_over, in_flight=stage.in_flight,
@@ -149,6 +143,24 @@ def _stage(
     held = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
     reserved = total(f"{at}.reserved", {"tensors": allocated, **held})
     return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values()), allocated, reserved
+
+
+def _buckets(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves, params: Term
+) -> Term:  # fmt: skip
+    """Buckets in which gradients travel."""
+    limit = subject.habit("bucket", profile.bucket)
+    if profile.held.bucket_square is not None:
+        square = leaves.times("model.hidden_square", leaves.made["model.hidden"], leaves.made["model.hidden"])
+        each = subject.habit("bucket_square", profile.held.bucket_square)
+        limit = repeated_bytes.term(f"{at}.bucket", count=square, size=each)
+    buckets = bucket_bytes.term(
+        f"{at}.all_buckets",
+        total_bytes=repeated_bytes.term(f"{at}.gradients_whole", count=params, size=recipe.gradient),
+        bucket_limit_bytes=limit,
+        in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
+    )
+    return between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
 
 
 def _copies(at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage) -> dict[str, Term]:
@@ -214,7 +226,7 @@ def _resharded(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, g
 
 
 def _states(
-    at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, keeps_copy: bool
+    at: str, profile: TrainingProfile, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage
 ) -> dict[str, Term]:  # fmt: skip
     """Weights, gradients and optimizer states, each cut over data parallelism from its own ZeRO stage on."""
     zero = plan.parallel.zero_stage
@@ -222,7 +234,7 @@ def _states(
     states: dict[str, list[Term]] = {"gradients": [recipe.gradient], "optimizer": [recipe.master, recipe.moments]}
     if recipe.extra is not None:
         states["optimizer"].append(recipe.extra)
-    if recipe.frozen is None and (keeps_copy or zero < 3 or recipe.master.value == 0):
+    if recipe.frozen is None and (profile.weight_copy or zero < 3 or recipe.master.value == 0):
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
     if recipe.frozen is not None:
@@ -232,6 +244,8 @@ def _states(
         )
     cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
     host = {"optimizer": "optimizer", "weights": "params", "gradients": "params"}
+    if profile.held.gradients_follow and "optimizer" in plan.saving.offload:
+        host["gradients"] = "optimizer"
     for name, elements in states.items():
         if host.get(name) in plan.saving.offload:
             continue

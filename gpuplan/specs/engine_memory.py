@@ -45,6 +45,10 @@ class TrainingHoldings(Schema):
     alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    bucket_square: BytesField | None = None
+    """Bytes of a communication bucket for each element of a square of the hidden width, in place of `bucket`."""
+    gradients_follow: bool = False
+    """Gradients go to the host as they are made where the optimizer is offloaded (ZeRO-Offload)."""
     receives_apart: bool = False
     """Pipeline stages have a buffer for the gradient of each micro-batch of the step, and keep what they handed on."""
     edges_in_turn: bool = False
