@@ -92,5 +92,5 @@ def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], 
     """
     try:
         return ask(row, answers.card, answers.keep)
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, ArithmeticError) as error:
         raise Skip(f"the row cannot be read: {error}") from None

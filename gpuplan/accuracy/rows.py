@@ -35,6 +35,9 @@ NUMBERS = {
 }  # fmt: skip
 """What must be a number where a row has it."""
 SHARES = ("mfu", "hfu")
+WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank")
+SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
+"""What of a run must be true or false where a row says it."""
 FITTED_IN_THREE = 3
 """Of three groups of model and accelerator, two were there to be fitted to; the third is held back from every fit."""
 
@@ -184,8 +187,14 @@ def _fault(data: Mapping[str, Any]) -> str:
                 return f"{part}: {name} is the text `{value}`, where a number is wanted"
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 return f"{part}: {name} is `{value}`, which is no such number"
+            if name in WHOLE and value != int(value):
+                return f"{part}: {name} is {value:g}, where a whole number is wanted"
             if name in SHARES and value > 1:
                 return f"{part}: {name} is {value:g}; write it as a fraction, such as 0.4"
+    for name in SWITCHES:
+        said = data["run"].get(name)
+        if said is not None and not isinstance(said, bool):
+            return f"run: {name} is `{said}`, where true or false is wanted"
     return "" if isinstance(data["hardware"].get("accelerator"), str) else "the row does not name its accelerator"
 
 
