@@ -16,6 +16,8 @@ OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
 UNSAID_KIND: Mapping[str, str] = {"torchtune": "active"}
 """Which peak frameworks print where a row does not say: torchtune's README names it over the second of its two tables."""
+FIRST_RANK: Mapping[str, str] = {"kempnerforge": "first_stage"}
+"""Frameworks that print the memory of their first rank, which is one of the first pipeline stage: how its terms begin."""
 HELD = (*OUTSIDE_ALLOCATOR, "fragmentation", "spread_lengths")
 """And what the allocator holds without a tensor in it."""
 
@@ -104,6 +106,8 @@ def _memory(row: Row, made: Estimate) -> Term:
     if kind == "device-used":
         return whole.total
     unseen = HELD if kind in ("allocated", "active") else OUTSIDE_ALLOCATOR
+    if kind == "allocated" and (found := made.find(f"{FIRST_RANK.get(row.engine, '')}.memory.tensors")) is not None:
+        return found
     seen = {part.name.rpartition(".")[2]: part for part in whole.parts if part.name.rpartition(".")[2] not in unseen}
     return total("memory.seen", seen)
 

@@ -40,6 +40,17 @@ def transient_bytes(
     if alive is not None:
         held = subject.habit("logits_held", alive)
         logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
+    if work.edge.gather is not None and plan.parallel.sequence_parallel and not alone(work.dense_stride):
+        # The share of a rank, and the logits of all of them.
+        every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
+        element = subject.habit("logits_held", alive) if alive is not None else subject.habit("logit_bytes", profile.logit_bytes)
+        parts = {
+            "whole": logits_bytes.term(f"{at}.whole_logits", tokens=work.tokens, vocab=every, element_bytes=element, copies=ONE),
+            "share": logits_bytes.term(
+                f"{at}.share_of_logits", tokens=work.tokens, vocab=work.vocab, element_bytes=recipe.gathered, copies=ONE
+            ),
+        }
+        logits = total(f"{at}.gathered_logits", parts)
     if plan.saving.chunked_loss:
         share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)

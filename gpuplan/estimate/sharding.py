@@ -57,6 +57,9 @@ class ShardingPricer(Record, kw_only=True):
             return Term("plan.reduce_in", {"fp32": 4.0, "bf16": 2.0}[self.plan.how.reduce_in], "B", USER)
         if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
             return self.subject.habit("reduced", self.profile.reduced)
+        if self.profile.held.summed_whole is not None and self.plan.parallel.zero_stage == 3 and not self.plan.tuning.frozen:
+            # What is summed is what is scattered.
+            return self.subject.habit("summed_whole", self.profile.held.summed_whole)
         return self.recipe.gradient
 
     def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
@@ -150,10 +153,18 @@ class ShardingPricer(Record, kw_only=True):
         overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
         return self.beside(f"{at}.sharded_gradients", priced(f"{at}.scatter", gradients, self.subject.hw), window, overlap)
 
-    def fully_sharded(self, stage: Stage, window: Term) -> Term:
-        """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch."""
+    def fully_sharded(self, stage: Stage, window: Term, *, apart: bool = False) -> Term:
+        """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch.
+
+        `apart`: a pipeline keeps weights from each backward pass to the next forward pass, and scatters behind the last one.
+        """
         at = f"{stage.prefix}step.micro"
         gradients, gathered = self.gradient_sync(stage)
+        if apart:
+            once = priced(f"{at}.gather", gathered, self.subject.hw)
+            return self.beside(
+                f"{at}.sharded_data_parallel", once, window, self.subject.habit("dp_overlap", self.profile.dp_overlap)
+            )
         comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
         if self.profile.held.summed_whole is not None:
             steps = self.step.micro_batches

@@ -167,6 +167,7 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
         **found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads,
         remakes_attention=subject.hw.family in profile.remade_attention,
         frees_quantised_inputs=profile.held.frees_quantised_inputs,
+        inputs_apart=profile.inputs_apart, whole_edges=profile.whole_edges,
     )  # fmt: skip
 
 

@@ -82,8 +82,11 @@ def _stage(
         parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
         if work.reshard is not None:
             parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
-        if profile.held.gathered_in_pipeline and not alone(work.pipeline.group):
-            whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=recipe.gradient)
+        if _stays(profile, work):
+            each = (
+                recipe.gradient if profile.held.summed_whole is None else subject.habit("summed_whole", profile.held.summed_whole)
+            )
+            whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
@@ -107,16 +110,21 @@ def _stage(
     parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
     transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)
+    # Shards of what is summed whole are made by the backward pass of the last micro-batch alone, as logits and sums leave.
+    summed = zero == 3 and profile.held.summed_whole is not None
+    if summed and "buckets" in parts:
+        transient["buckets"] = parts.pop("buckets")
     if transient:
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
     stays = any(isinstance(one.value, (int, float)) and one.value > 1 for one in (work.micro_batches, work.dense_ranks))
-    if profile.held.new_gradients and "gradients" in parts and not stays:
+    if profile.held.new_gradients and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
             f"{at}.gradients_at_peak", gradients=at_step["gradients"], layer=layer_bytes(at, work),
-            beside=total(f"{at}.passing_of_loss", dict(passing)), micro_batches=work.micro_batches, ranks=work.dense_ranks,
+            beside=total(f"{at}.passing_of_loss", dict(passing)),
+            micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
         )  # fmt: skip
     parts |= other_moments(at, subject, plan, profile, work, recipe, stage, at_step=at_step, passing=beside_step)
     if profile.held.residual is not None:
@@ -198,7 +206,7 @@ def _gathered(
     most = subject.habit("gathered_layers", profile.gathered_layers)
     layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
     alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
-    if profile.held.gathered_in_pipeline and not alone(work.pipeline.group):
+    if _stays(profile, work):
         inner = params.dense
         if params.edges is not None:
             inner = difference.term(f"{at}.stage_params", whole=params.dense, part=params.edges)
@@ -210,6 +218,11 @@ def _gathered(
         )
         held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=edges, size=recipe.gathered)
     return between_ranks.term(f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards)
+
+
+def _stays(profile: TrainingProfile, work: TrainingWork) -> bool:
+    """Whether gathered weights and unsharded gradients of a stage stay between the micro-batches of a pipeline."""
+    return (profile.held.gathered_in_pipeline or profile.held.regathered_in_pipeline) and not alone(work.pipeline.group)
 
 
 def _resharded(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, group: Term) -> Term:

@@ -58,8 +58,9 @@ class StepPricer(LayerPricer):
         at, work, step, profile = f"{stage.prefix}step", self.work, self.step, self.profile
         micro = self.micro_batch(at, stage, layers)
         stays = profile.held.gathered_in_pipeline and not alone(work.pipeline.group)
+        apart = profile.held.regathered_in_pipeline and not alone(work.pipeline.group)
         if self.plan.parallel.zero_stage == 3 and self.replicated and not stays:
-            micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
+            micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)), apart=apart)
         if self.scattered and self.replicated:
             micro["sharded_gradients"] = self.gradients_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
         whole = total(f"{at}.micro", dict(micro))
@@ -70,6 +71,8 @@ class StepPricer(LayerPricer):
             parts["bubble"] = self.bubble(at, whole)
         if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
             parts["data_parallel"] = self.data_parallel(stage, whole)
+        elif apart and self.replicated:
+            parts["data_parallel"] = priced(f"{at}.scatter_behind", self.gradient_sync(stage)[0], self.subject.hw)
         parts |= self.averaging(stage)
         parts["optimizer"] = self.optimizer(stage)
         if self.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
@@ -112,13 +115,13 @@ class StepPricer(LayerPricer):
             if of_kinds:
                 micro[part] = total(f"{at}.micro.{part}", of_kinds)
         if stage.head is not None and work.edge.head:
-            made = total(
-                f"{at}.micro.head_and_loss",
-                {
-                    "head": self.paced("matmul", priced(f"{at}.micro.head", work.edge.head, hw)),
-                    "loss": self.paced("elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw)),
-                },
-            )
+            parts = {
+                "head": self.paced("matmul", priced(f"{at}.micro.head", work.edge.head, hw)),
+                "loss": self.paced("elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw)),
+            }
+            if work.edge.gather is not None:
+                parts["gather"] = priced(f"{at}.micro.gather_logits", [work.edge.gather], hw)
+            made = total(f"{at}.micro.head_and_loss", parts)
             if not alone(stage.head):
                 made = repeated_seconds.term(f"{at}.micro.head_and_loss_here", count=stage.head, seconds=made)
             micro["head_and_loss"] = made

@@ -30,6 +30,7 @@ class Fusion(Schema):
     kept_norm: StoredBytes | None = None
     kept_gate: Share | None = None
     held_logits: BytesField | None = None
+    inputs_apart: bool | None = None
 
 
 class SelectiveRecompute(Schema):
@@ -152,6 +153,10 @@ class TrainingProfile(Schema):
     """None: every copy of a token is sent, in 16 bits."""
     holdings: TrainingHoldings | None = None
     """What else it holds in memory."""
+    inputs_apart: bool = False
+    """Each matrix that tensor parallelism cuts by columns gathers its own input, and reduces its own gradient (DTensor styles)."""
+    whole_edges: bool = False
+    """Tensor parallel ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the logits."""
     selective_keeps: Literal["core", "matmuls"] = "core"
     """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
     kept_norm: StoredBytes | None = None

@@ -45,6 +45,9 @@ class TrainingHoldings(Schema):
     alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
     gathered_in_pipeline: bool = False
     """With pipeline stages, gathered weights and unsharded gradients stay from the first micro-batch to the last."""
+    regathered_in_pipeline: bool = False
+    """The same, but each forward pass releases the weights, so that each backward pass gathers them, and what is summed is
+    scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
     bucket_square: BytesField | None = None
     """Bytes of a communication bucket for each element of a square of the hidden width, in place of `bucket`."""
     gradients_follow: bool = False

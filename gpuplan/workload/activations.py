@@ -49,6 +49,10 @@ class Habits(Record, kw_only=True):
     """Quantised matmuls keep no input where nothing behind them is trained."""
     remakes_attention: bool = False
     """Selective recomputation by operators runs attention again."""
+    inputs_apart: bool = False
+    """Each matrix cut by columns gathers its own input."""
+    whole_edges: bool = False
+    """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 
 
 class ActivationMaker(Record, kw_only=True):

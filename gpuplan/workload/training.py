@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.formulas.basic import product, repeated_bytes, share
+from gpuplan.formulas.basic import product, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.training import (
     expert_rank_tokens,
@@ -24,13 +24,13 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
-from gpuplan.work import Collective, Matmul, Stream
+from gpuplan.work import Collective
 from gpuplan.workload.activations import ActivationMaker, Habits
 from gpuplan.workload.adapters import AdapterMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
-from gpuplan.workload.counts import count
 from gpuplan.workload.documents import seen_document
+from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work, inputs_apart
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -72,14 +72,6 @@ class BlockWork(Record):
     """What the backward pass runs again, where the plan tells it by named results."""
     hosted: Term | None = None
     """Bytes of one layer that wait in the host's memory."""
-
-
-class EdgeWork(Record):
-    """Embedding and head: matmuls and streams of one micro-batch, forward and backward together."""
-
-    head: tuple[Matmul, ...]
-    loss: Stream
-    embedding: Stream
 
 
 class StageParams(Record):
@@ -163,7 +155,10 @@ def training_work(
     for key, (index, name) in block_keys(arch).items():
         block = arch.stacks[index].blocks[name]
         forward = maker.layer(f"forward.{key}", key, block)
-        back = backward(forward, leaves, "forward.", "backward.", step.gradient, frozen=tuning.frozen)
+        back = inputs_apart(
+            forward, backward(forward, leaves, "forward.", "backward.", step.gradient, frozen=tuning.frozen), block, keeper.habits,
+            sequence_parallel=p.sequence_parallel,
+        )  # fmt: skip
         kept = keeper.layer(key, block)
         adapters = None
         if tuning.frozen:
@@ -191,7 +186,8 @@ def training_work(
         held = with_modules(held, modules, step.pp)
     if p.schedule == "dualpipe":
         held = paired(held)
-    vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), step.tp)
+    ways = EdgeWays.of(keeper.habits, step.tp, sequence_parallel=p.sequence_parallel, shares_ends=p.schedule == "dualpipe")
+    vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), ways.head)
     ranks = shards = product.term("plan.shards", a=step.dp, b=step.cp)
     experts_cut = expert_shards.term("plan.expert_shards", tp=step.tp, cp=step.cp, dp=step.dp, ep=step.ep, etp=etp)
     replicas = None
@@ -200,16 +196,17 @@ def training_work(
         replicas = share.term("plan.replicas", amount=ranks, ways=shards)
         experts_cut = share.term("plan.expert_shard_group", amount=experts_cut, ways=replicas)
     copies = kv_copies(arch, leaves, split)
-    shares_ends = p.schedule == "dualpipe"
     params: dict[str, StageParams] = {
-        stage.place: _params(arch, counts, step, etp, stage, copies, modules, shares_ends=shares_ends) for stage in held
+        stage.place: _params(arch, counts, step, etp, stage, copies, modules, ways=ways) for stage in held
     }
     return TrainingWork(
         blocks=blocks,
         stages=held,
         params=params,
         trained={stage.place: _adapters(blocks, stage, params[stage.place], plan) for stage in held} if tuning.frozen else params,
-        edge=_edge(arch, maker, step, types, vocab, frozen=tuning.frozen and not tuning.train_edges),
+        edge=edge_work(
+            arch, maker, step.gradient, step.logit_bytes, types, vocab, ways, frozen=tuning.frozen and not tuning.train_edges
+        ),
         tokens=tokens,
         micro_batches=step.micro_batches,
         handed_over=product.term("plan.handed_over", a=step.micro_batches, b=step.vpp),
@@ -221,7 +218,7 @@ def training_work(
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_edge=share.term(
-            "rank_params.largest_edge", amount=counts.embedding if counts.head is None else counts.head, ways=step.tp
+            "rank_params.largest_edge", amount=counts.embedding if counts.head is None else counts.head, ways=ways.embedding
         ),
         largest_layer=greatest(
             "rank_params.largest_layer", [_layer_params(one, step, etp, copies.get(_key(arch, one))) for one in counts.blocks]
@@ -280,7 +277,7 @@ def _layer_params(one: BlockCount, step: StepTerms, etp: Term, copies: Term | No
 
 def _params(
     arch: Architecture, counts: ParamCount, step: StepTerms, etp: Term, stage: Stage, copies: Mapping[str, Term],
-    modules: Modules | None, *, shares_ends: bool,
+    modules: Modules | None, *, ways: EdgeWays,
 ) -> StageParams:  # fmt: skip
     at = f"{stage.prefix}params"
     dense: dict[str, Term] = {}
@@ -317,13 +314,13 @@ def _params(
         edges |= {
             name: on_single_stage.term(f"{at}.{name}", amount=term, pp=step.pp) for name, term in ends.items() if term is not None
         }
-    if stage.place == "last" and not arch.tied and modules is not None and not shares_ends:
+    if stage.place == "last" and not arch.tied and modules is not None and not ways.paired:
         edges["embedding"] = counts.embedding
     elif stage.place == "last" and not arch.tied:
         edges["embedding"] = on_single_stage.term(f"{at}.embedding", amount=counts.embedding, pp=step.pp)
     at_edges: Term | None = None
     if edges:
-        at_edges = dense["edges"] = share.term(f"{at}.edges", amount=total(f"{at}.edges.whole", edges), ways=step.tp)
+        at_edges = dense["edges"] = ways.params(f"{at}.edges", edges)
     return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges)
 
 
@@ -378,31 +375,6 @@ def _heads_for_tokens(key: str, forward: LayerWork, step: StepTerms, types: Type
         f"step.{key}.exchanged_bytes", tokens=tokens, width=total(f"{key}.exchanged_width", wide), element_bytes=types.activation
     )
     return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
-
-
-def _edge(
-    arch: Architecture, maker: LayerMaker, step: StepTerms, types: Types, vocab: Term, *, frozen: bool = False
-) -> EdgeWork:  # fmt: skip
-    tokens, hidden = maker.work.tokens, maker.hidden
-    head: tuple[Matmul, ...] = ()
-    if arch.head:
-        forward = Matmul(
-            name="head.forward", m=tokens, n=vocab, k=hidden, batch=ONE, dtype=types.attention,
-            left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
-        )  # fmt: skip
-        made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", step.gradient, frozen=frozen)
-        head = (forward, *made.matmuls)
-    loss = logits_bytes.term(
-        "head.loss_traffic", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=count("loss_passes")
-    )
-    row = tensor_bytes.term("embedding.rows", tokens=tokens, width=hidden, element_bytes=types.activation)
-    passes = count("embedding_passes")
-    traffic = repeated_bytes.term("embedding.traffic", count=passes, size=row)
-    return EdgeWork(
-        head,
-        Stream(name="head.loss", size=loss, launches=count("loss_kernels")),
-        Stream(name="embedding", size=traffic, launches=passes),
-    )
 
 
 def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:

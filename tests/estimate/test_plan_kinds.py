@@ -171,6 +171,32 @@ def test_gradients_that_only_the_last_micro_batch_scatters_are_summed_whole() ->
     assert float(measured.memory.allocated.value) / 2**30 == pytest.approx(51.3, rel=0.12)
 
 
+def test_matrices_that_gather_their_own_inputs_gather_twelve_times_a_layer() -> None:
+    # KempnerForge 5666d0d1, benchmarks/profiling/13b_24gpu_profiling.md, not compiled, all made again: 9679 gathers between tensor
+    # parallel ranks in 5 steps of 4 micro-batches and 40 layers. A usual layer gathers its input once before each half.
+    plan: dict[str, Any] = {"tp": 4.0, "recompute": "full", "precision": "bf16-pure", "zero_stage": 3}
+    for compiled, gathers in ((False, 9679 / (5 * 4 * 40)), (True, 6)):
+        figures = made("llama-3-8b", "4xh200-sxm-141gb", "kempnerforge", **plan, how=Manner(compiled=compiled))
+        # An all-reduce is a gather and a scatter, and the forward pass is run twice.
+        found = [
+            term.name for term in figures.time.step.walk() if term.name.endswith((".transfer_s",)) and "all_reduce" in term.name
+        ]
+        once = {name.removesuffix(".transfer_s") for name in found if name.count(".transfer_s") == 1 and "nvlink" not in name}
+        forward = [name for name in once if name.startswith("forward.")]
+        back = [name for name in once if name.startswith("backward.") and ".input" not in name]
+        assert 2 * len(forward) + len(back) == pytest.approx(gathers, abs=0.2)
+
+
+def test_without_sequence_parallelism_each_rank_may_hold_the_whole_head() -> None:
+    # KempnerForge 5666d0d1, distributed/tensor_parallel.py: the head is split with sequence parallelism, the embedding never.
+    plan: dict[str, Any] = {"tp": 4.0, "recompute": "full", "precision": "bf16-pure", "zero_stage": 0}
+    edge = 128256.0 * 4096
+    layers = float(subject("llama-3-8b").counts.params_total.value) - 2 * edge - 4096
+    for scattered, held in ((True, edge + edge / 4), (False, 2 * edge)):
+        figures = made("llama-3-8b", "4xh200-sxm-141gb", "kempnerforge", **plan, sequence_parallel=scattered)
+        assert part(figures, "weights") / 2 == pytest.approx(held + layers / 4, rel=0.001)
+
+
 def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
     # arXiv 2106.09685, 4.2: a speed-up of about a quarter, as most gradients are not computed.
     full = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0)
