@@ -11,6 +11,7 @@ from gpuplan.formulas.training import (
     covered_share,
     scheduled_bubble_seconds,
     straggler_seconds,
+    sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
 )
@@ -70,7 +71,12 @@ class StepPricer(LayerPricer):
         if not alone(work.pipeline.group):
             parts["bubble"] = self.bubble(at, whole)
         if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
-            parts["data_parallel"] = self.data_parallel(stage, whole)
+            window = whole
+            if not alone(step.vpp) and self.plan.parallel.schedule == "1f1b":
+                window = sync_window_seconds.term(
+                    f"{at}.sync_window", micro=whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
+                )
+            parts["data_parallel"] = self.data_parallel(stage, window)
         elif apart and self.replicated:
             parts["data_parallel"] = priced(f"{at}.scatter_behind", self.gradient_sync(stage)[0], self.subject.hw)
         parts |= self.averaging(stage)

@@ -37,6 +37,12 @@ _SHARED_UNITS = Source(
     "https://arxiv.org/abs/2412.19437",
     "3.2.2: communication kernels take 20 of the 132 multiprocessors, and memory traffic, from the computation beside them",
 )
+_CHUNK_SYNC = Source(
+    "engine",
+    "Megatron-Core: pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving",
+    "https://github.com/NVIDIA/Megatron-LM/blob/d98e8a64ddf34856e74b24714e3bedb2f5a39553/megatron/core/pipeline_parallel/schedules.py",
+    "launch grad synchronization where is_last_microbatch_for_model_chunk; launch param synchronization for next model chunk",
+)
 _DUALPIPE = Source(
     "paper",
     "DeepSeek-V3 Technical Report",
@@ -451,6 +457,21 @@ def bubble_seconds(*, stage: Seconds, pp: Count, vpp: Count) -> Seconds:
     1.5
     """
     return stage * (pp - 1) / vpp
+
+
+@formula(_CHUNK_SYNC)
+def sync_window_seconds(*, micro: Seconds, pp: Count, vpp: Count, micro_batches: Count) -> Seconds:
+    """Computation beside which replicas exchange gradients and weights: `micro` is a micro-batch's, forward and backward.
+
+    Without chunks that is the last micro-batch. Interleaved stages work on p micro-batches chunk by chunk, so the gradients of a
+    chunk are ready, and the weights of the next are waited for, while those micro-batches pass the other v - 1 chunks.
+
+    >>> sync_window_seconds(micro=2.0, pp=4.0, vpp=1.0, micro_batches=16.0)
+    2.0
+    >>> sync_window_seconds(micro=2.0, pp=4.0, vpp=8.0, micro_batches=16.0)
+    7.0
+    """
+    return micro * maximum(minimum(pp, micro_batches) * (vpp - 1) / vpp, 1.0)
 
 
 @formula(_DUALPIPE)
