@@ -360,7 +360,7 @@ def _graphs(run: Mapping[str, Any]) -> bool | None:
 
 def _dispatcher(run: Mapping[str, Any]) -> Any:
     said = run.get("moe_dispatcher")
-    return None if said is None else "deepep" if said in ("deepep", "hybridep") else "alltoall"
+    return None if said is None else said if said in ("deepep", "hybridep") else "alltoall"
 
 
 def _reduce_in(row: Row) -> ReduceIn | None:

@@ -191,7 +191,7 @@ Dispatcher: TypeAlias = Annotated[
     Text,
     Option(
         "--dispatcher", metavar="KIND", rich_help_panel=PARALLEL,
-        help="How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node)",
+        help="How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)",
     ),
 ]  # fmt: skip
 ReduceIn: TypeAlias = Annotated[

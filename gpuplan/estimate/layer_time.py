@@ -14,7 +14,7 @@ from gpuplan.formulas.training import (
 from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES
 from gpuplan.term import Term, total
-from gpuplan.work import Collective, Matmul, Stream
+from gpuplan.work import Matmul, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.layer import LayerWork
@@ -47,7 +47,7 @@ class LayerPricer(ShardingPricer):
                     )
                     seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw, self.leaves)
                 else:
-                    pace, seconds = kind, priced(f"{phase}.{key}.{kind}", work.streams, hw)
+                    pace, seconds = kind, priced(f"{phase}.{key}.{kind}", self.streams(work), hw)
                 found[phase] = self.paced(pace, seconds)
             return found
 
@@ -57,7 +57,7 @@ class LayerPricer(ShardingPricer):
         tensor = {phase: exposed(f"{phase}.{key}.tensor_parallel", work.tensor_collectives, hw, tp_overlap) for phase, work in both}
         parts["tensor_parallel"] = total(f"layer.{key}.tensor_parallel", tensor)
         parts["context_parallel"] = self.context(key, block, kinds["attention"])
-        expert = {phase: self.experts(f"{phase}.{key}", phase, work.expert_collectives, kinds) for phase, work in both}
+        expert = {phase: self.experts(f"{phase}.{key}", phase, work, kinds) for phase, work in both}
         parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
         if self.profile.dequantise is not None and self.plan.tuning.base_weights in QUANTISED:
             parts["elementwise"] = total(
@@ -148,10 +148,23 @@ class LayerPricer(ShardingPricer):
         passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
         return repeated_seconds.term(at, count=passes, seconds=once)
 
-    def experts(self, at: str, phase: str, items: list[Collective], kinds: dict[str, dict[str, Term]]) -> Term:
+    def streams(self, work: LayerWork) -> list[Stream]:
+        """The passes over memory that run between the matmuls of a layer."""
+        return [item for item in work.streams if not self.with_dispatch(item, work)]
+
+    def with_dispatch(self, item: Stream, work: LayerWork) -> bool:
+        """Whether the dispatcher makes the copies of tokens as well, on its own stream.
+
+        HybridEP sorts tokens by expert as it sends and receives them: `dispatch_with_permute` and `combine_with_unpermute` of
+        megatron/core/transformer/moe/fused_a2a.py (Megatron-LM d98e8a64).
+        """
+        return self.plan.how.dispatcher == "hybridep" and item.name.endswith(".permute") and bool(work.expert_collectives)
+
+    def experts(self, at: str, phase: str, work: LayerWork, kinds: dict[str, dict[str, Term]]) -> Term:
         """Tokens on their way to the experts and back, beside the computation of another micro-batch where that is on."""
         name = f"{at}.expert_parallel"
-        comm = priced(f"{name}.all", items, self.subject.hw)
+        copies = [item for item in work.streams if self.with_dispatch(item, work)]
+        comm = priced(f"{name}.all", [*work.expert_collectives, *copies], self.subject.hw)
         if comm.formula is None:
             return comm
         window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
@@ -242,7 +255,7 @@ class LayerPricer(ShardingPricer):
         if not items:
             return {}
         again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", items)}
-        streams = [item for item in block.forward.streams if wanted in item.name]
+        streams = [item for item in self.streams(block.forward) if wanted in item.name]
         if streams:
             priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
             again["elementwise"] = self.paced("elementwise", priced_again)

@@ -60,12 +60,12 @@ def _forward(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
     kinds = {
         "matmuls": pricer.matmuls(f"{at}.matmuls", work.matmuls),
         "attention": pricer.paced("attention", priced(f"{at}.attention", work.attentions, hw)),
-        "elementwise": pricer.paced("elementwise", priced(f"{at}.elementwise", work.streams, hw)),
+        "elementwise": pricer.paced("elementwise", priced(f"{at}.elementwise", pricer.streams(work), hw)),
     }
     parts = {kind: term for kind, term in kinds.items() if term.formula is not None}
     overlap = habit("tp_overlap", profile.tp_overlap)
     comm = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, overlap)
-    expert = pricer.experts(at, "forward", work.expert_collectives, {kind: {"forward": term} for kind, term in parts.items()})
+    expert = pricer.experts(at, "forward", work, {kind: {"forward": term} for kind, term in parts.items()})
     if block.context is not None and not alone(block.context.group):
         parts["context_parallel"] = priced(f"{at}.context_parallel", [block.context], hw)
     parts |= {name: term for name, term in (("tensor_parallel", comm), ("expert_parallel", expert)) if term.formula is not None}

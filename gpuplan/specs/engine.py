@@ -217,7 +217,7 @@ class TrainingProfile(Schema):
         if graphs and self.graph_host is not None:
             given |= {"layer_host": self.graph_host, "expert_host": None}
         if dispatcher is not None and self.dispatch is not None:
-            given["dispatch"] = self.dispatch.replaced(deduplicated=dispatcher == "deepep")
+            given["dispatch"] = self.dispatch.replaced(deduplicated=dispatcher in ("deepep", "hybridep"))
         return self.replaced(**given) if given else self
 
     def pace_of(self, accelerator: str, family: str, kind: str) -> Sourced | None:
