@@ -15,7 +15,8 @@ from gpuplan.estimate.training_time import StepPricer, TrainingTime
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.pipeline import micro_batches
-from gpuplan.formulas.training import step_tokens
+from gpuplan.formulas.training import padded_load, step_tokens
+from gpuplan.models.architecture import Moe
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
@@ -146,7 +147,7 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         step=step,
         types=types,
         dispatch=dispatch,
-        habits=habits_of(subject, profile),
+        habits=habits_of(subject, profile).replaced(padded=padding_of(subject, plan, profile, leaves)),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
         stored=operand if narrow and profile.held.fp8_inputs else None,
@@ -154,6 +155,19 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
     )
     return StepPricer(
         subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves, attention=kernel
+    )  # fmt: skip
+
+
+def padding_of(subject: Subject, plan: TrainPlan, profile: TrainingProfile, leaves: Leaves) -> Term | None:
+    """The load of the fullest expert where all are padded to it; None: they are not, or there are none."""
+    found = [block.mlp for stack in subject.arch.stacks for block in stack.blocks.values() if isinstance(block.mlp, Moe)]
+    if profile.padded_experts is None or not found:
+        return None
+    if plan.parallel.expert_load is not None:
+        return Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
+    return padded_load.term(
+        "step.padded_load", experts=leaves("padded.experts", found[0].experts), top_k=leaves("padded.top_k", found[0].top_k),
+        lopsided=subject.habit("padded_experts", profile.padded_experts),
     )  # fmt: skip
 
 

@@ -125,6 +125,9 @@ class TrainingProfile(Schema):
     """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
     expert_start: SecondsField | None = None
     """Time of the accelerator for each matmul of each expert of a rank beyond its share of them all: starts, unfilled ends."""
+    padded_experts: Share | None = None
+    """The tokens of each expert are padded to those of the fullest, in slices: how lopsided they are, from even (0) to all tokens
+    with the same experts (1), unless the plan names a load; None: no padding."""
     adapter_host: SecondsField | None = None
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
     dequantise: BytesField | None = None

@@ -51,6 +51,8 @@ class Habits(Record, kw_only=True):
     """Selective recomputation by operators runs attention again."""
     inputs_apart: bool = False
     """Each matrix cut by columns gathers its own input."""
+    padded: Term | None = None
+    """The fullest expert over the mean, where the others are padded to it; None: they are not."""
     whole_edges: bool = False
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuplan.formulas.basic import repeated_bytes, share
+from gpuplan.formulas.basic import product, repeated_bytes, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
+from gpuplan.formulas.training import sliced_bytes
 from gpuplan.models.architecture import Architecture, Block, Mlp
 from gpuplan.record import Record
 from gpuplan.term import Term, total
@@ -88,12 +89,19 @@ def edge_work(
     )
 
 
-def inputs_apart(forward: LayerWork, back: LayerWork, block: Block, habits: Habits, *, sequence_parallel: bool) -> LayerWork:
-    """The backward work with the further collectives, added to both, of matrices that each gather their input.
+def with_habits(forward: LayerWork, back: LayerWork, block: Block, habits: Habits, *, sequence_parallel: bool) -> LayerWork:
+    """The backward work with what the engine's habits add: slices of padded experts, and collectives, which both passes get.
 
-    Queries, keys and values are three, gate and up projection two; a usual layer gathers once for all of them. Without
-    sequence parallelism inputs are whole already and only gradients are reduced.
+    Where matrices each gather their input, queries, keys and values are three, gate and up projection two; a usual layer gathers
+    once for all of them. Without sequence parallelism inputs are whole already and only gradients are reduced.
     """
+    grouped = next((item for item in forward.matmuls if item.grouped), None)
+    if habits.padded is not None and grouped is not None:
+        at = f"{grouped.name}.slices"
+        rows = product.term(f"{at}.rows", a=grouped.m, b=grouped.batch)
+        padded = tensor_bytes.term(f"{at}.padded", tokens=rows, width=grouped.k, element_bytes=grouped.left_bytes)
+        size = sliced_bytes.term(f"{at}.traffic", padded=padded, load=habits.padded, experts=grouped.batch)
+        back.streams.append(Stream(name=at, size=size, launches=grouped.batch))
     if not habits.inputs_apart:
         return back
     more = {"mixer": QKV - 1, "mlp": 1 if isinstance(block.mlp, Mlp) and block.mlp.gated else 0}

@@ -30,7 +30,7 @@ from gpuplan.workload.adapters import AdapterMaker
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
-from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work, inputs_apart
+from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work, with_habits
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -135,7 +135,7 @@ def training_work(
         sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
         q_len=step.seq_len,
         kv_len=step.seq_len,
-        expert_tokens=_expert_tokens(plan, tokens, step, etp),
+        expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
@@ -155,7 +155,7 @@ def training_work(
     for key, (index, name) in block_keys(arch).items():
         block = arch.stacks[index].blocks[name]
         forward = maker.layer(f"forward.{key}", key, block)
-        back = inputs_apart(
+        back = with_habits(
             forward, backward(forward, leaves, "forward.", "backward.", step.gradient, frozen=tuning.frozen), block, keeper.habits,
             sequence_parallel=p.sequence_parallel,
         )  # fmt: skip
@@ -244,11 +244,11 @@ def _named_results(made: BlockWork, named: RematMaker, key: str, block: Block) -
     )
 
 
-def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term) -> Term:
-    """Token copies (for one a token) of the fullest rank of experts: the mean, times the load that the plan names."""
+def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term, padded: Term | None) -> Term:
+    """Token copies (for one a token) of the fullest rank of experts: the mean, times the load that the plan names, or padding."""
     mean = expert_rank_tokens.term("step.expert_tokens", tokens=tokens, top_k=ONE, tp=step.tp, etp=etp)
     if plan.parallel.expert_load is None:
-        return mean
+        return mean if padded is None else product.term("step.padded_expert_tokens", a=mean, b=padded)
     load = Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     return product.term("step.fullest_expert_tokens", a=mean, b=load)
 

@@ -197,6 +197,23 @@ def test_without_sequence_parallelism_each_rank_may_hold_the_whole_head() -> Non
         assert part(figures, "weights") / 2 == pytest.approx(held + layers / 4, rel=0.001)
 
 
+def test_padded_experts_take_as_long_as_the_fullest() -> None:
+    # KempnerForge 5666d0d1, model/moe.py: batched matmuls over experts whose tokens are padded to the fullest one's. Mixtral has 8
+    # experts, 2 for a token: even routing pads nothing, and all tokens with the same two pad to four times as many.
+    plan: dict[str, Any] = {"dp": 8.0, "zero_stage": 3, "precision": "bf16-pure"}
+
+    def experts(load: float) -> float:
+        figures = made("mixtral-8x7b", "8xh200-sxm-141gb", "kempnerforge", **plan, expert_load=load)
+        rows = [term for term in figures.time.step.walk() if term.name.endswith(".rows") and "forward" in term.name]
+        return float(rows[0].value)
+
+    assert experts(4.0) == pytest.approx(4 * experts(1.0))
+    middle = made("mixtral-8x7b", "8xh200-sxm-141gb", "kempnerforge", **plan)
+    load = middle.time.step.find("step.padded_load")
+    assert load is not None
+    assert float(load.value) == pytest.approx(2.0)
+
+
 def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
     # arXiv 2106.09685, 4.2: a speed-up of about a quarter, as most gradients are not computed.
     full = made("gpt-3-175b", "64xh100-sxm-80gb", "megatron-lm", tp=8.0, pp=8.0)
