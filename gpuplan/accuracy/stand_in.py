@@ -15,8 +15,6 @@ STANDS_IN: Mapping[str, str] = {
     "deeplearningexamples": "fsdp",
     # Transformer Engine's kernels.
     "nemo-automodel": "nemo",
-    # By its documentation ZeRO-1 is that of DeepSpeed, with a group of its own ("Hybrid Zero"), under models in eager PyTorch.
-    "internevo": "deepspeed",
     # Fused kernels of their own or of Apex, tensor parallelism and sharded optimizers in the manner of Megatron.
     "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm", "primus": "megatron-lm",
     "neuronx-distributed": "megatron-lm", "nemo-megatron-neuronx": "megatron-lm",

@@ -13,6 +13,7 @@ from gpuplan.formulas.training import (
     exposed_seconds,
     host_update_seconds,
     optimizer_traffic_bytes,
+    owned_seconds,
     seldom_seconds,
     sliced_seconds,
 )
@@ -113,6 +114,8 @@ class ShardingPricer(Record, kw_only=True):
         """Gradient synchronisation that the last micro-batch does not hide."""
         at = f"{stage.prefix}step"
         gradients, weights = self.gradient_sync(stage)
+        if self.profile.owner_hop is not None and self.plan.parallel.zero_stage == 1 and self.plan.parallel.sync_every is None:
+            return self.owned(at, stage, gradients[0], weights, window)
         last = weights if self.scattered else [*gradients, *weights]
         comm = priced(f"{at}.data_parallel.all", last, self.subject.hw)
         if self.plan.parallel.sync_every is not None and self.work.replicas is None:
@@ -124,19 +127,41 @@ class ShardingPricer(Record, kw_only=True):
         exchange = self.beside(f"{at}.data_parallel.exposed", comm, window, overlap)
         return total(f"{at}.data_parallel", {"exchange": exchange, "slices": self.slices(at, stage)})
 
-    def slices(self, at: str, stage: Stage) -> Term:
-        """Time for the slices of tensors that are scattered and gathered one by one; a layer's matrices and its norms."""
-        tensors = {
+    def owned(self, at: str, stage: Stage, gradients: Collective, weights: list[Collective], window: Term) -> Term:
+        """Gradients that are reduced for all beside the backward pass, and weights that their owners broadcast behind the step."""
+        assert self.profile.owner_hop is not None
+        reduced = gradients.replaced(name=f"{at}.reduced_for_all", kind="all_reduce", group=self.work.dense_ranks)
+        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        comm = priced(f"{at}.data_parallel.reduce", [reduced], self.subject.hw)
+        hop = self.subject.habit("owner_hop", self.profile.owner_hop)
+        return total(
+            f"{at}.data_parallel",
+            {
+                "reduce": self.beside(f"{at}.data_parallel.exposed", comm, window, overlap),
+                "broadcast": priced(f"{at}.data_parallel.broadcast", weights, self.subject.hw),
+                "rings": owned_seconds.term(
+                    f"{at}.data_parallel.rings", tensors=self.tensors(at, stage), ranks=self.work.dense_shards, hop=hop
+                ),
+            },
+        )
+
+    def tensors(self, at: str, stage: Stage) -> Term:
+        """Tensors of the layers of a stage: a layer's matrices and its norms."""
+        found = {
             key: product.term(
                 f"{at}.{key}.tensors", a=stage.layers[key],
                 b=self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2),
             )
             for key, block in self.work.blocks.items()
         }  # fmt: skip
+        return total(f"{at}.tensors", found)
+
+    def slices(self, at: str, stage: Stage) -> Term:
+        """Time for the slices of tensors that are scattered and gathered one by one."""
         assert self.profile.slice_host is not None
         each = self.subject.habit("slice_host", self.profile.slice_host)
         return sliced_seconds.term(
-            f"{at}.data_parallel.slices", tensors=total(f"{at}.tensors", tensors), ranks=self.work.dense_shards, each=each
+            f"{at}.data_parallel.slices", tensors=self.tensors(at, stage), ranks=self.work.dense_shards, each=each
         )
 
     def beside(self, name: str, comm: Term, window: Term, overlap: Term) -> Term:

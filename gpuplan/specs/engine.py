@@ -138,6 +138,9 @@ class TrainingProfile(Schema):
     """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
     slice_host: SecondsField | None = None
     """Under ZeRO-1, time for the slice of each rank of each tensor, where gradients are scattered tensor by tensor."""
+    owner_hop: SecondsField | None = None
+    """Under ZeRO-1 each tensor belongs to one rank: gradients are reduced for all, and behind the step each owner broadcasts its
+    weights, round a ring; the time of a step of it."""
     graph_host: SecondsField | None = None
     """Host time of one layer's forward pass where kernels are replayed from graphs."""
     switched: Overlaps | None = None
