@@ -216,7 +216,7 @@ def test_padded_experts_take_as_long_as_the_fullest() -> None:
 
 def test_owners_of_whole_tensors_broadcast_round_all_who_share() -> None:
     # InternEvo c628a8c8, doc/en/train_performance.md: with states over all 1,024 A100 a 7B makes 2,271 tokens/s a GPU, within nodes
-    # 3,625; over 8 GPUs both make as many (4,062 and 4,078). 16,384 tokens a GPU and step.
+    # 3,625; on 16 it is 3,842 and 3,939. 16,384 tokens a GPU and step.
     def step(chips: int, group: int) -> float:
         figures = made(
             "llama-2-7b", f"{chips}xa100-sxm-80gb@2xroce-200", "internevo", dp=float(chips), zero_stage=1, seq_len=2048.0,
@@ -228,7 +228,7 @@ def test_owners_of_whole_tensors_broadcast_round_all_who_share() -> None:
     measured = 16384 / 2271 - 16384 / 3625
     # NCCL's latencies explain about half of what was lost.
     assert 0.4 * measured < lost < 1.3 * measured
-    assert step(16, 16) == pytest.approx(step(16, 8), rel=0.02)
+    assert step(16, 16) / step(16, 8) == pytest.approx(3939 / 3842, abs=0.02)
 
 
 def test_a_frozen_backward_pass_skips_weight_gradients() -> None:
