@@ -265,13 +265,20 @@ class LayerMaker(Record, kw_only=True):
             made.matmuls.append(self.matmul(f"{at}.latent_up", work.tokens, self.hidden, outer))
         made.matmuls.append(self.matmul(f"{at}.experts_up", rows, up, outer, touched, grouped=True))
         made.matmuls.append(self.matmul(f"{at}.experts_down", rows, outer, inner, touched, grouped=True))
-        size = self.exchange(made, at, key, moe, copies, top_k, outer)
+        etp, apart = self.split.etp, self.split.ep_stride is not ONE
+        size = self.exchange(made, at, key, moe, leaf.split(f"{at}.sent_copies", copies, etp) if apart else copies, top_k, outer)
         inner_widths = []
         if moe.shared_experts:
             inner_widths += self.dense(
                 made, f"{at}.shared", f"{key}.shared", moe.shared_width, gated=moe.gated, copies=moe.shared_experts
             )
-        self.reduce(made, at)
+        if apart:
+            # Megatron-Core, MoEAlltoAllTokenDispatcher: over the ranks that share an expert, copies are gathered after the exchange
+            # and summed and scattered before the way back (token_dispatcher.py of Megatron-LM d98e8a64).
+            size = tensor_bytes.term(f"{at}.gathered_bytes", tokens=copies, width=outer, element_bytes=self.types.activation)
+            made.expert_collectives.append(self.collective(f"{at}.gathered_copies", "all_reduce", size, etp, ONE))
+        if moe.shared_experts or not (apart or self.spread_tokens()):
+            self.reduce(made, at)
         copy_bytes = repeated_bytes.term(f"{at}.permute_bytes", count=count("permute_passes"), size=size)
         made.streams.append(Stream(name=f"{at}.permute", size=copy_bytes, launches=count("permute_kernels")))
         touched_width = total(f"{at}.gate_width", {"read": up, "written": inner})
@@ -301,6 +308,10 @@ class LayerMaker(Record, kw_only=True):
             item = self.collective(f"{at}.{name}", "all_to_all", sent, self.split.ep, self.split.ep_stride)
             made.expert_collectives.append(item if reach is None else item.replaced(copies=top_k, reach=reach))
         return size
+
+    def spread_tokens(self) -> bool:
+        """Whether each rank sends its own tokens to whole experts and gets them back: sequence parallel, experts not cut."""
+        return self.split.sp is not ONE and all_true(self.split.ep.value > 1) and all_true(self.split.etp.value == 1)
 
     def reduce(self, made: LayerWork, at: str) -> None:
         """The tensor-parallel reduction after a sub-layer: an all-reduce, or its two halves under sequence parallelism."""

@@ -129,7 +129,10 @@ def training_work(
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
     p = plan.parallel
     etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep) if p.etp is None else Term("plan.etp", p.etp, "1", USER)
-    split = Split(tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE, kv_heads=kv_heads)
+    split = Split(
+        tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE, kv_heads=kv_heads,
+        ep_stride=ONE if p.etp is None or p.etp == 1 else etp,
+    )  # fmt: skip
     work = Pass(
         tokens=tokens,
         sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
