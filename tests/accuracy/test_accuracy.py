@@ -116,7 +116,6 @@ def test_groups_that_share_states_are_read(tmp_path: Path, said: dict[str, Any],
 @pytest.mark.parametrize(
     ("framework", "chip", "profile"),
     [
-        ("internevo", "a100-sxm-80gb", "deepspeed"),
         ("llm.c", "a100-sxm-80gb", "megatron-lm"),
         ("levanter", "tpu-v3", "maxtext"),
         ("megatron-deepspeed", "a100-sxm-80gb", "megatron-deepspeed"),
