@@ -14,8 +14,9 @@ from gpuplan.estimate.training_memory import TrainingMemory, training_memory
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
+from gpuplan.formulas.layers import padded_load
 from gpuplan.formulas.pipeline import micro_batches
-from gpuplan.formulas.training import padded_load, step_tokens
+from gpuplan.formulas.training import step_tokens
 from gpuplan.models.architecture import Moe
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of

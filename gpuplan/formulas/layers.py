@@ -117,3 +117,28 @@ def aligned_seconds(*, seconds: Seconds, dim: Count, pace: Ratio) -> Seconds:
     (2.0, 5.0)
     """
     return where(dim // 8.0 * 8.0 < dim, seconds * pace, seconds)
+
+
+@formula(DEFINITION)
+def padded_load(*, experts: Count, top_k: Count, lopsided: Ratio) -> Ratio:
+    """Tokens of the fullest expert over the mean, between even (0) and all tokens with the same few experts (1).
+
+    >>> padded_load(experts=8.0, top_k=2.0, lopsided=0.0), padded_load(experts=8.0, top_k=2.0, lopsided=0.5)
+    (1.0, 2.0)
+    >>> padded_load(experts=8.0, top_k=2.0, lopsided=1.0)
+    4.0
+    """
+    return (experts / top_k) ** lopsided
+
+
+@formula(Source("docs", "PyTorch: torch/csrc/autograd, CopySlices and slice_backward",
+                "https://github.com/pytorch/pytorch/blob/v2.9.0/torch/csrc/autograd/functions/tensor.cpp",
+                note="writing a slice clones the whole gradient in the backward pass (2), reading one makes a whole one of zeros "
+                     "and adds it (1 and 3); both for padded and for unpadded tokens, for each expert"))  # fmt: skip
+def sliced_bytes(*, padded: Bytes, load: Ratio, experts: Count) -> Bytes:
+    """What the backward pass reads and writes where the tokens of each expert were cut out and written back one by one.
+
+    >>> sliced_bytes(padded=4.0, load=2.0, experts=8.0)
+    288.0
+    """
+    return experts * 6.0 * (padded + padded / load)

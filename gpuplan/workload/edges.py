@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpuplan.formulas.basic import product, repeated_bytes, share
+from gpuplan.formulas.layers import sliced_bytes
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.training import sliced_bytes
 from gpuplan.models.architecture import Architecture, Block, Mlp
 from gpuplan.record import Record
 from gpuplan.term import Term, total
