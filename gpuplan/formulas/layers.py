@@ -11,6 +11,13 @@ _MAMBA2 = Source(
     "https://arxiv.org/abs/2405.21060",
     "6.1",
 )
+_DISPATCHER = Source(
+    "engine",
+    "Megatron-LM: token_dispatcher.py (MoEAlltoAllTokenDispatcher)",
+    "https://github.com/NVIDIA/Megatron-LM/blob/d98e8a64/megatron/core/transformer/moe/token_dispatcher.py",
+    "token_permutation and token_unpermutation: with tp and ep, sequences are cut over ranks, and each dispatches its own part",
+    checked="2026-11-21",
+)
 
 
 @formula(DEFINITION)
@@ -41,6 +48,18 @@ def expert_rows(*, copies: Count, touched: Count) -> Count:
     (8.0, 1.0)
     """
     return maximum(copies / touched, 1.0)
+
+
+@formula(_DISPATCHER)
+def summing_ranks(*, tp: Count, ep: Count, etp: Count) -> Count:
+    """Tensor parallel ranks that sum what experts made: none but itself where a rank sends its own tokens to whole experts.
+
+    Under sequence parallelism each rank holds its own tokens.
+
+    >>> summing_ranks(tp=8.0, ep=2.0, etp=1.0), summing_ranks(tp=8.0, ep=2.0, etp=8.0), summing_ranks(tp=8.0, ep=1.0, etp=1.0)
+    (1.0, 8.0, 8.0)
+    """
+    return where((ep > 1) * (etp == 1), 1.0, tp)
 
 
 @formula(_MAMBA2)

@@ -11,6 +11,7 @@ from gpuplan.formulas.layers import (
     layer_stream_bytes,
     linear_state_flop_rows,
     rank_experts,
+    summing_ranks,
 )
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.serving import experts_touched
@@ -277,8 +278,11 @@ class LayerMaker(Record, kw_only=True):
             # and summed and scattered before the way back (token_dispatcher.py of Megatron-LM d98e8a64).
             size = tensor_bytes.term(f"{at}.gathered_bytes", tokens=copies, width=outer, element_bytes=self.types.activation)
             made.expert_collectives.append(self.collective(f"{at}.gathered_copies", "all_reduce", size, etp, ONE))
-        if moe.shared_experts or not (apart or self.spread_tokens()):
-            self.reduce(made, at)
+        if moe.shared_experts or not apart:
+            tp = self.split.tp
+            if not moe.shared_experts and self.split.sp is not ONE:
+                tp = summing_ranks.term(f"{at}.summing_ranks", tp=tp, ep=self.split.ep, etp=etp)
+            self.reduce(made, at, tp)
         copy_bytes = repeated_bytes.term(f"{at}.permute_bytes", count=count("permute_passes"), size=size)
         made.streams.append(Stream(name=f"{at}.permute", size=copy_bytes, launches=count("permute_kernels")))
         touched_width = total(f"{at}.gate_width", {"read": up, "written": inner})
@@ -309,16 +313,14 @@ class LayerMaker(Record, kw_only=True):
             made.expert_collectives.append(item if reach is None else item.replaced(copies=top_k, reach=reach))
         return size
 
-    def spread_tokens(self) -> bool:
-        """Whether each rank sends its own tokens to whole experts and gets them back: sequence parallel, experts not cut."""
-        return self.split.sp is not ONE and all_true(self.split.ep.value > 1) and all_true(self.split.etp.value == 1)
-
-    def reduce(self, made: LayerWork, at: str) -> None:
+    def reduce(self, made: LayerWork, at: str, ranks: Term | None = None) -> None:
         """The tensor-parallel reduction after a sub-layer: an all-reduce, or its two halves under sequence parallelism."""
         size = tensor_bytes.term(
             f"{at}.reduce_bytes", tokens=self.work.tokens, width=self.hidden, element_bytes=self.types.activation
         )
-        made.tensor_collectives.append(self.collective(f"{at}.all_reduce", "all_reduce", size, self.split.tp, self.split.tp_stride))
+        made.tensor_collectives.append(
+            self.collective(f"{at}.all_reduce", "all_reduce", size, ranks or self.split.tp, self.split.tp_stride)
+        )
 
     def collective(self, name: str, kind: CollectiveKind, size: Term, group: Term, stride: Term) -> Collective:
         """A collective of this layer."""
