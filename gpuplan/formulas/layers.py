@@ -14,8 +14,8 @@ _MAMBA2 = Source(
 _DISPATCHER = Source(
     "engine",
     "Megatron-LM: token_dispatcher.py (MoEAlltoAllTokenDispatcher)",
-    "https://github.com/NVIDIA/Megatron-LM/blob/d98e8a64/megatron/core/transformer/moe/token_dispatcher.py",
-    "token_permutation and token_unpermutation: with tp and ep, sequences are cut over ranks, and each dispatches its own part",
+    "https://github.com/NVIDIA/Megatron-LM/blob/0014f13713bfa38a8bab4ae11edd6917d35165ce/megatron/core/transformer/moe/token_dispatcher.py",
+    "workflow (2) and (3): a rank's S/TP*B tokens are exchanged over EP, then gathered over the experts' own TP alone",
     checked="2026-11-21",
 )
 

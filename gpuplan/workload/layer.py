@@ -318,9 +318,8 @@ class LayerMaker(Record, kw_only=True):
         size = tensor_bytes.term(
             f"{at}.reduce_bytes", tokens=self.work.tokens, width=self.hidden, element_bytes=self.types.activation
         )
-        made.tensor_collectives.append(
-            self.collective(f"{at}.all_reduce", "all_reduce", size, ranks or self.split.tp, self.split.tp_stride)
-        )
+        group = self.split.tp if ranks is None else ranks
+        made.tensor_collectives.append(self.collective(f"{at}.all_reduce", "all_reduce", size, group, self.split.tp_stride))
 
     def collective(self, name: str, kind: CollectiveKind, size: Term, group: Term, stride: Term) -> Collective:
         """A collective of this layer."""
