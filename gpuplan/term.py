@@ -168,6 +168,17 @@ def _units_of(fn: Callable[..., Any]) -> dict[str, str]:
     return {key: get_args(scope[hint] if isinstance(hint, str) else hint)[-1] for key, hint in fn.__annotations__.items()}
 
 
+def _by_name(parts: Iterable[Term]) -> dict[str, Term]:
+    """Terms by their names, each of them: another of the same name is numbered."""
+    named: dict[str, Term] = {}
+    for part in parts:
+        name, number = part.name, 2
+        while name in named:
+            name, number = f"{part.name} ({number})", number + 1
+        named[name] = part
+    return named
+
+
 def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
     source = Source("definition", word)
 
@@ -178,7 +189,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
         return first
 
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /) -> Term:
-        named = dict(parts) if isinstance(parts, Mapping) else {part.name: part for part in parts}
+        named = dict(parts) if isinstance(parts, Mapping) else _by_name(parts)
         units = {part.unit for part in named.values()}
         if len(units) != 1:
             raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")

@@ -17,8 +17,8 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
-from gpuplan.workload.context import ONE, Leaves, Pass, Types
-from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
+from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
@@ -203,7 +203,7 @@ class ServingModel(Record, kw_only=True):
         passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=prompt, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
         shape = Pass(
-            tokens=tokens, sequences=sequences, q_len=prompt, kv_len=prompt,
+            tokens=tokens, groups=(Group(sequences=sequences, q_len=prompt, kv_len=prompt),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
@@ -218,10 +218,10 @@ class ServingModel(Record, kw_only=True):
         subject, serve = self.subject, self.serve
         prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
         rows = form.decode_rows.term(f"{name}.rows", batch=serve.batch, pp=serve.pp)
+        seen = form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output)
         shape = Pass(
-            tokens=rows, sequences=rows, q_len=ONE,
-            kv_len=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output),
-            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve), decode=True,
+            tokens=rows, groups=(Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True),),
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
         work = serving_pass(
@@ -287,7 +287,7 @@ class ServingModel(Record, kw_only=True):
         return repeated_seconds.term(f"{name}.sends", count=hops, seconds=priced(f"{name}.one_send", [send], self.subject.hw))
 
 
-def _kinds(layer: LayerWork) -> dict[str, list[WorkItem]]:
+def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
     return {
         "matmuls": [*layer.matmuls],
         "attention": [*layer.attentions],

@@ -27,7 +27,7 @@ from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
-from gpuplan.workload.layer import Dispatch
+from gpuplan.workload.draft import Dispatch
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
