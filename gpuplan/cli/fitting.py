@@ -123,7 +123,7 @@ def _write(file: Path, made: Fitted) -> None:
     """Replace the blocks of the file; it is written whole or not at all."""
     from gpuplan.calibrate.rewrite import rewritten
     from gpuplan.calibrate.write import block
-    from gpuplan.specs.probe.write import write_new
+    from gpuplan.probe.new_file import write_new
 
     hint = "start from a copy of a shipped file of hardware_specs/measured"
     try:

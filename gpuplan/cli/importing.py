@@ -127,8 +127,8 @@ def _count(option: str, text: str | None) -> int | None:
 def _runs(asked: Asked, runs: Sequence[Any]) -> dict[str, Any]:
     """Put runs into a file that `gpuplan accuracy --runs` reads."""
     from gpuplan.calibrate.imports.serving import runs_text
+    from gpuplan.probe.new_file import write_new
     from gpuplan.specs.catalog import config_folder
-    from gpuplan.specs.probe.write import write_new
 
     out = Path(asked.out) if asked.out is not None else config_folder(os.environ) / "runs" / f"{asked.kind}.yaml"
     before = _old(out)
@@ -149,7 +149,7 @@ def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, ca
     from gpuplan.calibrate.imports import points
     from gpuplan.calibrate.imports.merge import Import, merge
     from gpuplan.calibrate.measure.session import target
-    from gpuplan.specs.probe.write import write_new
+    from gpuplan.probe.new_file import write_new
 
     subject = _subject(given.accelerator, found, catalog)
     out = target(None if asked.out is None else Path(asked.out), subject.id, os.environ)
@@ -241,9 +241,9 @@ def _subject(ident: str | None, found: Sequence[tuple[Path, Found]], catalog: Ca
         UnknownError: no spec has the device's name.
     """
     from gpuplan.calibrate.measure.subject import Subject
+    from gpuplan.probe.host import ReportedDevice as HostDevice
+    from gpuplan.probe.match import matching_spec
     from gpuplan.specs.accelerator import Accelerator
-    from gpuplan.specs.probe.host import Device as HostDevice
-    from gpuplan.specs.probe.known import known
 
     names = dict.fromkeys(name for _, one in found for name in one.devices)
     spec: Accelerator | None = catalog.load(Accelerator, ident) if ident is not None else None
@@ -251,7 +251,7 @@ def _subject(ident: str | None, found: Sequence[tuple[Path, Found]], catalog: Ca
         if not names:
             message = "the file does not say which accelerator was measured"
             raise UsageError(Problem("import.no-device", message, "say it with --accelerator, such as h100-sxm-80gb"))
-        specs = [known(HostDevice(name=name, vendor="", unit="gpu", said_by="file"), catalog) for name in names]
+        specs = [matching_spec(HostDevice(name=name, vendor="", unit="gpu", said_by="file"), catalog) for name in names]
         spec = specs[0]
         if spec is None or any(one is None or one.id != spec.id for one in specs):
             message = f"no single spec is known for {', '.join(names)}"

@@ -119,7 +119,7 @@ def subject_id(identity: Identity, catalog: Catalog) -> str:
         UnknownError: it has no spec, or nothing is measured of it.
     """
     from gpuplan.calibrate.measure.subject import subject_of
-    from gpuplan.specs.probe.host import Host
+    from gpuplan.probe.host import Host
 
     subject = subject_of(identity, catalog, Host())
     if subject.id not in catalog.paths("accelerators"):
