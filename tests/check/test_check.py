@@ -9,7 +9,6 @@ import pytest
 
 import gpuplan
 from gpuplan.check.examine import RULES, Finding, check, examine
-
 from tests.specs.test_accelerators import GOOD
 
 UNITS = """\

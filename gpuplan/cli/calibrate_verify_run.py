@@ -12,7 +12,7 @@ from gpuplan.errors import Exit, Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Device, Identity
-    from gpuplan.calibrate.verify import Case, Foretold, Line, Where
+    from gpuplan.calibrate.verify import Case, Foretold, VerifyRow, Where
     from gpuplan.estimate.result import Estimate
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
@@ -27,7 +27,7 @@ RUN = "gpuplan calibrate --quick"
 
 
 @dataclass(frozen=True)
-class Asked:
+class VerifyRequest:
     """The options as typed."""
 
     tolerance: str | None
@@ -38,7 +38,7 @@ class Asked:
     json: bool
 
 
-def verified(asked: Asked) -> int:
+def verify_model(asked: VerifyRequest) -> int:
     """Run the cases, print the table; the exit code.
 
     Raises:
@@ -66,7 +66,7 @@ def verified(asked: Asked) -> int:
     picked, left_out = chosen(where, oracle, named)
     for text in (f"{identity.name} ({on}): {len(picked)} cases", *left_out):
         print(f"note: {text}", file=sys.stderr)
-    lines: list[Line] = []
+    lines: list[VerifyRow] = []
     for line in verify(picked, where):
         lines.append(line)
         print(f"note: {line.case.name}: {line.what} {line.error:+.1%}", file=sys.stderr, flush=True)
@@ -211,7 +211,7 @@ def _range(made: Estimate, figure: str) -> tuple[float, float, float]:
     return float(low), float(value), float(high)
 
 
-def _record(on: str, lines: Sequence[Line], tolerance: float, passed: bool) -> dict[str, Any]:
+def _record(on: str, lines: Sequence[VerifyRow], tolerance: float, passed: bool) -> dict[str, Any]:
     from gpuplan.calibrate.verify import median_error
 
     return {

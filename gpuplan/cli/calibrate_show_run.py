@@ -24,7 +24,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class ShowRequest:
     """The options as typed."""
 
     ident: str | None
@@ -34,7 +34,7 @@ class Asked:
     json: bool
 
 
-def shown(asked: Asked) -> None:
+def show_fit(asked: ShowRequest) -> None:
     """Draw measured kernels beside the fitted ones.
 
     Raises:

@@ -26,7 +26,7 @@ MANY = 4096
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImportFilesRequest:
     """The options as typed."""
 
     kind: str
@@ -42,7 +42,7 @@ class Asked:
     model: str | None = None
 
 
-def imported(asked: Asked) -> None:
+def import_files(asked: ImportFilesRequest) -> None:
     """Read the files, write what they say, and tell it.
 
     Raises:
@@ -62,10 +62,10 @@ def imported(asked: Asked) -> None:
         for text in one.left_out:
             print(f"note: left out: {text}", file=sys.stderr)
     runs = [run for _, one in found for run in one.runs]
-    _tell(asked, _runs(asked, runs) if runs else _kernels(asked, found, given, catalog))
+    _print_result(asked, _runs(asked, runs) if runs else _kernels(asked, found, given, catalog))
 
 
-def _tables(asked: Asked) -> None:
+def _tables(asked: ImportFilesRequest) -> None:
     """Hand the installed tables to `gpuplan calibrate fit`: FILE is the name of a system in them.
 
     Raises:
@@ -73,7 +73,7 @@ def _tables(asked: Asked) -> None:
     """
     from importlib.util import find_spec
 
-    from gpuplan.cli import fitting
+    from gpuplan.cli import calibrate_fit_run
 
     package = find_spec("aiconfigurator_core")
     places = list(package.submodule_search_locations or ()) if package is not None else []
@@ -85,10 +85,12 @@ def _tables(asked: Asked) -> None:
         raise UsageError(Problem("import.tables", "name one system as the tables call it", hint))
     data = Path(places[0]) / "systems" / "data"
     kinds = "matmul,attention,links"
-    fitting.fitting(fitting.Asked(str(data), asked.files[0], asked.accelerator, kinds, asked.out, asked.specs))
+    calibrate_fit_run.fit_tables(
+        calibrate_fit_run.FitTablesRequest(str(data), asked.files[0], asked.accelerator, kinds, asked.out, asked.specs)
+    )
 
 
-def _tell(asked: Asked, said: dict[str, Any]) -> None:
+def _print_result(asked: ImportFilesRequest, said: dict[str, Any]) -> None:
     if asked.json:
         print(jsonlib.dumps(said, indent=2, ensure_ascii=False))
         return
@@ -101,7 +103,7 @@ def _tell(asked: Asked, said: dict[str, Any]) -> None:
     print(said["next"])
 
 
-def _given(asked: Asked, catalog: Catalog) -> Given:
+def _given(asked: ImportFilesRequest, catalog: Catalog) -> Given:
     from datetime import date
 
     from gpuplan.calibrate.imports.found import Given
@@ -124,26 +126,26 @@ def _count(option: str, text: str | None) -> int | None:
     return int(text)
 
 
-def _runs(asked: Asked, runs: Sequence[Any]) -> dict[str, Any]:
+def _runs(asked: ImportFilesRequest, runs: Sequence[Any]) -> dict[str, Any]:
     """Put runs into a file that `gpuplan accuracy --runs` reads."""
     from gpuplan.calibrate.imports.serving import runs_text
     from gpuplan.probe.new_file import write_new
     from gpuplan.specs.catalog import config_folder
 
     out = Path(asked.out) if asked.out is not None else config_folder(os.environ) / "runs" / f"{asked.kind}.yaml"
-    before = _old(out)
+    before = _text_before(out)
     write_new({out: runs_text(runs, before)}, force=True)
     return {"rows": len(runs), "written": [str(out)], "next": f"gpuplan accuracy --runs {out} compares them"}
 
 
-def _old(path: Path) -> str:
+def _text_before(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(Problem("import.unreadable", f"cannot read {path}: {error}", "name another file with --out")) from None
 
 
-def _kernels(asked: Asked, found: Sequence[tuple[Path, Found]], given: Given, catalog: Catalog) -> dict[str, Any]:
+def _kernels(asked: ImportFilesRequest, found: Sequence[tuple[Path, Found]], given: Given, catalog: Catalog) -> dict[str, Any]:
     """Fit kernels into the measured file of the accelerator."""
     from gpuplan import __version__
     from gpuplan.calibrate.imports import points

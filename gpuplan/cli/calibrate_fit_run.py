@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("matmul", "grouped", "attention", "links")
 
 
-class Asked(Record):
+class FitTablesRequest(Record):
     """The options as typed."""
 
     source: str
@@ -29,7 +29,7 @@ class Asked(Record):
     specs: tuple[str, ...]
 
 
-def fitting(asked: Asked) -> None:
+def fit_tables(asked: FitTablesRequest) -> None:
     """Fit, print the report, and rewrite the blocks of the file that was named.
 
     Raises:
@@ -94,7 +94,7 @@ def report(ident: str, made: Fitted) -> str:
     return f"{ident}: errors on shapes that were held back\n" + "\n".join(text) + "\n"
 
 
-def _spec(asked: Asked, catalog: Catalog) -> Accelerator:
+def _spec(asked: FitTablesRequest, catalog: Catalog) -> Accelerator:
     from gpuplan.specs.accelerator import Accelerator
 
     if asked.accelerator is not None:

@@ -18,7 +18,7 @@ LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
 FIGURES = (*LEAST, "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
 
 
-def judging(given: Mapping[str, Any]) -> int:
+def run_accuracy(given: Mapping[str, Any]) -> int:
     """Write the report to standard output; the exit code says whether a budget was kept.
 
     Raises:

@@ -26,7 +26,7 @@ QUIET_S = 10.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class CalibrateRequest:
     """The options as typed."""
 
     quick: bool
@@ -80,7 +80,7 @@ class Progress(Listener):
             self._line = ""
 
 
-def measure(asked: Asked) -> int:
+def measure(asked: CalibrateRequest) -> int:
     """Measure the device, write what came of it and say so; the exit code.
 
     Raises:
@@ -94,12 +94,12 @@ def measure(asked: Asked) -> int:
     wish = _wish(asked)
     if wish.hang_limit is not None:
         os.environ[PEER_TIMEOUT] = f"{wish.hang_limit:g}"
-    _equipped()
+    _require_scipy()
     progress = Progress()
     try:
         with terminable():
             device = open_device(asked.backend, None if asked.device is None else _index(asked.device))
-            return _with(device, asked, wish, progress)
+            return _measure_on(device, asked, wish, progress)
     except RanksLostError as error:
         hint = "what was measured is kept; start all ranks again to go on"
         raise UnknownError(Problem("calibrate.ranks-lost", str(error), hint)) from None
@@ -113,7 +113,7 @@ def measure(asked: Asked) -> int:
         progress.clear()
 
 
-def _with(device: Device, asked: Asked, wish: Wish, progress: Progress) -> int:
+def _measure_on(device: Device, asked: CalibrateRequest, wish: Wish, progress: Progress) -> int:
     from gpuplan.calibrate.device import DeviceLostError
     from gpuplan.calibrate.measure.session import calibrate, plan
     from gpuplan.cli.specs import open_catalog
@@ -136,7 +136,7 @@ def _with(device: Device, asked: Asked, wish: Wish, progress: Progress) -> int:
     return int(Exit.OK)
 
 
-def _equipped() -> None:
+def _require_scipy() -> None:
     """See before anything is measured that it can be fitted.
 
     Raises:
@@ -150,7 +150,7 @@ def _equipped() -> None:
         raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
 
 
-def _wish(asked: Asked) -> Wish:
+def _wish(asked: CalibrateRequest) -> Wish:
     from datetime import date
 
     from gpuplan import __version__
