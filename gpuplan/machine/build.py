@@ -15,7 +15,7 @@ from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measuring import told
+from gpuplan.specs.measured_machine import calibration_notes
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
@@ -147,7 +147,7 @@ def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, e
         if file.machine is None:
             return
         ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
-        yield from told(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
+        yield from calibration_notes(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:
