@@ -53,7 +53,7 @@ class Term:
     source: Source
     formula: Formula[...] | None = None
     args: tuple[tuple[str, Term], ...] = ()
-    spread: tuple[float, float] | None = None
+    spread: tuple[Num, Num] | None = None
 
     def __repr__(self) -> str:
         """Name, value and unit; the graph below is shared, so writing it out would take exponentially long."""
@@ -98,7 +98,7 @@ class Term:
 
         return go(self)
 
-    def given(self, pins: Mapping[str, float], done: dict[int, Term] | None = None) -> Term:
+    def given(self, pins: Mapping[str, Num], done: dict[int, Term] | None = None) -> Term:
         """What if these terms had these values? Every term above them is recomputed."""
 
         def swap(term: Term) -> Term | None:
@@ -112,11 +112,20 @@ class Term:
         """Candidate `index` of a grid, as a graph of plain floats with the full explanation."""
 
         def pick(term: Term) -> Term | None:
+            if isinstance(term, Stacked):
+                return term.one(index)
             if term.args or not is_array(term.value):
                 return None
             return replace(term, value=float(term.value[index]))  # type: ignore[index]
 
         return self.rebuilt(pick, done)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Stacked(Term):
+    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph."""
+
+    one: Callable[[int], Term]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

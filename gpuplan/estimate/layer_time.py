@@ -192,11 +192,9 @@ class LayerPricer(ShardingPricer):
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
         over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))
-        slower = self.profile.pace_of(hw.accelerator, hw.family, "grouped")
+        slower = self.subject.pace(self.profile, "grouped")
         if slower is not None:
-            over_experts = grouped_seconds.term(
-                f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=self.subject.habit("pace_grouped", slower)
-            )
+            over_experts = grouped_seconds.term(f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=slower)
         parts = {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts}
         if self.profile.expert_start is not None:
             each = self.leaves(f"{name}.matmuls_of_an_expert", len(grouped))
@@ -207,11 +205,9 @@ class LayerPricer(ShardingPricer):
 
     def paced(self, kind: str, seconds: Term) -> Term:
         """Kernels at the pace that they have inside whole steps of the engine."""
-        hw = self.subject.hw
-        found = self.profile.pace_of(hw.accelerator, hw.family, kind)
-        if found is None or seconds.formula is None:
+        pace = self.subject.pace(self.profile, kind)
+        if pace is None or seconds.formula is None:
             return seconds
-        pace = self.subject.habit(f"pace_{kind}", found)
         return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
     def selected(self, key: str, block: BlockWork, forward: dict[str, Term]) -> dict[str, Term]:

@@ -11,6 +11,7 @@ from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_by
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
+from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
@@ -35,7 +36,7 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
-    if small is None or float(memory.value) >= small.below.value:
+    if small is None or agreed(memory.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
@@ -114,7 +115,7 @@ class ServingModel(Record, kw_only=True):
             "graphs": subject.habit("graphs", profile.graphs),
             "context": subject.habit("context", subject.engine.context),
         }
-        if subject.hw.count > 1:
+        if subject.hw.several():
             parts["communication"] = subject.habit("communication", subject.engine.communication)
         parts["fragmentation"] = allocator_bytes.term(
             "memory.fragmentation",
@@ -348,7 +349,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "tokens_per_s", batch=model.serve.batch, output=output, seconds=time, replicas=replicas
     )
     habits = model.profile
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    chips = subject.accelerators()
     read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": model.cache_read()})
     loaded = form.interrupted_seconds.term(
         "decode.loaded_seconds", step=decode.seconds, prefill=whole.seconds, batch=model.serve.batch, output=output

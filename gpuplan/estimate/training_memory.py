@@ -138,7 +138,7 @@ def _stage(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
     parts["context"] = subject.habit("context", subject.engine.context)
-    if subject.hw.count > 1:
+    if subject.hw.several():
         parts["communication"] = subject.habit("communication", subject.engine.communication)
     if profile.held.spread_lengths is not None and transient:
         parts["spread_lengths"] = spread_lengths_bytes.term(

@@ -17,7 +17,7 @@ from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
-from gpuplan.term import DEFINITION, Source, Term
+from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
@@ -126,8 +126,7 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
     memory = ServingModel.of(subject, plan).memory()
     figures = memory_figures(memory, subject.hw.memory_capacity)
     if subject.price is not None:
-        chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
-        figures["price_usd_per_s"] = fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        figures["price_usd_per_s"] = fleet_usd_per_s.term("fleet.price", chips=subject.accelerators(), price=subject.price)
     return ServingFigures(figures=figures, memory=memory)
 
 
