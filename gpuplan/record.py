@@ -38,6 +38,7 @@ class Record:
 
     def __init_subclass__(cls, *, kw_only: bool = False, eq: bool = True) -> None:
         """Collect the fields of the class; annotations stay unread text."""
+        super().__init_subclass__()
         own = [name for name, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)]
         inherited = tuple(dict.fromkeys(name for base in cls.__bases__ for name in getattr(base, "_fields", ())))
         cls._fields = (*inherited, *(name for name in own if name not in inherited))

@@ -108,15 +108,23 @@ class Term:
 
         return self.rebuilt(swap, done)
 
-    def at(self, index: int, done: dict[int, Term] | None = None) -> Term:
-        """Candidate `index` of a grid, as a graph of plain floats with the full explanation."""
+    def at(self, index: int | tuple[int, ...], done: dict[int, Term] | None = None) -> Term:
+        """One candidate of a grid, as a graph of plain floats with the full explanation.
+
+        A tuple has a place for each dimension of an open mesh; what does not vary along one is the same at every place of it.
+        A number counts the candidates that this term tells apart, those of the last dimension first.
+        """
+        shape: tuple[int, ...] = getattr(self.value, "shape", ())
+        places = index if isinstance(index, tuple) else _unravelled(index, shape)
 
         def pick(term: Term) -> Term | None:
-            if isinstance(term, Stacked):
-                return term.one(index)
             if term.args or not is_array(term.value):
                 return None
-            return replace(term, value=float(term.value[index]))  # type: ignore[index]
+            own: tuple[int, ...] = term.value.shape  # type: ignore[union-attr]
+            here = tuple(0 if length == 1 else place for place, length in zip(places[len(places) - len(own) :], own, strict=True))
+            if isinstance(term, Stacked):
+                return term.one(sum(here))  # It varies along one dimension at most.
+            return replace(term, value=float(term.value[here]))  # type: ignore[index]
 
         return self.rebuilt(pick, done)
 
@@ -126,6 +134,15 @@ class Stacked(Term):
     """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph."""
 
     one: Callable[[int], Term]
+
+
+def _unravelled(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The place along each dimension of an element that is counted through all of them."""
+    places: list[int] = []
+    for length in reversed(shape):
+        index, place = divmod(index, length)
+        places.append(place)
+    return tuple(reversed(places))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from gpuplan.formulas.memory import (
     waiting_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
+from gpuplan.num import all_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -118,7 +119,7 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    stays = any(isinstance(one.value, (int, float)) and one.value > 1 for one in (work.micro_batches, work.dense_ranks))
+    stays = any(all_true(one.value > 1) for one in (work.micro_batches, work.dense_ranks))
     if profile.held.new_gradients and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
@@ -314,7 +315,7 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
             continue
         parts[key] = partly_recomputed_bytes.term(
             f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
-            recomputed=subject.plan("recompute_layers", float(limit)), saved=block.recomputed_kept, kept=block.kept,
+            recomputed=subject.plan("recompute_layers", limit), saved=block.recomputed_kept, kept=block.kept,
         )  # fmt: skip
     if stage.has_embedding:
         width = next(iter(work.blocks.values())).norm_width
