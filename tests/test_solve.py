@@ -71,8 +71,8 @@ def test_a_pole_is_no_solution() -> None:
 def test_every_formula_is_solved_for_each_of_its_parameters() -> None:
     """What made a result is among the values that are found for it, or in one of the ranges.
 
-    Two values closer than a step of the search are missed, which is rare. Formulas of whole pieces rise and fall like a saw, so that
-    many values give a result: they have tests of their own above.
+    Two values closer than a step of the search are missed, which is rare. Formulas of whole pieces rise and fall like a saw: many
+    values give a result, and they have tests of their own above.
     """
     tried = 0
     missed = []

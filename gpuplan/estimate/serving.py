@@ -9,7 +9,6 @@ from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
@@ -365,7 +364,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         ),
         "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=loaded),
         "batch_prefill_s": whole.seconds,
-        "mbu": mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
+        "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
         **memory_figures(memory, subject.hw.memory_capacity),
     }
     if subject.price is not None:

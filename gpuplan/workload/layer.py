@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import (
     expert_rows,
     gathered_projection_bytes,
@@ -14,7 +15,6 @@ from gpuplan.formulas.layers import (
     summing_ranks,
 )
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.formulas.serving import experts_touched
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
 from gpuplan.num import all_true
 from gpuplan.record import Record

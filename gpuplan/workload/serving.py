@@ -6,7 +6,7 @@ from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import weight_read_bytes
 from gpuplan.formulas.memory import (
     conv_state_bytes,
-    kv_bytes_per_token_split,
+    kv_bytes_per_token,
     mla_bytes_per_token,
     paged_tokens,
     ssm_state_bytes,
@@ -187,7 +187,7 @@ def _block_cache(
         if isinstance(mixer, Attention):
             whole = leaves(f"{path}.kv_heads", mixer.kv_heads)
             heads = leaves.split(f"{path}.rank_kv_heads", whole, leaves.least(f"{path}.kv_ways", serve.tp, whole))
-            each = kv_bytes_per_token_split.term(
+            each = kv_bytes_per_token.term(
                 f"{at}.per_token", layers=layers, kv_heads=heads, k_head_dim=leaves(f"{path}.head_dim", mixer.head_dim),
                 v_head_dim=leaves(f"{path}.v_head_dim", mixer.v_head_dim or mixer.head_dim), element_bytes=element,
             )  # fmt: skip
