@@ -368,7 +368,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         **memory_figures(memory, subject.hw.memory_capacity),
     }
     if subject.price is not None:
-        fleet = form.fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        fleet = cost.usd_per_s_of_all.term("fleet.price", units=chips, price=subject.price)
         figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
             "cost.million_output_tokens", price=fleet, tokens_per_s=tokens_per_s
         )

@@ -62,3 +62,23 @@ def joules_per_token(*, watts: Watts, tokens_per_s: PerS) -> Joules:
     0.7
     """
     return watts / tokens_per_s
+
+
+@formula(DEFINITION)
+def usd_per_s_of_all(*, price: UsdPerS, units: Count) -> UsdPerS:
+    """What so many priced units cost together.
+
+    >>> usd_per_s_of_all(price=2 / 3600, units=8.0) * 3600
+    16.0
+    """
+    return price * units
+
+
+@formula(DEFINITION)
+def usd_per_s_each(*, price: UsdPerS, parts: Count) -> UsdPerS:
+    """What one of the accelerators of an instance costs.
+
+    >>> usd_per_s_each(price=16 / 3600, parts=8.0) * 3600
+    2.0
+    """
+    return price / parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, PerS, Ratio, Seconds, UsdPerS, Watts, ceil_div, floor, maximum, minimum
+from gpuplan.num import Bytes, BytesPerS, Count, PerS, Ratio, Seconds, Watts, ceil_div, floor, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
 _CHUNKED = Source(
@@ -169,16 +169,6 @@ def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     3.0
     """
     return maximum(floor(pool / each), 0.0 * pool / each)
-
-
-@formula(DEFINITION)
-def fleet_usd_per_s(*, chips: Count, price: UsdPerS) -> UsdPerS:
-    """What all accelerators cost together.
-
-    >>> fleet_usd_per_s(chips=8, price=0.001)
-    0.008
-    """
-    return chips * price
 
 
 @formula(DEFINITION)

@@ -112,16 +112,6 @@ def checkpoint_bytes(*, params: Count, bytes_per_param: Bytes) -> Bytes:
 
 
 @formula(DEFINITION)
-def checkpoint_seconds(*, size: Bytes, bandwidth: BytesPerS) -> Seconds:
-    """Time to write or read a checkpoint at the bandwidth of the storage.
-
-    >>> checkpoint_seconds(size=2.3e12, bandwidth=57.5e9)
-    40.0
-    """
-    return size / bandwidth
-
-
-@formula(DEFINITION)
 def job_bandwidth(*, part_bandwidth: BytesPerS, parts: Count) -> BytesPerS:
     """What all parts of a job write together.
 

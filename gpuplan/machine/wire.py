@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
+from gpuplan.formulas.links import oversubscribed
 from gpuplan.machine.hardware import Hardware
 from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
 from gpuplan.work import Collective, Transfer
@@ -120,7 +121,7 @@ def _transfer(here: str, hw: Hardware, prefix: str, level: Level, *, wire: Term,
     bandwidth = level.bandwidth_per_direction
     if level.oversubscription != 1.0:
         factor = Term(f"hw.fabric.{level.name}.oversubscription", level.oversubscription, "1", bandwidth.source)
-        bandwidth = fabric.oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
+        bandwidth = oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
     share = _share(here, hw, prefix, level, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))

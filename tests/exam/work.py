@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes, share
 from gpuplan.formulas.flop import attention_training_flop_per_token, forward_flop, six_nd_flop
 from gpuplan.formulas.inference import whole_sequences
-from gpuplan.formulas.layers import score_bytes
 from gpuplan.formulas.memory import (
+    attention_score_bytes,
     kv_bytes_per_token,
     logits_bytes,
     lora_params,
@@ -131,7 +131,7 @@ def _layer(i: Inputs) -> Any:
 
 
 def _scores(i: Inputs) -> Any:
-    return score_bytes(products=i.heads, q_len=i.seq, kv_len=i.seq, element_bytes=i.bytes)
+    return attention_score_bytes(sequences=1, heads=i.heads, q_tokens=i.seq, kv_tokens=i.seq, element_bytes=i.bytes)
 
 
 def _six_nd(i: Inputs) -> Any:
