@@ -9,7 +9,6 @@ from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
 from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
@@ -366,11 +365,11 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         ),
         "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=loaded),
         "batch_prefill_s": whole.seconds,
-        "mbu": mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
+        "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
         **memory_figures(memory, subject.hw.memory_capacity),
     }
     if subject.price is not None:
-        fleet = form.fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        fleet = cost.usd_per_s_of_all.term("fleet.price", units=chips, price=subject.price)
         figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
             "cost.million_output_tokens", price=fleet, tokens_per_s=tokens_per_s
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.formulas.collectives import disk_share, measured_share
+from gpuplan.formulas.links import even_share, measured_share
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
@@ -156,7 +156,7 @@ def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | N
         return None
     whole = system.term(f"hw.{which}_of_all", rate)
     cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
-    return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
+    return even_share.term(f"hw.{which}", bandwidth=whole, parts=cards)
 
 
 def _sharing_a_host(target: Target) -> Term:

@@ -83,7 +83,7 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     quantise = kernels.quantise_seconds.term(
         f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
     )
-    return kernels.quantised_kernel_seconds.term(f"{name}.seconds", quantise=quantise, **parts)
+    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
 
 
 def _widened(item: Matmul) -> bool:

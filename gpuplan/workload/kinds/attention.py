@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.layers import gathered_projection_bytes, kv_copy_params
-from gpuplan.formulas.memory import kv_bytes_per_token_split, tensor_bytes, windowed_tokens
+from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
 from gpuplan.models.architecture import Attention
 from gpuplan.num import all_true
 from gpuplan.term import Source, Term, total
@@ -80,7 +80,7 @@ class AttentionKind(MixerKind[Attention]):
         """Keys and values of each token, or of a window of them."""
         leaf, path, at = caching.leaves, caching.path, caching.at
         head_dim, v_dim = _dims(path, mixer, leaf)
-        each = kv_bytes_per_token_split.term(
+        each = kv_bytes_per_token.term(
             f"{at}.per_token", layers=caching.layers, kv_heads=_rank_kv_heads(path, mixer, leaf, caching.tp),
             k_head_dim=head_dim, v_head_dim=v_dim, element_bytes=caching.element,
         )  # fmt: skip

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, layer_stream_bytes, rank_experts, summing_ranks
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.formulas.serving import experts_touched
 from gpuplan.models.architecture import Moe
 from gpuplan.term import Term, total
 from gpuplan.work import Collective
