@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
-from gpuplan.plan.ask import ContextKind, Optimizer, Precision, Recompute, Schedule
 from gpuplan.plan.parallelism import Parallelism, Shape, mask
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, even, train_rules
+from gpuplan.plan.words import ContextKind, Optimizer, Precision, Recompute, Schedule
 from gpuplan.record import Record
 
 CHUNK = 8192

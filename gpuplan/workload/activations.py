@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
 from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
-from gpuplan.plan.ask import Recompute
 from gpuplan.plan.train import Tuning
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Leaves, Pass, Split

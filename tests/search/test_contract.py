@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.serving import ServingModel, serving_figures
 from gpuplan.estimate.training import training_figures
-from gpuplan.plan.ask import Recompute
+from gpuplan.plan.words import Recompute
 from gpuplan.search.grid import Candidates, Space, best, candidates, scored, single
 from gpuplan.search.shape import experts_of, shape_of
 from gpuplan.term import Term
