@@ -11,8 +11,8 @@ from gpuplan.formulas.training import (
     grouped_seconds,
     paced_seconds,
 )
-from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.term import Term, total
 from gpuplan.work import Matmul, Stream
 from gpuplan.workload.context import ONE

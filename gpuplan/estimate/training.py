@@ -21,10 +21,10 @@ from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Moe
-from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.term import USER, Term, total

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import Problem, SpecError
-from gpuplan.plan.ask import Recompute
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 
 Result: TypeAlias = Literal[

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
 from gpuplan.models.architecture import Block
-from gpuplan.plan.ask import Recompute
 from gpuplan.plan.remat import Result
 from gpuplan.plan.train import Tuning
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Group, Leaves, Pass, Split
