@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_seconds
-from gpuplan.estimate.pricing import alone, exposed, no_time, priced
+from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.sharding import ShardingPricer
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
@@ -122,7 +122,7 @@ class LayerPricer(ShardingPricer):
         if work.expert_collectives:
             window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
             comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
-            if comm.formula is not None:
+            if happens(comm):
                 overlap = self.subject.habit("ep_overlap", self.profile.ep_overlap)
                 found["expert_parallel"] = self.beside(f"{at}.expert_parallel", comm, window, overlap)
         return found
@@ -164,7 +164,7 @@ class LayerPricer(ShardingPricer):
         name = f"{at}.expert_parallel"
         copies = work.having(lambda op: self.with_dispatch(op, work)).streams
         comm = priced(f"{name}.all", [*work.expert_collectives, *copies], self.subject.hw)
-        if comm.formula is None:
+        if not happens(comm):
             return comm
         window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
         return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
@@ -206,7 +206,7 @@ class LayerPricer(ShardingPricer):
     def paced(self, kind: str, seconds: Term) -> Term:
         """Kernels at the pace that they have inside whole steps of the engine."""
         pace = self.subject.pace(self.profile, kind)
-        if pace is None or seconds.formula is None:
+        if pace is None or not happens(seconds):
             return seconds
         return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
@@ -231,7 +231,7 @@ class LayerPricer(ShardingPricer):
                 f"layer.{key}.recompute.{kind}", seconds=forward[kind], ratio=self.subject.habit(f"recomputed_{kind}", share)
             )
             for kind, share in shares.items()
-            if share.value > 0 and forward[kind].formula is not None
+            if share.value > 0 and happens(forward[kind])
         }
 
     def up_projections(self, key: str, block: BlockWork) -> dict[str, Term]:
@@ -262,7 +262,7 @@ class LayerPricer(ShardingPricer):
         if streams:
             priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
             again["elementwise"] = self.paced("elementwise", priced_again)
-        if self.plan.recompute == "moe" and exchange.formula is not None:
+        if self.plan.recompute == "moe" and happens(exchange):
             again["exchange"] = exchange
         return again
 
