@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.attention_time import attention_seconds
 from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.sharding import ShardingPricer
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.basic import part_of_seconds, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import (
     grouped_seconds,
@@ -45,7 +45,7 @@ class LayerPricer(ShardingPricer):
                     items = (
                         [item.replaced(dtype="fp8") for item in work.attentions] if self.plan.how.fp8_attention else work.attentions
                     )
-                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw, self.leaves)
+                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw)
                 else:
                     pace, seconds = kind, priced(f"{phase}.{key}.{kind}", self.streams(work), hw)
                 found[phase] = self.paced(pace, seconds)
@@ -133,16 +133,8 @@ class LayerPricer(ShardingPricer):
         if each is None:
             return no_time(at)
         element = self.subject.habit("dequantise", each)
-        sizes = {
-            item.name: repeated_bytes.term(
-                f"{at}.{item.name}",
-                count=self.leaves.times(
-                    f"{at}.{item.name}.all", item.batch, self.leaves.times(f"{at}.{item.name}.one", item.n, item.k)
-                ),
-                size=element,
-            )
-            for item in block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
-        }
+        widened = block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
+        sizes = [repeated_bytes.term(f"{at}.{item.name}", count=weights_of(item), size=element) for item in widened]
         once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], self.subject.hw)
         passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
         return repeated_seconds.term(at, count=passes, seconds=once)
@@ -175,10 +167,9 @@ class LayerPricer(ShardingPricer):
         if each is None or how.scaling != "rowwise" or RECIPES[self.plan.precision].matmul != "fp8":
             return self.matmuls(name, items)
         element = self.subject.habit("rowwise", each)
-        sizes = {
-            item.name: tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element)
-            for item in items
-        }
+        sizes = [
+            tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element) for item in items
+        ]
         stream = Stream(name=f"{name}.scales", size=total(f"{name}.scaled_bytes", sizes), launches=ONE)
         scales = priced(f"{name}.scales_s", [stream], self.subject.hw)
         return total(name, {"products": self.matmuls(f"{name}.products", items), "scales": scales})
@@ -293,3 +284,9 @@ class LayerPricer(ShardingPricer):
         if self.plan.parallel.cp_kind != "ring":
             return comm
         return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
+
+
+def weights_of(item: Matmul) -> Term:
+    """How many weights a product multiplies with."""
+    one = product.term(f"{item.name}.weights_of_one", a=item.n, b=item.k)
+    return product.term(f"{item.name}.all_weights", a=item.batch, b=one)
