@@ -7,7 +7,20 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from gpuplan.formulas import params as f
-from gpuplan.models.architecture import Architecture, Attention, Block, ChannelMixer, Mixer, Mla, Moe, NormKind, Stack, StateSpace
+from gpuplan.models.architecture import (
+    Architecture,
+    Attention,
+    Block,
+    ChannelMixer,
+    GatedDelta,
+    Mixer,
+    Mla,
+    Moe,
+    NormKind,
+    SparseMla,
+    Stack,
+    StateSpace,
+)
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
@@ -137,6 +150,10 @@ class _Counter:
                 return self.attention(at, mixer)
             case Mla():
                 return self.mla(at, mixer)
+            case SparseMla():
+                return self.sparse_mla(at, mixer)
+            case GatedDelta():
+                return self.gated_delta(at, mixer)
             case StateSpace():
                 return self.state_space(at, mixer)
 
@@ -189,15 +206,27 @@ class _Counter:
             parts["bias"] = f.mla_bias_params.term(
                 f"params.{at}.bias", hidden=self.hidden, q_rank=q_rank, kv_rank=kv_rank, rope_dim=rope_dim
             )
+        return total(f"params.{at}", parts)
+
+    def sparse_mla(self, at: str, mixer: SparseMla) -> Term:
+        parts = {"latent": replace(self.mla(at, _dense(mixer)), name=f"params.{at}.latent")}
         if mixer.indexer_heads:
             parts["indexer"] = f.indexer_params.term(
                 f"params.{at}.indexer",
                 hidden=self.hidden,
-                q_rank=q_rank,
+                q_rank=self.leaf(f"model.{at}.q_rank", mixer.q_rank),
                 heads=self.leaf(f"model.{at}.indexer_heads", mixer.indexer_heads),
                 head_dim=self.leaf(f"model.{at}.indexer_dim", mixer.indexer_dim),
             )
-        return total(f"params.{at}", parts)
+        return _sum(f"params.{at}", parts)
+
+    def gated_delta(self, at: str, mixer: GatedDelta) -> Term:
+        return f.gated_delta_params.term(
+            f"params.{at}", hidden=self.hidden, inner=self.leaf(f"model.{at}.values", mixer.values),
+            state=self.leaf(f"model.{at}.key_dim", mixer.key_dim), groups=self.leaf(f"model.{at}.key_heads", mixer.key_heads),
+            heads=self.leaf(f"model.{at}.value_heads", mixer.value_heads),
+            conv_kernel=self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
+        )  # fmt: skip
 
     def state_space(self, at: str, mixer: StateSpace) -> Term:
         inner = self.leaf(f"model.{at}.inner", mixer.inner)
@@ -216,8 +245,6 @@ class _Counter:
                     parts["inner_norms"] = f.mamba1_inner_norm_params.term(f"params.{at}.inner_norms", dt_rank=dt_rank, state=state)
             case "mamba2":
                 parts["projections"] = f.mamba2_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
-            case "gated_delta":
-                parts["projections"] = f.gated_delta_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
             case "linear_attention":
                 parts["projections"] = f.linear_attention_params.term(name, groups=groups, **widths)
         if mixer.conv_bias:
@@ -226,7 +253,7 @@ class _Counter:
                 if mixer.kind == "mamba1"
                 else f.conv_bias_params.term(f"params.{at}.conv_bias", inner=inner, groups=groups, state=state)
             )
-        if mixer.gated_norm and mixer.kind != "gated_delta":
+        if mixer.gated_norm:
             parts["norm"] = f.bias_params.term(f"params.{at}.norm", width=inner)
         if mixer.bias:
             parts["bias"] = self.leaf(f"model.{at}.bias", _projection_bias(mixer, self.arch.hidden))
@@ -364,6 +391,14 @@ class _Counter:
 
 def _mixers(block: Block) -> dict[str, Mixer]:
     return {key: one for key, one in (("mixer", block.mixer), ("mixer2", block.mixer2)) if one is not None}
+
+
+def _dense(mixer: SparseMla) -> Mla:
+    """The same latent attention without an indexer."""
+    return Mla(
+        heads=mixer.heads, q_rank=mixer.q_rank, kv_rank=mixer.kv_rank, nope_dim=mixer.nope_dim, rope_dim=mixer.rope_dim,
+        v_dim=mixer.v_dim, bias=mixer.bias,
+    )  # fmt: skip
 
 
 def _projection_bias(mixer: StateSpace, hidden: int) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.models.architecture import Block, Mlp, Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.generic import GenericCard
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
@@ -157,9 +157,8 @@ def _flow(value: Any) -> str:
 
 
 def _block(block: Block) -> Iterator[str]:
-    for mixer in (block.mixer, block.mixer2, block.cross):
-        if mixer is not None:
-            yield ("cross " if mixer is block.cross else "") + _mixer(mixer)
+    for mixer in block.mixers:
+        yield ("cross " if mixer is block.cross else "") + mixer.summary()
     match block.mlp:
         case Mlp(width=width, gated=gated):
             yield f"{'gated ' if gated else ''}MLP {width:,} wide"
@@ -168,17 +167,6 @@ def _block(block: Block) -> Iterator[str]:
             yield f"{moe.top_k} of {moe.experts} experts{shared}, {moe.width:,} wide"
         case None:
             pass
-
-
-def _mixer(mixer: Attention | Mla | StateSpace) -> str:
-    match mixer:
-        case Attention():
-            window = f", window {mixer.window:,}" if mixer.window else f", chunks of {mixer.chunk:,}" if mixer.chunk else ""
-            return f"attention with {mixer.heads} heads of {mixer.head_dim} over {mixer.kv_heads} KV heads{window}"
-        case Mla():
-            return f"latent attention (MLA) with {mixer.heads} heads, rank {mixer.kv_rank} + {mixer.rope_dim}"
-        case StateSpace():
-            return f"{mixer.kind.replace('_', ' ')} {mixer.inner:,} wide, state {mixer.state}"
 
 
 def _count(term: Term) -> str:

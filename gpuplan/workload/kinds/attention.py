@@ -153,3 +153,6 @@ def packed(draft: Draft, group: Group) -> tuple[Term, Term, Term]:
         return group.sequences, group.q_len, group.kv_len
     documents = share.term(f"{at}.documents", amount=group.kv_len, ways=document)
     return product.term(f"{at}.packed_sequences", a=group.sequences, b=documents), document, document
+
+
+KIND = AttentionKind()
