@@ -128,13 +128,12 @@ def _stage(
             micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
         )  # fmt: skip
     parts |= other_moments(at, subject, plan, profile, work, recipe, stage, at_step=at_step, passing=beside_step)
+    counted = total(f"{at}.counted", dict(parts))
     if profile.held.residual is not None:
         parts["uncounted"] = uncounted_bytes.term(
-            f"{at}.uncounted",
-            counted=total(f"{at}.counted", dict(parts)),
-            residual=subject.habit("memory_residual", profile.held.residual),
+            f"{at}.uncounted", counted=counted, residual=subject.habit("memory_residual", profile.held.residual)
         )
-    allocated = total(f"{at}.tensors", dict(parts))
+    allocated = total(f"{at}.tensors", dict(parts), begun=counted)
     parts["fragmentation"] = allocator_bytes.term(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
@@ -146,12 +145,17 @@ def _stage(
             f"{at}.spread_lengths",
             transient=parts["transient"],
             share=subject.habit("spread_lengths", profile.held.spread_lengths),
-            needed=total(f"{at}.needed", dict(parts)),
+            needed=total(f"{at}.needed", dict(parts), begun=allocated),
             capacity=subject.hw.memory_capacity,
         )
     held = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
     reserved = total(f"{at}.reserved", {"tensors": allocated, **held})
-    return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values()), allocated, reserved
+    return (
+        total(f"{at}.peak" if stage.prefix else "memory.peak", parts, begun=allocated),
+        tuple(parts.values()),
+        allocated,
+        reserved,
+    )
 
 
 def _buckets(
