@@ -8,20 +8,6 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, ceil_div, is_array, maximum
-from gpuplan.plan.ask import (
-    AttentionKernel,
-    BaseWeights,
-    Dispatcher,
-    LoraTargets,
-    Offload,
-    OffloadTo,
-    Optimizer,
-    Overlap,
-    Precision,
-    Recompute,
-    ReduceIn,
-    Scaling,
-)
 from gpuplan.plan.parallelism import (
     Parallelism,
     Rule,
@@ -34,6 +20,20 @@ from gpuplan.plan.parallelism import (
     parallel_rules,
     reshard_rules,
     sharding_rules,
+)
+from gpuplan.plan.words import (
+    AttentionKernel,
+    BaseWeights,
+    Dispatcher,
+    LoraTargets,
+    Offload,
+    OffloadTo,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+    ReduceIn,
+    Scaling,
 )
 from gpuplan.record import Record
 

@@ -14,10 +14,13 @@ from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
-from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import named
 from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, divisors, require
 from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.read import said
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
+from gpuplan.plan.words import Precision, Recompute
 from gpuplan.search.best import Best, best, only
 from gpuplan.search.fed import fed_by, pace_notes
 from gpuplan.search.library import Found, Library
@@ -27,7 +30,6 @@ from gpuplan.search.training_space import fastest, in_quarters, training_space
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
-from gpuplan.units import human
 
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
@@ -209,7 +211,12 @@ def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> in
             hint = "leave --mtp out"
             raise PlanError(Problem("plan.mtp-head", f"--mtp {ask.mtp}, but {card.id} predicts no tokens", hint))
         return ask.mtp
-    if card.mtp is None or ask.lora is not None or ask.reference or any(getattr(ask, name) is not None for name in RL_FIELDS):
+    if (
+        card.mtp is None
+        or ask.lora is not None
+        or ask.reference
+        or any(getattr(ask, name) is not None for name in named(TrainAsk, "rl"))
+    ):
         return 0
     chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
     return card.mtp.modules
@@ -292,33 +299,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
-    manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
-    said = [
-        (name, getattr(ask, name))
-        for name in (
-            *Tuning.field_names(),
-            "qlora",
-            *Saving.field_names(),
-            "schedule",
-            "cp_kind",
-            "etp",
-            "expert_load",
-            "sync_every",
-            "shard_group",
-            "reshard_group",
-            "first_stage_layers",
-            "last_stage_layers",
-            "documents",
-            "document_spread",
-            "padded",
-        )
-    ]
-    for name, value in (*manner, *said):
-        if name == "nvme_bandwidth" and value is not None:
-            asked[name] = human(value, "B/s")
-        elif value is not None:
-            asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
-    return asked | {name: human(value, "1") for name in ("tokens", "samples") if (value := getattr(ask, name)) is not None}
+    return asked | {name: text for name, text in said(ask).items() if name not in asked}
 
 
 def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:

@@ -14,8 +14,8 @@ from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.serving import ServingModel, serving_figures
 from gpuplan.estimate.training import training_figures
 from gpuplan.num import is_array
-from gpuplan.plan.ask import Recompute
 from gpuplan.plan.serve import serve_rules
+from gpuplan.plan.words import Recompute
 from gpuplan.search.mesh import Block, Many, legality, parts
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Space
