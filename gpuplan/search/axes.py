@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.machine.price import MOST_DECODE_QUERIES
 from gpuplan.record import Record
+from gpuplan.search.space import field_names
 
 NUMBERS = (
     "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "global_batch", "micro_batch", "batch", "prompt", "output", "context",
@@ -30,8 +31,13 @@ class Axes(Record):
         Raises:
             UsageError: an axis that no plan has, without values, or with some that it does not take; all of them are listed.
         """
-        known = kinds(plan)
-        problems = [one for name, values in given.items() for one in _problems(name, values, known)]
+        names, known = field_names(plan), kinds(plan)
+        unknown = [name for name in given if name not in names]
+        problems = [
+            Problem("grid.axis", f"`{name}` is no value of such a plan", did_you_mean(name, names) or f"use {', '.join(names)}")
+            for name in unknown
+        ]
+        problems += [one for name, values in given.items() if name in names for one in _problems(name, values, known[name])]
         if problems:
             raise UsageError(*problems)
         numbers = {name: tuple(map(float, values)) for name, values in given.items() if name in NUMBERS}
@@ -52,16 +58,13 @@ def kinds(plan: Record) -> dict[str, Any]:
     return found
 
 
-def _problems(name: str, values: Sequence[Any], known: Mapping[str, Any]) -> list[Problem]:
-    if name not in known:
-        hint = did_you_mean(name, known) or f"use {', '.join(known)}"
-        return [Problem("grid.axis", f"`{name}` is no value of such a plan", hint)]
+def _problems(name: str, values: Sequence[Any], kind: Any) -> list[Problem]:
     if not len(values):
         return [Problem("grid.axis", f"`{name}` has no values", "name one or more")]
     if name in NUMBERS:
         wrong = [one for one in values if isinstance(one, (str, bool)) or not isfinite(one)]
         return [Problem("grid.axis", f"`{name}`: {one!r} is not a number", "use counts such as 1, 2 or 4") for one in wrong]
-    words = _words(known[name])
+    words = _words(kind)
     if words is None:
         return []
     hint = f"use {', '.join(map(repr, words))}"

@@ -14,6 +14,7 @@ from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.words import WeightFormat
+from gpuplan.record import Record
 from gpuplan.search.best import Best, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
@@ -36,6 +37,21 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
+    one = settled(ask, library)
+    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", serving_figures(one.subject, one.plan))
+
+
+class Settled(Record, kw_only=True):
+    """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    found: Found
+    subject: Subject
+    plan: ServePlan
+    chosen: tuple[Choice, ...]
+
+
+def settled(ask: ServeAsk, library: Library) -> Settled:
+    """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
     found = library.look_up(ask, "serve")
     if found.card.architecture.decoder.kind == "encoder":
@@ -56,9 +72,9 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         few = space.replaced(axes={**space.axes, "pp": [least.plan.parallel.pp]})
         fastest = best(few, judges.fastest, few=FEW) or least
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} divisions that fit"
-    subject = found.subject.replaced(origins=_origins(ask, _chosen(ask, plan, why, chosen)))
-    made = serving_figures(subject, plan)
-    return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
+    choices = _chosen(ask, plan, why, chosen)
+    subject = found.subject.replaced(origins=_origins(ask, choices))
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
 
 
 def _required(

@@ -103,6 +103,13 @@ def placed(plan: P, values: Mapping[str, Any]) -> P:
     return plan.replaced(**changes)
 
 
+def field_names(plan: Record) -> tuple[str, ...]:
+    """The fields of a plan and of its parts that `placed` may change."""
+    own = {name: getattr(plan, name) for name in plan.field_names()}
+    inside = [name for part in own.values() if isinstance(part, Record) for name in part.field_names()]
+    return (*(name for name, value in own.items() if not isinstance(value, Record)), *inside)
+
+
 class Part(Record, Generic[P], eq=False):
     """Some candidates of a space, as one plan: here a single one, of plain numbers."""
 
