@@ -8,7 +8,6 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gpuplan.errors import Problem, UsageError, did_you_mean
-from gpuplan.machine.price import MOST_DECODE_QUERIES
 from gpuplan.record import Record
 from gpuplan.search.space import field_names
 
@@ -41,9 +40,6 @@ class Axes(Record):
         if problems:
             raise UsageError(*problems)
         numbers = {name: tuple(map(float, values)) for name, values in given.items() if name in NUMBERS}
-        prompts = numbers.get("prompt", ())
-        if any(one <= MOST_DECODE_QUERIES for one in prompts) and any(one > MOST_DECODE_QUERIES for one in prompts):
-            del numbers["prompt"]  # Short prompts run on the kernels of decode, which is a choice of formulas.
         choices = {name: tuple(values) for name, values in given.items() if name not in numbers}
         return cls(numbers, choices)
 
