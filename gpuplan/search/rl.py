@@ -190,7 +190,7 @@ def _check_others(models: RlModels, plan: RlPlan) -> None:
         if subject is None or own is None:
             continue
         try:
-            require(train_rules(own, shape_of(subject.arch, subject.hw.count)))
+            require(train_rules(own, shape_of(subject.arch, subject.hw.count, subject.engine)))
         except PlanError as error:
             said = [Problem(one.code, f"{role} {subject.model_name}: {one.message}", one.hint) for one in error.problems]
             raise PlanError(*said) from None
@@ -208,7 +208,7 @@ def _serve_plan(wanted: Wanted, subject: Subject, tp: float) -> ServePlan:
 def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> tuple[RlPlan, str]:
     """The division of generation: the user's, or the one whose step is shortest of those that fit."""
     subject = models.rollout
-    shape = shape_of(subject.arch, subject.hw.count)
+    shape = shape_of(subject.arch, subject.hw.count, subject.engine)
     limit = subject.arch.max_context
     if ask.rollout_tp is not None:
         one = _serve_plan(wanted, subject, float(ask.rollout_tp))
