@@ -218,20 +218,30 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
             first = op(first, value)
         return first
 
-    def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /) -> Term:
+    def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
         named = dict(parts) if isinstance(parts, Mapping) else _by_name(parts)
         units = {part.unit for part in named.values()}
         if len(units) != 1:
             raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")
         unit = units.pop()
         made = Formula(fn, word, source, unit, dict.fromkeys(named, unit))
-        return Term(name, fn(**{key: part.value for key, part in named.items()}), unit, source, made, tuple(named.items()))
+        values = {key: part.value for key, part in named.items()}
+        if begun is not None:
+            done = [part for _, part in begun.args]
+            first = list(named.values())[: len(done)]
+            if begun.formula is None or begun.formula.name != word or [*map(id, done)] != [*map(id, first)]:
+                raise WiringError(f"{name}: `{begun.name}` is no {word} of its first parts")
+            values = {"": begun.value, **dict(list(values.items())[len(done) :])}
+        return Term(name, fn(**values), unit, source, made, tuple(named.items()))
 
     return apply
 
 
 total = _fold(lambda a, b: a + b, "sum")
-"""`total(name, {key: term, …})` or `total(name, [term, …])`: the sum of terms in one unit."""
+"""`total(name, {key: term, …})` or `total(name, [term, …])`: the sum of terms in one unit.
+
+`begun`, the sum of the first of them, saves adding those up again, and the result is the same to the last bit.
+"""
 greatest = _fold(maximum, "max")
 """`greatest(name, {key: term, …})`: the largest of terms in one unit."""
 
