@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
-from gpuplan.cli.inner import TASKS
+from gpuplan.cli.nested_command import TASKS
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -34,12 +34,12 @@ def explain(
     """
     from gpuplan.cli.answer import answer
     from gpuplan.cli.argv import EVERYTHING
-    from gpuplan.cli.inner import parsed
+    from gpuplan.cli.nested_command import parsed_options
 
     if words[0] in TASKS:
-        answer(words[0], {**parsed(words[0], words[1:]), "explain": EVERYTHING})
+        answer(words[0], {**parsed_options(words[0], words[1:]), "explain": EVERYTHING})
     elif len(words) > 1 and words[1] in TASKS:
-        answer(words[1], {**parsed(words[1], words[2:]), "explain": words[0]})
+        answer(words[1], {**parsed_options(words[1], words[2:]), "explain": words[0]})
     elif len(words) > 1:
         hint = f"write `gpuplan explain {words[0]} train MODEL --on NAME`, with one of {', '.join(TASKS)}"
         raise UsageError(Problem("explain.no-command", f"`{words[1]}` is not a command that can be explained", hint))

@@ -7,9 +7,10 @@ from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import cost, reliability
 from gpuplan.formulas.rl import moved_seconds
 from gpuplan.formulas.training import run_seconds
+from gpuplan.num import agreed
 from gpuplan.record import Record
 from gpuplan.specs.operations import Operations
-from gpuplan.term import DEFINITION, USER, Source, Term, total
+from gpuplan.term import USER, Source, Term, total
 
 _ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
 
@@ -37,7 +38,7 @@ def run_figures(
     interrupted more often than it could restart and write a checkpoint has no end: the figure `NEVER` is in the place of all those.
     """
     length = subject.plan(run.counted, run.tokens)
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    chips = subject.accelerators()
     training = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
     found = {"run_time_s": training}
     wall = training
@@ -78,7 +79,7 @@ def _interrupted(
         bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),
     )
     restart = usual.term("run.restart", usual.restart, usual.restart.accept)
-    if mtbf.value < restart.value + save.value:
+    if agreed(mtbf.value < restart.value + save.value):
         return {NEVER: mtbf, "checkpoint_bytes": size}
     if run.checkpoint_interval is not None:
         interval = Term("run.checkpoint_interval", run.checkpoint_interval, "s", USER)

@@ -204,7 +204,7 @@ class _Maker(Record, kw_only=True):
             fragmentation=setting.habit("fragmentation", setting.engine.fragmentation),
         )  # fmt: skip
         parts["context"] = setting.habit("context", setting.engine.context)
-        if setting.hw.count > 1:
+        if setting.hw.several():
             parts["communication"] = setting.habit("communication", setting.engine.communication)
         return total("memory.peak", parts), tuple(parts.values())
 
@@ -300,7 +300,7 @@ class _Maker(Record, kw_only=True):
     def rates(self, step: Term) -> dict[str, Term]:
         """Throughput and utilisation."""
         hw = self.setting.hw
-        chips = Term("plan.accelerators", float(hw.count), "1", DEFINITION)
+        chips = self.setting.accelerators()
         work = samples.sample_training_flop.term("step.model_flop", forward=self.model.forward, samples=self.batch)
         peak = hw.peak(RECIPES[self.plan.precision].matmul)
         each = share.term("step.samples_per_accelerator", amount=self.batch, ways=chips)

@@ -49,8 +49,7 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
     busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
     if straddle is not None:
-        # The gradient of weights sums over the rows.
-        along = "k" if name.endswith("_wgrad") else "m"
+        along = "k" if item.sums_rows else "m"
         rows = kernels.straddled_rows.term(f"{name}.busy_rows", rows=shape[along], tile=tile, straddle=straddle)
         busy = {**shape, along: rows}
     flop = kernels.tiled_flop.term(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.cli.answer import estimate
-from gpuplan.cli.inner import parsed
+from gpuplan.cli.nested_command import parsed_options
 from gpuplan.estimate.result import Estimate
 from gpuplan.term import Term
 
@@ -42,7 +42,7 @@ def _worked_out(term: Term, done: dict[int, float]) -> float:
 def asked(line: str) -> Estimate:
     """The estimate that answers a command line, without its advice being looked at."""
     task, *words = shlex.split(line)
-    return estimate(task, parsed(task, words))
+    return estimate(task, parsed_options(task, words))
 
 
 def term(line: str, name: str) -> float:
