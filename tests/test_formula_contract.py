@@ -19,7 +19,7 @@ import pint
 import pytest
 
 import gpuplan.formulas
-from gpuplan.formula_text import formula_signature, formula_text
+from gpuplan.formula_text import formula_meaning, formula_signature, formula_text
 from gpuplan.num import Num, maximum
 from gpuplan.term import DEFINITION, FORMULAS, Formula
 
@@ -49,7 +49,20 @@ every_formula = pytest.mark.parametrize("made", ALL, ids=_named)
 @every_formula
 def test_source_can_be_checked(made: Formula[...]) -> None:
     assert made.source.title
-    assert made.source.kind == "definition" or made.source.url.startswith("https://")
+    assert made.source.kind in ("definition", "assumed", "fitted") or made.source.url.startswith("https://")
+
+
+OWN = re.compile(r"\bfitted\b|\bresidual\b|\bthrottle|\bramp\b|\btail\b|\bunhidden\b|\bpace\b|\bcontention\b|\bstraggle\b")
+"""Words for what only measurements of ours can say, in the meaning of a formula or the names of its parameters."""
+
+
+@every_formula
+def test_a_fit_is_signed_as_one(made: Formula[...]) -> None:
+    if made.source.kind == "fitted":
+        assert len(made.source.title) > 20, "the data are named"
+        assert re.match(r"holds for .{10}", made.source.section), "the range is named"
+    meaning = formula_meaning(made)
+    assert made.source.kind != "paper" or not OWN.search(f"{meaning} {' '.join(made.units)}"), "no paper contains our own fit"
 
 
 @every_formula

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
+from gpuplan.formulas import fits
 from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt
-from gpuplan.term import Source, formula
+from gpuplan.term import DEFINITION, Source, formula
 
-ROOFLINE = Source(
-    "paper",
-    "Williams, Waterman, Patterson: Roofline, an insightful visual performance model for multicore architectures (CACM 52(4))",
-    url="https://dl.acm.org/doi/10.1145/1498765.1498785",
-    section="The Roofline Model",
-    checked="2026-11-20",
-)
 GEMM_GUIDE = Source(
     "docs",
     "NVIDIA Matrix Multiplication Background User's Guide",
     url="https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
     section="2 Math and memory bounds; 3 GPU implementation: tile and wave quantization",
     checked="2026-11-20",
-)
-MARLIN = Source(
-    "paper",
-    "Frantar, Castro, Chen, Hoefler, Alistarh: MARLIN: Mixed-Precision Auto-Regressive Parallel Inference (arXiv 2408.11743)",
-    url="https://arxiv.org/abs/2408.11743",
-    section="3 (kernel design: near the bandwidth bound up to batches of 16 to 32)",
-    checked="2026-11-21",
 )
 FLASH2 = Source(
     "paper",
@@ -34,13 +21,6 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
-MEGABLOCKS = Source(
-    "paper",
-    "Gale, Narayanan, Young, Zaharia: MegaBlocks: Efficient Sparse Training with Mixture-of-Experts (arXiv 2211.15841)",
-    url="https://arxiv.org/abs/2211.15841",
-    section="5.1 (products of blocks over groups of rows; in JAX: megablox, which visits a tile once for each group in it)",
-    checked="2026-11-21",
-)
 MXU = Source(
     "docs",
     "How to Scale Your Model: How to Think About TPUs",
@@ -48,27 +28,17 @@ MXU = Source(
     section="What is a TPU: a 128 x 128 systolic array (256 x 256 on TPU v6e); smaller matrices are padded",
     checked="2026-11-21",
 )
-FLASH3 = Source(
+FLASH2_BACKWARD = Source(
     "paper",
-    "Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao: FlashAttention-3: Fast and Accurate Attention with Asynchrony and Low-precision",
-    url="https://arxiv.org/abs/2407.08608",
-    section="3.2 (products and softmax overlap: 3.9 TFLOP/s of exponentials against 989 of products on an H100)",
-    checked="2026-11-21",
-)
-PAGED = Source(
-    "paper",
-    "Kwon et al.: Efficient Memory Management for Large Language Model Serving with PagedAttention (arXiv 2309.06180)",
-    url="https://arxiv.org/abs/2309.06180",
-    section="5.1 Kernel-level optimization: fused reshape and block write",
-    checked="2026-11-21",
-)
-FLASH_DECODING = Source(
-    "docs",
-    "Flash-Decoding for long-context inference (Dao, Haziza, Massa, Sizov)",
-    url="https://pytorch.org/blog/flash-decoding/",
-    section="A faster attention for decoding: Flash-Decoding (split over the keys, then a reduction)",
+    "Dao: FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (arXiv 2307.08691)",
+    url="https://arxiv.org/abs/2307.08691",
+    section="Algorithm 2: rows of the output's gradient are summed first, gradients of the queries are added up between blocks",
     checked="2026-11-20",
 )
+COUNTED = Source("definition", "pairs of query and key, counted")
+TILES = Source("definition", "what whole tiles of rows cover")
+STRADDLE = Source("definition", "a tile is computed for each group that has rows in it: one more for each group on average")
+THIN = Source("assumed", "kernels that widen stored weights take tiles as thin as 8 rows, what one instruction multiplies")
 
 
 @formula(GEMM_GUIDE)
@@ -91,7 +61,7 @@ def matmul_bytes(*, m: Count, n: Count, k: Count, batch: Count, left_bytes: Byte
     return batch * (m * k * left_bytes + k * n * right_bytes + m * n * out_bytes)
 
 
-@formula(GEMM_GUIDE)
+@formula(fits.matmuls("whole tiles and waves: NVIDIA Matrix Multiplication Background, section 3; the last wave's end is ours"))
 def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, tile_n: Count, tail: Ratio, units: Count) -> Flop:
     """FLOP that the matrix units are busy for: results in whole tiles, and the unfilled end of the last wave.
 
@@ -105,7 +75,7 @@ def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, til
     return 2.0 * k * (tile_m * ceil_div(m, tile_m) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
 
 
-@formula(GEMM_GUIDE)
+@formula(fits.matmuls("whole tiles and waves: NVIDIA Matrix Multiplication Background, section 3; the choice between two is ours"))
 def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine: Ratio, whole: Ratio, units: Count) -> Flop:
     """FLOP that the matrix units are busy for, with the better of two tile sizes.
 
@@ -128,7 +98,7 @@ def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine:
     )
 
 
-@formula(MEGABLOCKS)
+@formula(STRADDLE)
 def straddled_rows(*, rows: Count, tile: Count, straddle: Ratio) -> Count:
     """Rows that one expert's product is busy for where the rows of all experts lie behind each other, cut into tiles.
 
@@ -140,7 +110,7 @@ def straddled_rows(*, rows: Count, tile: Count, straddle: Ratio) -> Count:
     return rows + straddle * tile
 
 
-@formula(GEMM_GUIDE)
+@formula(fits.matmuls())
 def deep_start(*, start: Seconds, walk: Seconds, depth: Count) -> Seconds:
     """Time of a kernel that no parallelism takes away: its start, and the walk along a contraction of `depth` elements.
 
@@ -150,7 +120,7 @@ def deep_start(*, start: Seconds, walk: Seconds, depth: Count) -> Seconds:
     return start + walk * depth
 
 
-@formula(MARLIN)
+@formula(THIN)
 def thin_tile(*, m: Count, tile_m: Count) -> Count:
     """Rows of a tile in kernels that widen stored weights: products of few rows take thinner ones, down to 8 (one instruction).
 
@@ -160,7 +130,7 @@ def thin_tile(*, m: Count, tile_m: Count) -> Count:
     return minimum(tile_m, 8.0 * ceil_div(m, 8.0))
 
 
-@formula(ROOFLINE)
+@formula(fits.matmuls("peak and share of it: Roofline (CACM 52(4)); the term for short contractions is ours"))
 def compute_seconds(*, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, depth: Count, short_depth: Count) -> Seconds:
     """Time of the arithmetic at the share of the peak that the kernel reaches, less where each result sums few products.
 
@@ -174,7 +144,7 @@ def compute_seconds(*, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, dept
     return flop / (flop_per_s * efficiency) * (1.0 + short_depth / depth)
 
 
-@formula(ROOFLINE)
+@formula(fits.matmuls())
 def throttled_seconds(*, seconds: Seconds, throttle: Ratio, settle: Seconds) -> Seconds:
     """Time of arithmetic whose clock falls under the power limit: kernels much longer than `settle` take `throttle` more.
 
@@ -184,7 +154,7 @@ def throttled_seconds(*, seconds: Seconds, throttle: Ratio, settle: Seconds) -> 
     return seconds * (1.0 + throttle * seconds / (seconds + settle))
 
 
-@formula(ROOFLINE)
+@formula(Source("definition", "traffic over the share of the bandwidth that is reached"))
 def memory_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio) -> Seconds:
     """Time of the memory traffic at the share of the datasheet bandwidth that kernels reach.
 
@@ -194,7 +164,7 @@ def memory_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio) -> S
     return size / (bandwidth * efficiency)
 
 
-@formula(ROOFLINE)
+@formula(Source("definition", "each element is read and written once at the full rate"))
 def quantise_seconds(*, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS) -> Seconds:
     """Time of quantising the left matrix before the product, as `element_bytes` of full-rate traffic for each element.
 
@@ -204,7 +174,7 @@ def quantise_seconds(*, m: Count, k: Count, batch: Count, element_bytes: Bytes, 
     return m * k * batch * element_bytes / bandwidth
 
 
-@formula(ROOFLINE)
+@formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))
 def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio) -> Seconds:
     """Roofline of one kernel: the longer of arithmetic and traffic, the share of the shorter that is not hidden, and a start.
 
@@ -214,7 +184,7 @@ def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidde
     return residual * (start + maximum(compute, memory) + unhidden * minimum(compute, memory))
 
 
-@formula(FLASH2)
+@formula(COUNTED)
 def attention_pairs(*, q_len: Count, kv_len: Count) -> Count:
     """Pairs of query and key that one head of one sequence computes when every query sees every key.
 
@@ -224,7 +194,7 @@ def attention_pairs(*, q_len: Count, kv_len: Count) -> Count:
     return q_len * kv_len
 
 
-@formula(FLASH2)
+@formula(COUNTED)
 def causal_pairs(*, q_len: Count, kv_len: Count) -> Count:
     """Pairs under a causal mask whose last query sees all `kv_len` keys: each earlier query sees one key less.
 
@@ -234,7 +204,7 @@ def causal_pairs(*, q_len: Count, kv_len: Count) -> Count:
     return q_len * (kv_len - (q_len - 1.0) / 2.0)
 
 
-@formula(FLASH2)
+@formula(COUNTED)
 def windowed_pairs(*, q_len: Count, kv_len: Count, window: Count) -> Count:
     """Causal pairs when a query sees at most `window` keys: the rows that would see more lose the rest.
 
@@ -278,7 +248,7 @@ def attention_backward_flop(*, forward: Flop) -> Flop:
     return 2.5 * forward
 
 
-@formula(FLASH2)
+@formula(Source("definition", "eight tensors (queries, keys, values, outputs and the gradient of each) against four"))
 def attention_backward_bytes(*, forward: Bytes) -> Bytes:
     """Bytes of the backward kernel: it reads what the forward one read and wrote and the output's gradient, and writes gradients.
 
@@ -288,7 +258,7 @@ def attention_backward_bytes(*, forward: Bytes) -> Bytes:
     return 2.0 * forward
 
 
-@formula(FLASH2)
+@formula(DEFINITION)
 def backward_efficiency(*, forward: Ratio, share: Ratio) -> Ratio:
     """Share of the peak that the backward kernel reaches, from that of the forward one.
 
@@ -298,7 +268,7 @@ def backward_efficiency(*, forward: Ratio, share: Ratio) -> Ratio:
     return forward * share
 
 
-@formula(FLASH2)
+@formula(Source("definition", "each tensor is read or written once"))
 def attention_bytes(
     *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count,
     kv_stored_dim: Count, q_bytes: Bytes, kv_bytes: Bytes,
@@ -314,7 +284,7 @@ def attention_bytes(
     return sequences * (q_len * heads * (k_dim + v_dim) * q_bytes + kv_len * kv_heads * kv_stored_dim * kv_bytes)
 
 
-@formula(ROOFLINE)
+@formula(Source("definition", "traffic over the share of the bandwidth that is reached, and a start for each launch"))
 def stream_seconds(
     *, size: Bytes, launches: Count, bandwidth: BytesPerS, efficiency: Ratio, launch: Seconds, residual: Ratio
 ) -> Seconds:
@@ -326,7 +296,7 @@ def stream_seconds(
     return residual * (size / (bandwidth * efficiency) + launches * launch)
 
 
-@formula(FLASH2)
+@formula(fits.prefills())
 def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Count, rows: Count, tail: Ratio, units: Count) -> Flop:
     """FLOP that the matrix units are busy for: those of the attention, and the unfilled end of the last wave.
 
@@ -338,7 +308,7 @@ def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Coun
     return flop + tail * units * 2.0 * rows * kv_len * (k_dim + v_dim)
 
 
-@formula(FLASH2)
+@formula(TILES)
 def tiled_queries(*, q_len: Count, rows: Count) -> Count:
     """Queries of one head of one sequence in whole tiles of `rows`.
 
@@ -348,7 +318,7 @@ def tiled_queries(*, q_len: Count, rows: Count) -> Count:
     return rows * ceil_div(q_len, rows)
 
 
-@formula(FLASH2)
+@formula(TILES)
 def tiled_keys(*, kv_len: Count, rows: Count) -> Count:
     """Keys that stand for `kv_len` where whole tiles on the diagonal are computed: half a tile more, a tile at least.
 
@@ -358,7 +328,7 @@ def tiled_keys(*, kv_len: Count, rows: Count) -> Count:
     return maximum(kv_len, rows) + (rows - 1.0) / 2.0
 
 
-@formula(FLASH2)
+@formula(TILES)
 def query_tiles(*, sequences: Count, heads: Count, q_len: Count, rows: Count) -> Count:
     """Tiles of queries in the whole attention: the grid of its kernel.
 
@@ -368,7 +338,7 @@ def query_tiles(*, sequences: Count, heads: Count, q_len: Count, rows: Count) ->
     return sequences * heads * ceil_div(q_len, rows)
 
 
-@formula(FLASH3)
+@formula(fits.prefills("FlashAttention-3 (arXiv 2407.08608) describes how products and softmax overlap; how far is ours"))
 def attention_compute_seconds(
     *, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, depth: Count, short_depth: Count, tiles: Count, units: Count,
     tail: Ratio, per_tile: Seconds,
@@ -387,7 +357,7 @@ def attention_compute_seconds(
     )
 
 
-@formula(ROOFLINE)
+@formula(fits.prefills())
 def far_bytes(*, size: Bytes, cached: Bytes) -> Bytes:
     """Traffic that reaches memory when a cache may still hold `cached` bytes: nearly none of less, nearly all of much more.
 
@@ -397,7 +367,7 @@ def far_bytes(*, size: Bytes, cached: Bytes) -> Bytes:
     return size * size / (size + cached)
 
 
-@formula(PAGED)
+@formula(DEFINITION)
 def append_bytes(*, sequences: Count, q_len: Count, kv_heads: Count, kv_stored_dim: Count, kv_bytes: Bytes) -> Bytes:
     """Bytes of the new keys and values, as the cache stores them.
 
@@ -407,7 +377,7 @@ def append_bytes(*, sequences: Count, q_len: Count, kv_heads: Count, kv_stored_d
     return sequences * q_len * kv_heads * kv_stored_dim * kv_bytes
 
 
-@formula(PAGED)
+@formula(fits.prefills("the kernel that writes keys and values into pages: PagedAttention (arXiv 2309.06180), 5.1"))
 def append_seconds(
     *, size: Bytes, bandwidth: BytesPerS, passes: Ratio, sequences: Count, q_len: Count, per_token: Seconds
 ) -> Seconds:
@@ -419,7 +389,7 @@ def append_seconds(
     return size * passes / bandwidth + sequences * q_len * per_token
 
 
-@formula(ROOFLINE)
+@formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))
 def prepared_kernel_seconds(
     *, prepare: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
 ) -> Seconds:
@@ -431,7 +401,7 @@ def prepared_kernel_seconds(
     return residual * (start + prepare + maximum(compute, memory) + unhidden * minimum(compute, memory))
 
 
-@formula(FLASH2)
+@formula(FLASH2_BACKWARD)
 def backward_prepare_bytes(*, sequences: Count, q_len: Count, heads: Count, dim: Count, element_bytes: Bytes) -> Bytes:
     """Traffic of the kernels around the backward one, `element_bytes` for each element of the queries.
 
@@ -443,7 +413,7 @@ def backward_prepare_bytes(*, sequences: Count, q_len: Count, heads: Count, dim:
     return sequences * q_len * heads * dim * element_bytes
 
 
-@formula(FLASH2)
+@formula(TILES)
 def tiled_window(*, window: Count, rows: Count) -> Count:
     """Keys that are computed for each query of a tile of `rows` queries under a sliding window: all that any of them sees.
 
@@ -453,7 +423,7 @@ def tiled_window(*, window: Count, rows: Count) -> Count:
     return window + rows
 
 
-@formula(FLASH2)
+@formula(TILES)
 def seen_keys(*, kv_len: Count, window: Count, rows: Count) -> Count:
     """Keys that one tile of `rows` queries reads under a sliding window.
 
@@ -463,7 +433,7 @@ def seen_keys(*, kv_len: Count, window: Count, rows: Count) -> Count:
     return minimum(kv_len, window + rows)
 
 
-@formula(FLASH_DECODING)
+@formula(TILES)
 def decode_keys(*, kv_len: Count, page: Count) -> Count:
     """Keys that a decode kernel reads of one sequence: whole pages (or tiles) of keys.
 
@@ -473,7 +443,7 @@ def decode_keys(*, kv_len: Count, page: Count) -> Count:
     return page * ceil_div(kv_len, page)
 
 
-@formula(FLASH_DECODING)
+@formula(TILES)
 def decode_flop(
     *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count, rows: Count
 ) -> Flop:
@@ -485,7 +455,7 @@ def decode_flop(
     return 2.0 * sequences * kv_heads * rows * ceil_div(heads * q_len / kv_heads, rows) * kv_len * (k_dim + v_dim)
 
 
-@formula(FLASH_DECODING)
+@formula(fits.decodes())
 def replayed_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio, l2: Bytes, reach: Ratio, near: Ratio) -> Seconds:
     """Time of the traffic of a kernel that runs again and again on the same data, as benchmarks do: the cache serves what fits.
 
@@ -499,7 +469,7 @@ def replayed_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio, l2
     return size / bandwidth * (1.0 / near + (1.0 / efficiency - 1.0 / near) / (1.0 + (reach * l2 / size) ** 8.0))
 
 
-@formula(FLASH_DECODING)
+@formula(fits.decodes("keys cut into pieces and reduced: Flash-Decoding, https://pytorch.org/blog/flash-decoding/"))
 def decode_seconds(
     *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, kv_len: Count, start: Seconds, per_group: Seconds,
     walk: Seconds, ramp: Seconds, residual: Ratio,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.formulas import fits
 from gpuplan.formulas.pipeline import in_flight_1f1b, in_flight_interleaved
 from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, ceil_div, log2, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
@@ -27,16 +28,6 @@ _FOLDING = Source(
     "https://arxiv.org/abs/2504.14960",
     "3.2",
 )
-_DDP = Source(
-    "paper", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", "https://arxiv.org/abs/2006.15704", "3.2.3"
-)
-
-_SHARED_UNITS = Source(
-    "paper",
-    "DeepSeek-V3 Technical Report",
-    "https://arxiv.org/abs/2412.19437",
-    "3.2.2: communication kernels take 20 of the 132 multiprocessors, and memory traffic, from the computation beside them",
-)
 _CHUNK_SYNC = Source(
     "engine",
     "Megatron-Core: pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving",
@@ -49,10 +40,21 @@ _DUALPIPE = Source(
     "https://arxiv.org/abs/2412.19437",
     "3.2.1, table 2: (p/2 - 1)(F&B + B - 3W) for DualPipe, (p - 1)(F + B - 2W) for ZB1P",
 )
-_MEGASCALE = Source(
-    "paper", "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", "https://arxiv.org/abs/2402.15627",
-    "5.1 (computational stragglers)",
-)  # fmt: skip
+_LLAMA3_PIPELINE = Source(
+    "paper", "The Llama 3 Herd of Models", "https://arxiv.org/abs/2407.21783", "3.3.2: one layer less on the first and last stage"
+)
+_DILOCO = Source(
+    "paper", "DiLoCo: Distributed Low-Communication Training of Language Models", "https://arxiv.org/abs/2311.08105", "2"
+)
+CONTENTION = fits.training_runs(
+    "8 to 8,192 accelerators, by engine",
+    "DeepSeek-V3 (arXiv 2412.19437, 3.2.2) gives 20 of 132 multiprocessors to communication; the share that is lost is ours",
+)
+STRAGGLERS = fits.training_runs(
+    "8 to 8,192 accelerators, by engine",
+    "MegaScale (arXiv 2402.15627) reports slow machines; the growth by doublings is ours",
+)
+GROUPED = fits.training_runs("mixtures of 8 to 256 experts (Mixtral, Grok-1, Qwen 3, gpt-oss, DeepSeek-V3), by engine and family")
 
 
 @formula(DEFINITION)
@@ -105,7 +107,7 @@ def expert_shards(*, tp: Count, cp: Count, dp: Count, ep: Count, etp: Count) -> 
     return tp * cp * dp / (ep * etp)
 
 
-@formula(_MEGATRON2)
+@formula(DEFINITION)
 def stage_layers(*, layers: Count, pp: Count) -> Count:
     """Layers of the fullest pipeline stage.
 
@@ -115,7 +117,7 @@ def stage_layers(*, layers: Count, pp: Count) -> Count:
     return ceil_div(layers, pp)
 
 
-@formula(_MEGATRON2)
+@formula(_LLAMA3_PIPELINE)
 def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
     """Layers of the first and of the last stage when the stages between them are full: they also hold embedding and head.
 
@@ -127,7 +129,7 @@ def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
     return where(pp > 2, maximum((layers - (pp - 2) * full) / 2, 0.0 * layers), layers / pp)
 
 
-@formula(_MEGATRON2)
+@formula(DEFINITION)
 def upper_edge_layers(*, edge: Count, pp: Count) -> Count:
     """Layers of the first stage from the mean of both ends: whole layers, the odd one here.
 
@@ -139,7 +141,7 @@ def upper_edge_layers(*, edge: Count, pp: Count) -> Count:
     return where(pp > 1, ceil_div(edge, 1.0), edge)
 
 
-@formula(_MEGATRON2)
+@formula(DEFINITION)
 def lower_edge_layers(*, edge: Count, upper: Count) -> Count:
     """Layers of the last stage, which also has the head: what the first leaves of both ends.
 
@@ -229,7 +231,7 @@ def mixed_layers(*, kind: Count, stage: Count, layers: Count) -> Count:
     return stage * kind / layers
 
 
-@formula(_MEGATRON2)
+@formula(DEFINITION)
 def pipeline_peers(*, pp: Count) -> Count:
     """Ranks that take part in one hand-over between stages: two, or one where there is no pipeline.
 
@@ -239,7 +241,7 @@ def pipeline_peers(*, pp: Count) -> Count:
     return minimum(pp, 2.0)
 
 
-@formula(_MEGATRON2)
+@formula(Source("definition", "ranks lie one after the other, neighbouring stages `stride` apart"))
 def farthest_stage(*, stride: Count, pp: Count) -> Count:
     """Distance at which two ranks are neighbours in the pipeline and lie as far apart on the machine as any two such.
 
@@ -353,9 +355,7 @@ def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> C
     )
 
 
-@formula(
-    Source("paper", "DiLoCo: Distributed Low-Communication Training of Language Models", "https://arxiv.org/abs/2311.08105", "2")
-)
+@formula(_DILOCO)
 def seldom_seconds(*, comm: Seconds, steps: Count) -> Seconds:
     """Time a step of an exchange that takes place once in so many steps, beside nothing.
 
@@ -367,7 +367,7 @@ def seldom_seconds(*, comm: Seconds, steps: Count) -> Seconds:
     return comm / steps
 
 
-@formula(_DDP)
+@formula(Source("definition", "what exceeds the part of the window in which both run"))
 def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Seconds:
     """Communication that computation does not hide: what exceeds the part of the window in which they overlap.
 
@@ -377,7 +377,7 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
     return maximum(comm - overlap * window, 0.0 * comm)
 
 
-@formula(_SHARED_UNITS)
+@formula(CONTENTION)
 def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio) -> Seconds:
     """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
 
@@ -397,7 +397,7 @@ def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     return seconds * pace
 
 
-@formula(DEFINITION)
+@formula(GROUPED)
 def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds:
     """Time of matmuls over the experts of a rank: the more of them, the nearer to `pace`; a single one is a plain matmul.
 
@@ -407,7 +407,7 @@ def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds
     return seconds * (1.0 + (pace - 1.0) * (1.0 - 1.0 / maximum(experts, 1.0)))
 
 
-@formula(_MEGASCALE)
+@formula(STRAGGLERS)
 def straggler_seconds(*, counted: Seconds, accelerators: Count, unit: Count, straggle: Ratio) -> Seconds:
     """Time that all wait for the slowest rank: a share of the step for each doubling beyond one unit that keeps step.
 
