@@ -20,7 +20,8 @@ from gpuplan.formulas.memory import (
     tensor_bytes,
     windowed_tokens,
 )
-from gpuplan.formulas.params import attention_projection_params, experts_params, layers_params, mlp_params
+from gpuplan.formulas.mixer_params import attention_projection_params
+from gpuplan.formulas.params import experts_params, layers_params, mlp_params
 from gpuplan.formulas.pipeline import in_flight_interleaved, micro_batches
 from gpuplan.formulas.reference.bounds import chips_to_hold, memory_share
 from gpuplan.formulas.reference.gpt import gpt_attention_core_bytes, gpt_layer_activation_bytes
