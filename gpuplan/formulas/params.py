@@ -1,4 +1,4 @@
-"""How many parameters does each part of a model hold?
+"""How many parameters do the parts of a model hold, but for its token mixers?
 
 All widths are those of the stored matrices; every formula counts one layer's part, a whole matrix, or says otherwise.
 """

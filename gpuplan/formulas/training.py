@@ -1,4 +1,4 @@
-"""How a training step composes: tokens and layers of a rank, activations in flight, exposed communication, the step."""
+"""How does a training step compose: tokens and parameters of a rank, exposed communication, waits, bubbles, the step?"""
 
 from __future__ import annotations
 
