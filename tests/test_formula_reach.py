@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpuplan.cli.main import run
@@ -112,14 +113,15 @@ def biased_latent_attention() -> Architecture:
     return plain.replaced(stacks=(stack.replaced(blocks=blocks),))
 
 
-def of_calibration() -> set[str]:
-    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data."""
+def of_kernels() -> set[str]:
+    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data; a grid, prompts short and long."""
     hw = found("llama-3.1-8b", "h100", "vllm").subject.hw
     value = {"sequences": 16.0, "q_len": 1.0, "kv_len": 4096.0, "heads": 32.0, "kv_heads": 8.0, "k_dim": 128.0, "v_dim": 128.0}
     leaves = {name: Term(name, number, "1", Source("definition", "a kernel")) for name, number in value.items()}
     element = Term("element", 2.0, "B", Source("definition", "a kernel"))
     item = Attention(name="row", **leaves, kv_element_bytes=element, dtype="bf16", causal=True)
-    return in_graphs([attention_seconds(item, hw, replayed=True)])
+    prompts = Term("q_len", np.array([1.0, 4096.0]), "1", Source("definition", "two candidates"))
+    return in_graphs([attention_seconds(item, hw, replayed=True), attention_seconds(item.replaced(q_len=prompts), hw)])
 
 
 def of_roofline() -> set[str]:
@@ -130,7 +132,7 @@ def of_roofline() -> set[str]:
 
 
 def test_every_formula_is_reached() -> None:
-    reached = with_what_they_call(of_answers() | of_cards() | of_calibration() | of_roofline())
+    reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline())
     live = {name for name, made in every_formula().items() if not is_reference(made)}
     assert sorted(live - reached) == [], "no command uses these: use them, make them reference formulas with a case, or delete them"
     assert sorted(reached - live) == [], "an estimate uses reference formulas: they belong with the live ones"

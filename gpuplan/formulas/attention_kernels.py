@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas import fits
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 FLASH2 = Source(
@@ -311,3 +311,13 @@ def decode_seconds(
     return residual * (
         start + maximum(maximum(compute, memory), walk * kv_len) + per_group * sequences * kv_heads + sqrt(ramp * memory)
     )
+
+
+@formula(DEFINITION)
+def seconds_by_queries(*, q_len: Count, most: Count, few: Seconds, many: Seconds) -> Seconds:
+    """Time of attention in the kernel for few queries a sequence up to `most` of them, and in the one for many beyond.
+
+    >>> [seconds_by_queries(q_len=queries, most=16.0, few=3e-6, many=5e-6) for queries in (1.0, 64.0)]
+    [3e-06, 5e-06]
+    """
+    return where(q_len <= most, few, many)
