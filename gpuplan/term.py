@@ -11,7 +11,8 @@ from gpuplan.num import Num, is_array, maximum
 
 P = ParamSpec("P")
 Kind = Literal[
-    "datasheet", "docs", "model-card", "paper", "measured", "price", "engine", "user", "chosen", "assumed", "derived", "definition"
+    "datasheet", "docs", "model-card", "paper", "measured", "fitted", "price", "engine", "user", "chosen", "assumed", "derived",
+    "definition",
 ]  # fmt: skip
 
 
@@ -19,8 +20,9 @@ Kind = Literal[
 class Source:
     """Where a number or a formula comes from: how it is known, what says so, and when someone looked.
 
-    `kind` is one of `datasheet docs model-card paper measured price engine user chosen assumed derived definition`;
-    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it.
+    `kind` is one of `datasheet docs model-card paper measured fitted price engine user chosen assumed derived definition`;
+    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it. Of a fit of our own (`fitted`
+    makes one) the title names the data and the section the range in which it holds.
     """
 
     kind: Kind
@@ -29,6 +31,15 @@ class Source:
     section: str = ""
     checked: str = ""
     note: str = ""
+
+
+def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
+    """The source of a value or of the shape of a formula that is our own fit.
+
+    `data` names what it was fitted to, `holds` the range that the data span; `note` may say who describes the effect: it is cited
+    for that alone.
+    """
+    return Source("fitted", data, url, f"holds for {holds}", note=note)
 
 
 DEFINITION = Source("definition", "by definition")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import weight_read_bytes
 from gpuplan.formulas.memory import paged_tokens, state_bytes
-from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on_single_stage, rank_params, sharded_params
+from gpuplan.formulas.stages import on_single_stage
+from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, rank_params, sharded_params
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.record import Record
