@@ -21,6 +21,7 @@ from gpuplan.formulas.memory import (
     waiting_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
+from gpuplan.num import all_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -118,7 +119,7 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    stays = any(isinstance(one.value, (int, float)) and one.value > 1 for one in (work.micro_batches, work.dense_ranks))
+    stays = any(all_true(one.value > 1) for one in (work.micro_batches, work.dense_ranks))
     if profile.held.new_gradients and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
