@@ -9,8 +9,8 @@ from gpuplan.formulas.layers import aligned_seconds
 from gpuplan.formulas.training import paced_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture, Mla
-from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import cost, reliability
+from gpuplan.formulas.rl import moved_seconds
 from gpuplan.formulas.training import run_seconds
 from gpuplan.num import agreed
 from gpuplan.record import Record
@@ -72,7 +73,7 @@ def _interrupted(
         ),
     )
     written = usual.term("run.accelerator_checkpoint_bandwidth", usual.checkpoint_bandwidth, usual.checkpoint_bandwidth.accept)
-    save = reliability.checkpoint_seconds.term(
+    save = moved_seconds.term(
         "run.checkpoint_seconds",
         size=size,
         bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),

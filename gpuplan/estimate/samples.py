@@ -9,7 +9,7 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import flop, samples
-from gpuplan.formulas.basic import rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import rate, remaining_bytes, remaining_seconds, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.kernels import throttled_seconds
 from gpuplan.formulas.memory import bucket_bytes, state_bytes
 from gpuplan.formulas.pipeline import micro_batches
@@ -133,7 +133,7 @@ def samples_figures(
     step = computed
     if waited:
         slowest = slowest_input(waited)
-        wait = samples.waited_seconds.term("step.waiting_for_input", input_s=slowest, computed=computed)
+        wait = remaining_seconds.term("step.waiting_for_input", whole=slowest, hidden=computed)
         step, steps = total("step.with_input", {"computed": computed, "waiting": wait}), (*steps, wait)
     figures = made.rates(step)
     figures["compute_time_s"] = computed
@@ -188,8 +188,8 @@ class _Maker(Record, kw_only=True):
             for name, element in states.items()
         }  # fmt: skip
         if self.model.tables is not None:
-            parts["tables"] = samples.table_bytes.term(
-                "memory.tables", params=self.model.tables, element=_TABLE, ranks=self.replicas
+            parts["tables"] = state_bytes.term(  # cut over all accelerators, which its optimizer keeps no states for
+                "memory.tables", params=self.model.tables, bytes_per_param=_TABLE, shards=self.replicas
             )  # fmt: skip
         if not alone(self.replicas):
             whole = repeated_bytes.term("memory.gradients_whole", count=self.model.params, size=recipe.gradient)

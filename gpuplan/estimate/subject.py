@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
-from gpuplan.num import Num
+from gpuplan.num import Num, is_array
 from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.specs.operations import Operations
@@ -24,7 +24,7 @@ class PlanTerms(Record, kw_only=True):
 
     def plan(self, name: str, value: Num) -> Term:
         """The leaf `plan.<name>`."""
-        return Term(f"plan.{name}", value, "1", self.origins.get(name, USER))
+        return Term(f"plan.{name}", value if is_array(value) else float(value), "1", self.origins.get(name, USER))
 
     def habit(self, name: str, sourced: Sourced) -> Term:
         """The leaf `engine.<name>`, with the profile's range."""

@@ -21,17 +21,17 @@ from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Moe
-from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.term import USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
-from gpuplan.workload.layer import Dispatch
+from gpuplan.workload.draft import Dispatch
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 

@@ -160,7 +160,7 @@ def _buckets(
     """Buckets in which gradients travel."""
     limit = subject.habit("bucket", profile.bucket)
     if profile.held.bucket_square is not None:
-        square = leaves.times("model.hidden_square", leaves.made["model.hidden"], leaves.made["model.hidden"])
+        square = leaves.times("model.hidden_square", leaves.hidden, leaves.hidden)
         each = subject.habit("bucket_square", profile.held.bucket_square)
         limit = repeated_bytes.term(f"{at}.bucket", count=square, size=each)
     buckets = bucket_bytes.term(
@@ -310,22 +310,21 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
     parts: dict[str, Term] = {}
     for key, block in work.blocks.items():
         layers, limit = stage.layers[key], plan.saving.recompute_layers
-        if block.saved is block.kept or limit is None:
+        if block.recomputed_kept is None or limit is None:
             parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=layers, size=block.saved)
             continue
         parts[key] = partly_recomputed_bytes.term(
             f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
-            recomputed=subject.plan("recompute_layers", float(limit)), saved=block.saved, kept=block.kept,
+            recomputed=subject.plan("recompute_layers", limit), saved=block.recomputed_kept, kept=block.kept,
         )  # fmt: skip
     if stage.has_embedding:
-        first = next(iter(work.blocks))
-        width = leaves.made[f"activations.{first}.norm_width"]
+        width = next(iter(work.blocks.values())).norm_width
         parts["embedding"] = tensor_bytes.term(
             f"{at}.activations.embedding", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
         )
     if stage.modules is not None:
         # Both inputs, and both again behind their norms, side by side for the projection.
-        inputs = leaves.times("mtp.kept_width", leaves("mtp.kept", 4), leaves.made["model.hidden"])
+        inputs = leaves.times("mtp.kept_width", leaves("mtp.kept", 4), leaves.hidden)
         width = leaves.times(f"{at}.activations.mtp_width", stage.modules, inputs)
         parts["mtp"] = tensor_bytes.term(
             f"{at}.activations.mtp", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)

@@ -16,6 +16,7 @@ from gpuplan.formulas.training import (
     unmodelled_seconds,
 )
 from gpuplan.machine.hardware import Hardware
+from gpuplan.num import Num
 from gpuplan.record import Record
 from gpuplan.term import Term, greatest, total
 from gpuplan.workload.counts import count
@@ -174,9 +175,9 @@ class StepPricer(LayerPricer):
         few = covered_share.term(f"{at}.share", covered=self.limit(limit), stage_layers=depth)
         return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
 
-    def limit(self, layers: int) -> Term:
+    def limit(self, layers: Num) -> Term:
         """The leaf of how many layers a stage recomputes."""
-        return self.subject.plan("recompute_layers", float(layers))
+        return self.subject.plan("recompute_layers", layers)
 
     def bubble(self, at: str, whole: Term) -> Term:
         """Time that a stage idles, by schedule."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.formulas.collectives import disk_share, measured_share
+from gpuplan.formulas.links import even_share, measured_share
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware, settled
@@ -16,7 +16,7 @@ from gpuplan.machine.overlay import Link
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measuring import told
+from gpuplan.specs.measured_machine import calibration_notes
 from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
 
@@ -159,7 +159,7 @@ def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | N
         return None
     whole = system.term(f"hw.{which}_of_all", rate)
     cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
-    return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
+    return even_share.term(f"hw.{which}", bandwidth=whole, parts=cards)
 
 
 def _sharing_a_host(target: Target) -> Term:
@@ -201,7 +201,7 @@ def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, e
         if file.machine is None:
             return
         ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
-        yield from told(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
+        yield from calibration_notes(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
+from gpuplan.formulas.links import oversubscribed
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
@@ -143,7 +144,7 @@ def _transfer(here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, rank
     if hw.asked(f"levels.{at}.oversubscribed", lambda one: one.levels[at].oversubscription != 1.0):
         name = f"hw.fabric.{level.name}.oversubscription"
         factor = _of_level(hw, at, name, "oversubscription", lambda one: one.oversubscription)
-        bandwidth = fabric.oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
+        bandwidth = oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
     share = _share(here, hw, prefix, at, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))

@@ -90,7 +90,7 @@ def key(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower())
 
 
-class Found(Record):
+class FoundFile(Record):
     """The file that a name means, and what the user should hear about the choice."""
 
     id: str
@@ -160,7 +160,7 @@ class Catalog:
         for ident, path in self.paths(kind).items():
             yield ident, path, read_text(path)
 
-    def find(self, kind: str, name: str) -> Found:
+    def find(self, kind: str, name: str) -> FoundFile:
         """The file that a name means: an id, alias or driver string, with the vendor or without, or the only id that begins so.
 
         Raises:
@@ -182,7 +182,7 @@ class Catalog:
                 )
                 raise UnknownError(Problem(f"spec.unknown-{ONE[kind].split()[0]}", f"no {ONE[kind]} is called `{name}`", hint))
             ident = claimed[0]
-        return Found(ident, paths[ident], tuple(self._notes(kind, name, ident)))
+        return FoundFile(ident, paths[ident], tuple(self._notes(kind, name, ident)))
 
     def load(self, cls: type[Spec], name: str) -> Spec:
         """The spec that a name means; `cls` is its schema, such as `Accelerator`.
