@@ -29,7 +29,7 @@ class Group(Record, Generic[Figures], eq=False):
 
     def at(self, index: int) -> Figures:
         """The figures of one of them, as they are of that machine alone."""
-        return self.made if len(self.places) == 1 else _picked(self.made, index, {})
+        return self.made if len(self.places) == 1 else _picked(self.made, (index,), {})
 
 
 class OnMachines(Record, Generic[Figures], eq=False):
@@ -146,7 +146,7 @@ class Subjects(Subject, kw_only=True, eq=False):
         return Stacked(f"plan.{name}", value, "1", sources[0], one=one)
 
 
-def _picked(value: Any, index: int, done: dict[int, Term]) -> Any:
+def _picked(value: Any, index: tuple[int], done: dict[int, Term]) -> Any:
     """The same records with every term that of one machine."""
     if isinstance(value, Term):
         return value.at(index, done)
