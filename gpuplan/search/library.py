@@ -12,6 +12,7 @@ from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import find
+from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import Common
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
@@ -20,7 +21,7 @@ from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
-from gpuplan.term import Term
+from gpuplan.term import Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
@@ -57,6 +58,9 @@ class Library:
     _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
     _targets: dict[str, Target] = field(default_factory=dict, repr=False)
     _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
+    _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
+    _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
+    """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
 
     @classmethod
     def of(cls, ask: Common) -> Library:
@@ -114,8 +118,11 @@ class Library:
         """
         card = self.card(ask.model)
         place = self.place(ask, task, with_price=with_price)
+        if card.id not in self._counted or self._counted[card.id][0] is not card:
+            self._counted[card.id] = card, card.count(), card.source
+        _, counts, source = self._counted[card.id]
         subject = Subject(
-            model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=place.hw, engine=place.engine,
+            model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price,
         )  # fmt: skip
         return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes))
@@ -128,6 +135,7 @@ class Library:
         profile = self.catalog.load(Engine, name).dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
+        profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
         hw = self.machine(ask.on, profile)
         price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said)
