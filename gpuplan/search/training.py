@@ -15,7 +15,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.read import said
@@ -225,7 +225,7 @@ def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> in
         card.mtp is None
         or ask.lora is not None
         or ask.reference
-        or any(getattr(ask, name) is not None for name in named(TrainAsk, "rl"))
+        or any(getattr(ask, name) is not None for name in grouped(TrainAsk, "rl"))
     ):
         return 0
     chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
