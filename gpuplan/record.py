@@ -43,8 +43,9 @@ class Record:
 
     def __init_subclass__(cls, *, kw_only: bool = False, eq: bool = True) -> None:
         """Collect the fields of the class; annotations stay unread text."""
+        super().__init_subclass__()
         own = [name for name, kind in cls.__annotations__.items() if not _of_class(kind)]
-        inherited = cls._fields
+        inherited = tuple(dict.fromkeys(name for base in cls.__bases__ for name in getattr(base, "_fields", ())))
         cls._fields = (*inherited, *(name for name in own if name not in inherited))
         cls._keyword_only = kw_only or cls._keyword_only
         if not eq:

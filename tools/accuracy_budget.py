@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuplan.accuracy.judge import judge
 from gpuplan.accuracy.report import report
-from gpuplan.cli.judging import answers, wanted_rows
+from gpuplan.cli.accuracy_run import answers, wanted_rows
 
 FILE = Path(__file__).parent.parent / "benchmarks" / "accuracy-budget.yaml"
 ROOM = 1.1

@@ -19,7 +19,11 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 def schema(
     *,
     kind: Annotated[
-        str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine, model, estimate, or question-train of a question")
+        str | None,
+        Argument(
+            metavar="[KIND]",
+            help="accelerator, system, instance, price, measured, engine, model, estimate or question-train",
+        ),
     ] = None,
     write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
 ) -> None:

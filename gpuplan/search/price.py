@@ -29,7 +29,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         UnknownError: no price on the terms that the user asked for, or it is older than allowed.
         UsageError: a price and terms that it cannot be on.
     """
-    from gpuplan.specs.offers import price_for, street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
+    from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
+    from gpuplan.specs.offers import price_for, street_price, usd_per_s
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:

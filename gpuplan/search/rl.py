@@ -160,7 +160,7 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, l
     capacity = found.subject.hw.memory_capacity
     room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
-    result = chosen_plan(ask, subject, space, shape_of(subject.arch, space.ranks))
+    result = chosen_plan(ask, subject, space)
     plan = result.plan
     why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
     if result.looked_at == 1:

@@ -18,7 +18,7 @@ import gpuplan
 from gpuplan.cli.answer import of_question
 from gpuplan.cli.argv import normal
 from gpuplan.cli.commands import COMMANDS
-from gpuplan.cli.inner import parsed
+from gpuplan.cli.nested_command import parsed_options
 from gpuplan.cli.tasks import Output, app_of
 from gpuplan.plan.ask import ASKS, Common, FitAsk, TrainAsk
 from gpuplan.plan.option import RUN, Entry, Option, by_key, entries
@@ -93,10 +93,10 @@ def test_every_option_is_read_from_the_command_line(task: str, key: str) -> None
     flags = [*QUESTION[:1], *(() if key == "on" else QUESTION[1:])]
     if one.kind == "switch":
         for flag, value in zip(one.flags, (True, False), strict=False):
-            assert getattr(question(ASKS[task], of_question(parsed(task, [*flags, flag]))), one.name) is value
+            assert getattr(question(ASKS[task], of_question(parsed_options(task, [*flags, flag]))), one.name) is value
         return
     text, value = example(one)
-    asked = question(ASKS[task], of_question(parsed(task, [*flags, one.flag, text])))
+    asked = question(ASKS[task], of_question(parsed_options(task, [*flags, one.flag, text])))
     assert getattr(asked, one.name) == value
     others = {name for name in ASKS[task].field_names() if getattr(asked, name) not in (None, {}, ())}
     assert others == {"model", "on", one.name} | ({"task"} if task == "fit" else set())

@@ -20,7 +20,7 @@ import yaml
 from gpuplan.accuracy.rows import Row, Skip, packaged, read_rows
 from gpuplan.accuracy.training import training_ask
 from gpuplan.cli.answer import of_question
-from gpuplan.cli.inner import parsed
+from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import GpuplanError
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ASKS, Common, TrainAsk
@@ -59,7 +59,7 @@ def functions(file: str) -> frozenset[str]:
 def asked(scenario: str) -> TrainAsk:
     """The question of a golden scenario."""
     task, *words = shlex.split(yaml.safe_load((TESTS / "golden" / scenario / "ask.yaml").read_text(encoding="utf-8"))["command"])
-    found = question(ASKS[task], of_question(parsed(task, words)))
+    found = question(ASKS[task], of_question(parsed_options(task, words)))
     assert isinstance(found, TrainAsk)
     return found
 
