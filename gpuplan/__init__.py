@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuplan.api import Answer, Comparison, Figure, compare, fit, serve, train
+    from gpuplan.api import Answer, Comparison, Figure, Grid, compare, fit, grid, serve, train
     from gpuplan.errors import GpuplanError, InfeasibleError, PlanError, Problem, SpecError, UnknownError, UsageError
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ __all__ = [
     "Comparison",
     "Figure",
     "GpuplanError",
+    "Grid",
     "InfeasibleError",
     "PlanError",
     "Problem",
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "compare",
     "fit",
+    "grid",
     "serve",
     "train",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from math import isnan
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -11,12 +12,16 @@ from gpuplan.errors import GpuplanError, Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Change, Choice, Estimate
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.keywords import FitOptions, ServeOptions, TrainOptions
+from gpuplan.plan.option import by_key
 from gpuplan.plan.read import pins
 from gpuplan.record import Record
 from gpuplan.search.ask import answered, compared
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpuplan.render.json import EstimateJson
+    from gpuplan.search.sweep import Swept
 
 TaskName: TypeAlias = Literal["fit", "train", "serve"]
 Model: TypeAlias = str | PathLike[str]
@@ -251,6 +256,88 @@ def compare(
     return Comparison({on: Answer(one, asked[on]) for on, one in made.items() if isinstance(one, Estimate)}, refused)
 
 
+class Grid(dict[str, "NDArray[Any]"]):
+    """Columns of one length, a row for each combination of values; `pandas.DataFrame(grid)` takes it as it is.
+
+    First come the options: the axes, and what was decided for all rows because it was left open. Then `legal` (whether there is
+    such a plan) and `fits`, and the figures in base units, which are NaN where `legal` is false or a plan has no such figure.
+    """
+
+    def __init__(self, found: Swept, asked: Asked) -> None:
+        order = (*found.axes, *(key for key in found.columns if key not in found.axes))
+        options = {key: found.columns[key] for key in order if key not in found.units}
+        figures = {key: one for key, one in found.columns.items() if key in found.units}
+        columns = {**options, "legal": found.legal, "fits": found.fits, **figures}
+        super().__init__({key: one.reshape(-1) for key, one in columns.items()})
+        self.axes: Mapping[str, tuple[Any, ...]] = found.axes
+        """The values of each axis; the last one runs fastest."""
+        self.units: Mapping[str, str] = found.units
+        """The base unit of each figure."""
+        self.options: tuple[str, ...] = tuple(options)
+        """The columns that say what a row is."""
+        self._asked = asked
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each axis has."""
+        return tuple(len(one) for one in self.axes.values())
+
+    def array(self, column: str) -> NDArray[Any]:
+        """A column with one dimension for each axis.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        if column not in self:
+            hint = did_you_mean(column, self) or f"there are {', '.join(self)}"
+            raise UsageError(Problem("grid.no-column", f"the grid has no column `{column}`", hint))
+        return self[column].reshape(self.shape)
+
+    def answer(self, row: int) -> Answer:
+        """The answer to the question of a row, with all of its working; errors as `gpuplan.train`."""
+        values = {key: self[key][row] for key in self.options}
+        left_out = [key for key, value in values.items() if value is None or (isinstance(value, float) and isnan(value))]
+        return self._asked.answered(**{key: value for key, value in values.items() if key not in left_out})
+
+    def __repr__(self) -> str:
+        axes = " x ".join(f"{len(one)} {key}" for key, one in self.axes.items())
+        return f"<gpuplan grid of {axes}: {self['legal'].sum():,} legal, {self['fits'].sum():,} fit, {len(self.units)} figures>"
+
+
+def grid(task: Callable[..., Answer] | TaskName, model: Model, /, *, on: str | Sequence[str], **options: Any) -> Grid:
+    """The figures of many questions at once: any option may be a sequence or an array of values, and each makes an axis.
+
+    `grid(gpuplan.train, "llama-3.1-8b", on="8xh100", tp=[1, 2, 4], micro_batch=np.array([1, 2]))` has six rows. Degrees,
+    batches, lengths, recomputation, ZeRO stage and precision of training, and batches and lengths of serving with `tp` and `pp`
+    given, go through one estimate as arrays; values of other options are asked one by one. What is left open is decided once for
+    all values of the former, as for the question without them, and stands in columns of its own.
+
+    Raises:
+        GpuplanError: as `train`; an axis without values; or no combination of which there is a plan.
+    """
+    from gpuplan.search.sweep import sweep
+
+    name = name_of(task)
+    every = {"model": fspath(model), "on": on, **options}
+    axes = {key: values for key, value in every.items() if (values := _axis(name, key, value)) is not None}
+    given = {key: value for key, value in every.items() if key not in axes}
+    if not axes:
+        hint = "give one or more of the options several values, such as `tp=[1, 2, 4]`"
+        raise UsageError(Problem("grid.no-axis", "no option has several values", hint))
+    return Grid(sweep(name, given, axes, keep=True), Asked(name, given, False))
+
+
+def _axis(task: str, key: str, value: Any) -> list[Any] | None:
+    """The values of an option that has several; of options that take several words, those are in a list of lists."""
+    entry = by_key(ASKS[task]).get(key)
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return None
+    values = value.tolist() if hasattr(value, "tolist") else list(value)
+    if entry is not None and entry.kind in ("words", "texts") and not any(isinstance(one, (list, tuple)) for one in values):
+        return None
+    return values if isinstance(values, list) else [values]
+
+
 def name_of(task: Callable[..., Answer] | str) -> str:
     """The name of a task, from one of the functions `fit`, `train` and `serve` or as it is.
 
@@ -274,8 +361,6 @@ def _asked(task: str, model: Model, on: str, options: Mapping[str, Any], *, advi
 def _spelt(function: Callable[..., Answer]) -> None:
     """Give a function the signature with all of its options, for `help` and for the completion of notebooks."""
     from inspect import Parameter, Signature, signature
-
-    from gpuplan.plan.option import by_key
 
     made: Any = function
     own = [one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]

@@ -107,7 +107,7 @@ def train(
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
-    if _by_samples(ask):
+    if by_samples(ask):
         from gpuplan.search.samples import answer_samples
 
         return _advised(ask, answer_samples, "samples_per_s", options, advise, library)
@@ -121,7 +121,7 @@ def train(
     return _advised(ask, answer_training, "tokens_per_s", options, advise, library)
 
 
-def _by_samples(ask: TrainAsk) -> bool:
+def by_samples(ask: TrainAsk) -> bool:
     """Whether the model is given by its samples: described in the question, or of a card of that kind."""
     if any(getattr(ask, name) is not None for name in grouped(TrainAsk, "described")):
         return True

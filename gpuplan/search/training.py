@@ -21,8 +21,9 @@ from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.read import said
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
 from gpuplan.plan.words import Precision, Recompute
+from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
-from gpuplan.search.fed import fed_by, pace_notes
+from gpuplan.search.fed import Fed, fed_by, pace_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
@@ -53,6 +54,31 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
+    one = settled(ask, library, with_price=with_price)
+    found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
+    made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
+    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    chosen = one.chosen
+    if fed is not None:
+        chosen += fed.said
+        notes += pace_notes(made.figures, fed)
+    said = Said(question=question_of(ask, found, plan), chosen=chosen, notes=tuple(notes))
+    return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+class Settled(Record, kw_only=True):
+    """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    found: Found
+    subject: Subject
+    plan: TrainPlan
+    run: Run | None
+    fed: Fed | None
+    chosen: tuple[Choice, ...]
+
+
+def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Settled:
+    """The question with the best plan that its values leave open; parameters and errors as `answer_training`."""
     fed = fed_by(ask, library)
     found = library.look_up(ask, "train", with_price=with_price)
     space, chosen = space_of(ask, found)
@@ -86,13 +112,7 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
     if length is not None:
         run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    made = training_figures(subject, plan, run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
-    if fed is not None:
-        chosen += fed.said
-        notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=tuple(notes))
-    return with_pins(training_answer(made, subject, said), ask.pins)
+    return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
 
 
 def worth_saying(name: str, value: float) -> bool:
