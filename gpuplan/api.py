@@ -259,7 +259,7 @@ def compare(
 class Grid(dict[str, "NDArray[Any]"]):
     """Columns of one length, a row for each combination of values; `pandas.DataFrame(grid)` takes it as it is.
 
-    First come the options: the axes, and what was decided for all rows because it was left open. Then `legal` (whether there is
+    First come the options: the axes, and what was chosen for each row because it was left open. Then `legal` (whether there is
     such a plan) and `fits`, and the figures in base units, which are NaN where `legal` is false or a plan has no such figure.
     """
 
@@ -307,10 +307,10 @@ class Grid(dict[str, "NDArray[Any]"]):
 def grid(task: Callable[..., Answer] | TaskName, model: Model, /, *, on: str | Sequence[str], **options: Any) -> Grid:
     """The figures of many questions at once: any option may be a sequence or an array of values, and each makes an axis.
 
-    `grid(gpuplan.train, "llama-3.1-8b", on="8xh100", tp=[1, 2, 4], micro_batch=np.array([1, 2]))` has six rows. Degrees,
-    batches, lengths, recomputation, ZeRO stage and precision of training, and batches and lengths of serving with `tp` and `pp`
-    given, go through one estimate as arrays; values of other options are asked one by one. What is left open is decided once for
-    all values of the former, as for the question without them, and stands in columns of its own.
+    `grid(gpuplan.train, "llama-3.1-8b", on="8xh100", tp=[1, 2, 4], micro_batch=np.array([1, 2]))` has six rows, each answered as
+    its question is alone. Where rows leave nothing to choose (training: `pp`, `vpp` and what else the engine splits,
+    `micro_batch`, `global_batch` and `recompute` are given; serving: `tp`, `pp`, `batch` and lengths), degrees, batches, lengths,
+    recomputation, ZeRO stage and precision go through one estimate as arrays. Other rows are asked one by one.
 
     Raises:
         GpuplanError: as `train`; an axis without values; or no combination of which there is a plan.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from gpuplan.errors import GpuplanError, InfeasibleError, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import PLACES
+from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.subject import Subject
 from gpuplan.plan.ask import ASKS, Common, ServeAsk, TrainAsk
 from gpuplan.plan.option import by_key, grouped
 from gpuplan.plan.read import question, read
@@ -20,18 +22,20 @@ from gpuplan.record import Record, field
 from gpuplan.search.ask import by_samples, estimated
 from gpuplan.search.grid import DIVIDED, grid
 from gpuplan.search.library import Library
-from gpuplan.search.space import field_names
+from gpuplan.search.space import Space, field_names
+from gpuplan.specs.operations import Operations
 
 Column: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[int | slice, ...]
+Axes: TypeAlias = Mapping[str, Sequence[Any]]
 
 OF_TRAINING = (
     "tp", "pp", "dp", "cp", "ep", "vpp", "zero_stage", "sequence_parallel", "seq_len", "global_batch", "micro_batch", "recompute",
     "recompute_layers", "precision", "optimizer",
 )  # fmt: skip
-"""What a training question leaves open or names, and a plan has: one estimate takes all values, and each is a column."""
+"""What one training estimate takes all values of, where nothing is left to choose; of each plan they are columns."""
 OF_SERVING = ("prompt", "output", "context", "batch", "kv_cache")
-"""The same of a serving question whose division of the accelerators is given."""
+"""The same of serving, beside the division of the accelerators and the format of the weights."""
 
 
 class Swept(Record, kw_only=True, eq=False):
@@ -50,17 +54,17 @@ class Swept(Record, kw_only=True, eq=False):
     def put(self, name: str, at: Place, values: Any) -> None:
         """Write values of a column, which is made where it is new."""
         found = np.asarray(values)
-        plain = found.dtype.kind in "fiub" and found.dtype.kind != "b"
         if name not in self.columns:
-            self.columns[name] = np.full(self.legal.shape, np.nan) if plain else np.full(self.legal.shape, None, dtype=object)
-        self.columns[name][at] = found
+            missing, kind = (np.nan, np.float64) if found.dtype.kind in "fiu" else (None, np.object_)
+            self.columns[name] = np.full(self.legal.shape, missing, dtype=kind)
+        self.columns[name][at] = found if found.ndim else values
 
 
 def sweep(task: str, given: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], *, keep: bool = False) -> Swept:
     """The figures of every combination of the values of some options.
 
-    What is neither given nor an axis is decided once, as it is for the question without those axes that one estimate takes as
-    arrays, and stays the same for all of their values: `columns` has it. Values of the other axes are asked one by one.
+    Each combination is answered as its question is alone. Where it leaves nothing to choose, one estimate takes all values of
+    degrees, batches, lengths and choices of a plan as arrays; otherwise the combinations are asked one by one.
 
     Raises:
         GpuplanError: a name that no option has, a value that is wrong, an axis without values, data that is not known, or no
@@ -68,21 +72,15 @@ def sweep(task: str, given: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]
     """
     kind = ASKS[task]
     ask, values = _read(kind, given, axes)
-    alike = _alike(ask, values)
+    library = Library.shared(ask.specs) if keep else Library.of(ask)
     shape = tuple(len(one) for one in axes.values())
     made = Swept(
         axes={key: tuple(one) for key, one in values.items()}, legal=np.zeros(shape, np.bool_), fits=np.zeros(shape, np.bool_)
     )
-    library = Library.shared(ask.specs) if keep else Library.of(ask)
+    alike = [key for key in values if key in _TOGETHER.get(kind, ())]
     alone = [key for key in values if key not in alike]
-    for at in product(*(range(len(values[key])) for key in alone)):
-        chosen = dict(zip(alone, at, strict=True))
-        place: Place = tuple(chosen.get(key, slice(None)) for key in values)
-        one = ask.replaced(**{by_key(kind)[key].name: values[key][index] for key, index in chosen.items()})
-        try:
-            _answer(made, place, one, {key: values[key] for key in alike}, library)
-        except (PlanError, InfeasibleError) as error:
-            made.problems[at] = error
+    for one, chosen in _questions(ask, {key: values[key] for key in alone}):
+        _fill(made, one, chosen, {key: values[key] for key in alike}, library)
     if made.problems and not made.legal.any():
         raise next(iter(made.problems.values()))
     for key, column in list(made.columns.items()):
@@ -122,56 +120,131 @@ def _read(kind: type[Common], given: Mapping[str, Any], axes: Mapping[str, Seque
     return ask.replaced(**dict.fromkeys(open_ones)), values
 
 
-def _alike(ask: Common, axes: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The axes that one estimate takes as arrays, because nothing else of the question depends on their values."""
-    if ask.pins:
-        return []
-    if isinstance(ask, TrainAsk):
-        other = {"rl", "samples", *grouped(TrainAsk, "input"), *grouped(TrainAsk, "described")}
-        plain = all(getattr(ask, name) is None for name in other) and not other & axes.keys() and not by_samples(ask)
-        names = OF_TRAINING if plain else ()
-        return [key for key in axes if key in names]
-    if isinstance(ask, ServeAsk) and ask.tp is not None and ask.pp is not None and not {"tp", "pp"} & axes.keys():
-        lengths = {"prompt", "output"} if ask.context is None and "context" not in axes else set[str]()
-        return [key for key in axes if key in OF_SERVING and key not in lengths]
-    return []
+_OF_SEQUENCES = ("tp", "cp", "seq_len")
+"""What decides whether sequence parallelism is taken where nobody says."""
+_TOGETHER: Mapping[type[Common], tuple[str, ...]] = {TrainAsk: OF_TRAINING, ServeAsk: OF_SERVING}
 
 
-def _answer(made: Swept, place: Place, ask: Common, axes: Mapping[str, Sequence[Any]], library: Library) -> None:
-    """Write the figures of a question and of all values of the axes that go into one estimate."""
+def _questions(ask: Common, axes: Axes) -> Iterator[tuple[Common, dict[str, int]]]:
+    """The question with every combination of values, and the place of each."""
+    kind = type(ask)
+    for at in product(*(range(len(one)) for one in axes.values())):
+        chosen = dict(zip(axes, at, strict=True))
+        yield ask.replaced(**{by_key(kind)[key].name: axes[key][index] for key, index in chosen.items()}), chosen
+
+
+def _fill(made: Swept, ask: Common, chosen: Mapping[str, int], axes: Axes, library: Library) -> None:
+    """Write the figures of all values of some axes: as arrays, as arrays for each division of the sequence, or one by one."""
     if not axes:
-        one = estimated(ask, advise=False, library=library)
-        made.legal[place], made.fits[place] = True, one.verdict.fits
-        for name, term in one.figures.items():
-            made.units[name] = term.unit
-            made.put(name, place, term.value)
+        _alone(made, ask, chosen, library)
         return
-    subject, plan, run = _settled(ask, library)
-    if "recompute" in axes and isinstance(plan, TrainPlan) and isinstance(ask, TrainAsk) and ask.recompute_layers is None:
-        plan = plan.replaced(saving=plan.saving.replaced(recompute_layers=None))
-    inside: dict[str, Sequence[Any]] = {key: _as_planned(key, values, plan) for key, values in axes.items()}
-    found = grid(subject, plan, inside, run=run)
-    if not found.legal.any():
-        raise PlanError(*found.problems((0,) * len(inside)))
-    made.legal[place], made.fits[place] = found.legal, found.fits
-    made.units.update(found.units)
-    for name, values in found.figures.items():
+    if _as_arrays(made, ask, chosen, axes, library):
+        return
+    first = {key: values for key, values in axes.items() if key in _OF_SEQUENCES} or axes
+    rest = {key: values for key, values in axes.items() if key not in first}
+    for one, more in _questions(ask, first):
+        _fill(made, one, {**chosen, **more}, rest, library)
+
+
+def _as_arrays(made: Swept, ask: Common, chosen: Mapping[str, int], axes: Axes, library: Library) -> bool:
+    """Write the figures of all values of some axes, where they leave nothing to choose; False where they do.
+
+    A combination that no plan can be made of is not legal; why is kept where none can.
+    """
+    try:
+        found = _training(ask, axes, library) if isinstance(ask, TrainAsk) else _serving(ask, axes, library)
+        if found is None:
+            return False
+        subject, plan, run = found
+        inside = {key: _as_planned(key, values, plan) for key, values in axes.items()}
+        whole = grid(subject, plan, inside, run=run)
+        if not whole.legal.any():
+            raise PlanError(*whole.problems((0,) * len(inside)))
+    except (PlanError, InfeasibleError) as error:
+        made.problems.setdefault(tuple(chosen.values()), error)
+        return True
+    place: Place = tuple(chosen.get(key, slice(None)) for key in made.axes)
+    made.legal[place], made.fits[place] = whole.legal, whole.fits
+    made.units.update(whole.units)
+    for name, values in (whole.figures | _columns(plan, inside, subject.hw.count)).items():
         made.put(name, place, values)
-    for name, value in _columns(plan, inside, subject.hw.count).items():
+    return True
+
+
+def _alone(made: Swept, ask: Common, chosen: Mapping[str, int], library: Library) -> None:
+    """Write the figures of one combination."""
+    place: Place = tuple(chosen[key] for key in made.axes)
+    try:
+        columns: dict[str, Any] = {}
+        if isinstance(ask, TrainAsk) and _plain(ask):
+            from gpuplan.search.training import answer_of, settled
+
+            decided = settled(ask, library)
+            one, columns = answer_of(ask, decided), _columns(decided.plan, {}, 0)
+        else:
+            one = estimated(ask, advise=False, library=library)
+    except (PlanError, InfeasibleError) as error:
+        made.problems.setdefault(tuple(chosen.values()), error)
+        return
+    made.legal[place], made.fits[place] = True, one.verdict.fits
+    made.units.update({name: term.unit for name, term in one.figures.items()})
+    for name, value in ({name: term.value for name, term in one.figures.items()} | columns).items():
         made.put(name, place, value)
 
 
-def _settled(ask: Common, library: Library) -> tuple[Any, TrainPlan | ServePlan, Any]:
-    if isinstance(ask, TrainAsk):
-        from gpuplan.search import training
+def _plain(ask: Common) -> bool:
+    """Whether a question is one of training a transformer, with nothing that arrays do not take."""
+    if not isinstance(ask, TrainAsk) or ask.pins:
+        return False
+    other = ("rl", "samples", *grouped(TrainAsk, "input"), *grouped(TrainAsk, "described"))
+    return all(getattr(ask, name) is None for name in other) and not by_samples(ask)
 
-        one = training.settled(ask, library)
-        return one.subject, one.plan, one.run
-    from gpuplan.search import serving
 
-    assert isinstance(ask, ServeAsk)  # `_alike` has axes of no other question
-    served = serving.settled(ask, library)
-    return served.subject, served.plan, None
+def _training(ask: TrainAsk, axes: Axes, library: Library) -> tuple[Subject, TrainPlan, Run | None] | None:
+    """What a training question is about and its plan, but for the axes; None where values of the axes leave a choice."""
+    from gpuplan.search.training import run_of, space_of
+
+    if not _plain(ask):
+        return None
+    found = library.look_up(ask, "train")
+    space, _ = space_of(ask, found)
+    if not _determined(ask, axes, space, lambda changed: space_of(changed, found)[0]):
+        return None
+    plan = space.of({name: one[0] for name, one in space.cases.items()}, {name: float(one[0]) for name, one in space.axes.items()})
+    run = run_of(ask, plan)
+    subject = found.subject if run is None else found.subject.replaced(operations=library.catalog.load(Operations, "usual"))
+    return subject, plan, run
+
+
+def _determined(
+    ask: TrainAsk, axes: Axes, space: Space[TrainPlan], anew: Callable[[TrainAsk], Space[TrainPlan]]
+) -> bool:  # fmt: skip
+    """Whether every combination of the axes' values is a plan in full, and what is not said does not depend on them."""
+    if any(name not in axes and len(one) > 1 for name, one in (*space.axes.items(), *space.cases.items())):
+        return False
+    moving = {"tp", "pp", "dp", "cp", "micro_batch", "seq_len"} & axes.keys()
+    if moving and ask.global_batch is None and "global_batch" not in axes:
+        return False  # Its default is a multiple of what replicas take.
+    if "seq_len" in axes and "cp" not in axes and len(anew(ask.replaced(seq_len=max(axes["seq_len"]))).axes["cp"]) > 1:
+        return False  # Long sequences may be split.
+    if ask.sequence_parallel is None and "sequence_parallel" not in axes and space.plan.parallel.sequence_parallel:
+        lengths = axes.get("seq_len", (space.plan.seq_len,))
+        ways = product(lengths, axes.get("tp", (ask.tp or 1,)), axes.get("cp", (ask.cp or 1,)))
+        return all(length % (tp * cp) == 0 for length, tp, cp in ways)
+    return True
+
+
+def _serving(ask: Common, axes: Axes, library: Library) -> tuple[Subject, ServePlan, None] | None:
+    """The same of a serving question."""
+    from gpuplan.search.serving import settled
+
+    if not isinstance(ask, ServeAsk) or ask.pins:
+        return None
+    lengths = ("prompt", "output", "context") if {"prompt", "output", "context"} & axes.keys() else ()
+    if any(name not in axes and getattr(ask, name) is None for name in ("tp", "pp", "batch", *lengths)):
+        return None
+    one = settled(ask, library)
+    return one.subject, one.plan, None
 
 
 def _as_planned(key: str, values: Sequence[Any], plan: TrainPlan | ServePlan) -> Sequence[Any]:

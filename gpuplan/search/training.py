@@ -54,7 +54,11 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    one = settled(ask, library, with_price=with_price)
+    return answer_of(ask, settled(ask, library, with_price=with_price))
+
+
+def answer_of(ask: TrainAsk, one: Settled) -> Estimate:
+    """The answer to a training question in which everything is decided."""
     found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
     made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
     notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
@@ -64,6 +68,14 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         notes += pace_notes(made.figures, fed)
     said = Said(question=question_of(ask, found, plan), chosen=chosen, notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
+    """The whole run that is asked about, in tokens; None where the question is about a step."""
+    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
+    if length is None:
+        return None
+    return Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
 
 
 class Settled(Record, kw_only=True):
@@ -107,10 +119,8 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
-    run = None
-    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
-    if length is not None:
-        run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    run = run_of(ask, plan)
+    if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
 
