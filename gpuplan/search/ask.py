@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
-from gpuplan.plan.option import entries, named
+from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
 
 Question = TypeVar("Question", bound=Common)
 
 
-def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, library: Library | None = None) -> Estimate:
+def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, keep: bool = False) -> Estimate:
     """The answer to the question that the options of a task ask, by their names in Python; see `gpuplan.plan.read.question`.
 
-    Without `advise`, no changes that would help are looked for. A `library` keeps what it has read for the next question.
+    Without `advise`, no changes that would help are looked for. With `keep`, what is read stays in the library of the process,
+    which must last longer than this question to be worth it.
 
     Raises:
         GpuplanError: whatever is wrong with the question or unknown to the data.
     """
     asked = question(ASKS[task], given)
-    made = estimated(asked, advise=advise, library=library)
+    made = estimated(asked, advise=advise, library=Library.shared(asked.specs) if keep else None)
     _check_units(made, given.get("set"))
+    return made
+
+
+def compared(
+    task: str, given: Mapping[str, Any], places: Sequence[str], *, advise: bool = True, keep: bool = False
+) -> dict[str, Estimate | GpuplanError]:
+    """The answers of several machines to one question; one that cannot be answered for has its error, and hides no other.
+
+    Raises:
+        GpuplanError: the question itself is wrong.
+    """
+    made: dict[str, Estimate | GpuplanError] = {}
+    for place in places:
+        try:
+            made[place] = answered(task, {**given, "on": place}, advise=advise, keep=keep)
+        except (InfeasibleError, UnknownError) as error:
+            made[place] = error
     return made
 
 
@@ -89,7 +107,7 @@ def train(
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
-    if _by_samples(ask):
+    if by_samples(ask):
         from gpuplan.search.samples import answer_samples
 
         return _advised(ask, answer_samples, "samples_per_s", options, advise, library)
@@ -103,9 +121,9 @@ def train(
     return _advised(ask, answer_training, "tokens_per_s", options, advise, library)
 
 
-def _by_samples(ask: TrainAsk) -> bool:
+def by_samples(ask: TrainAsk) -> bool:
     """Whether the model is given by its samples: described in the question, or of a card of that kind."""
-    if any(getattr(ask, name) is not None for name in named(TrainAsk, "described")):
+    if any(getattr(ask, name) is not None for name in grouped(TrainAsk, "described")):
         return True
     from gpuplan.models.catalog import CARDS
 
@@ -140,7 +158,7 @@ def _only_of_task(ask: FitAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    other = named(FitAsk, "train" if ask.task == "serve" else "serve")
+    other = grouped(FitAsk, "train" if ask.task == "serve" else "serve")
     hint = "add --task train" if ask.task == "serve" else "use --precision and --optimizer, or leave --task out"
     wrong = [entries(FitAsk)[name].flag for name in other if getattr(ask, name) is not None]
     if wrong:
@@ -153,7 +171,7 @@ def _only_with_rl(ask: TrainAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    flags = [entries(TrainAsk)[name].flag for name in named(TrainAsk, "rl") if getattr(ask, name) is not None]
+    flags = [entries(TrainAsk)[name].flag for name in grouped(TrainAsk, "rl") if getattr(ask, name) is not None]
     if flags:
         hint = "add --rl grpo or --rl ppo, or leave it out"
         raise UsageError(Problem("rl.no-method", f"{', '.join(flags)}: of reinforcement learning", hint))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import GpuplanError, Note
@@ -11,7 +13,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
-from gpuplan.models.catalog import find
+from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import Common
 from gpuplan.record import Record
@@ -63,6 +65,21 @@ class Library:
     """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
 
     @classmethod
+    def shared(cls, specs: Sequence[Path] = ()) -> Library:
+        """The library of this process for the shipped files and the user's, with all that it has read already.
+
+        It is made anew where a file or folder of specs came, went or changed, or where the environment names other folders.
+
+        Raises:
+            UsageError: a folder that the user named does not exist or holds nothing.
+        """
+        catalog = Catalog.open(specs)
+        folders, stamp = tuple(map(str, catalog.folders)), stamp_of((*catalog.folders, CARDS))
+        if (found := _SHARED.get(folders)) is None or found[0] != stamp:
+            found = _SHARED[folders] = stamp, cls(catalog)
+        return found[1]
+
+    @classmethod
     def of(cls, ask: Common) -> Library:
         """The shipped files and the user's.
 
@@ -72,17 +89,21 @@ class Library:
         return cls(Catalog.open(ask.specs))
 
     def card(self, name: str) -> ModelCard:
-        """The card of a model; errors as `gpuplan.models.catalog.find`."""
-        if name in self._no_cards:
-            raise self._no_cards[name]
-        if name not in self._cards:
-            own = [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
+        """The card of a model; errors as `gpuplan.models.catalog.find`. A `config.json` is read anew when it changed."""
+        key = f"{name} {_changed(Path(name))}" if name not in self._cards and Path(name).exists() else name
+        if key in self._no_cards:
+            raise self._no_cards[key]
+        if key not in self._cards:
             try:
-                self._cards[name] = find(name, own)
+                self._cards[key] = find(name, self._own())
             except GpuplanError as error:
-                self._no_cards[name] = error
+                self._no_cards[key] = error
                 raise
-        return self._cards[name]
+        return self._cards[key]
+
+    def _own(self) -> list[Path]:
+        """The user's folders of cards."""
+        return [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
 
     def keep(self, card: ModelCard) -> str:
         """Make a card of no file known by its id, which is returned."""
@@ -142,3 +163,30 @@ class Library:
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
+
+
+Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
+_SHARED: dict[tuple[str, ...], tuple[Stamp, Library]] = {}
+
+
+def stamp_of(folders: Iterable[Path]) -> Stamp:
+    """Every file and folder below some folders with when it changed and its size: another stamp, and something is different."""
+    found: list[tuple[str, int, int]] = []
+    todo = [str(folder) for folder in folders]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for one in entries:
+                try:
+                    state = one.stat()
+                except OSError:
+                    continue  # A link to nothing.
+                found.append((one.path, state.st_mtime_ns, state.st_size))
+                if one.is_dir(follow_symlinks=False):
+                    todo.append(one.path)
+    return tuple(found)
+
+
+def _changed(path: Path) -> int:
+    """When a model's file, or the `config.json` of its folder, changed last."""
+    inside = path / "config.json"
+    return max(one.stat().st_mtime_ns for one in (path, inside) if one.exists())

@@ -49,6 +49,21 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
+    one = settled(ask, library)
+    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", serving_figures(one.subject, one.plan))
+
+
+class Settled(Record, kw_only=True):
+    """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    found: Found
+    subject: Subject
+    plan: ServePlan
+    chosen: tuple[Choice, ...]
+
+
+def settled(ask: ServeAsk, library: Library) -> Settled:
+    """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
     found = library.look_up(ask, "serve")
     if found.card.architecture.decoder.kind == "encoder":
@@ -67,16 +82,15 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
     if not fitting:
         plan = min(tried, key=lambda one: float(one[1].memory.needed.value))[0]
         why = f"least memory of {len(tried)} divisions, none of which fits"
-        return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", serving_figures(found.subject, plan))
+        return Settled(found=found, subject=found.subject, plan=plan, chosen=tuple(_chosen(ask, plan, why, chosen)))
     # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
     fewest = min(float(plan.parallel.pp) for plan in fitting)
     fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
     full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
-    plan, made = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
-    why = f"most tokens a second of {len(fitting)} divisions that fit"
-    subject = found.subject.replaced(origins=_origins(ask, _chosen(ask, plan, why, chosen)))
-    made = serving_figures(subject, plan)
-    return _answered(ask, found, plan, _chosen(ask, plan, why, chosen), "serve", made)
+    plan, _ = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
+    choices = _chosen(ask, plan, f"most tokens a second of {len(fitting)} divisions that fit", chosen)
+    subject = found.subject.replaced(origins=_origins(ask, choices))
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
 
 
 def request_of(ask: ServeAsk, limit: int | None) -> tuple[int, int]:
