@@ -58,7 +58,8 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
-    answers = compared(task, of_question(given), places)
+    # Only JSON says what would help each of them.
+    answers = compared(task, of_question(given), places, advise=form == "json")
     made = {place: one for place, one in answers.items() if not isinstance(one, GpuplanError)}
     refused = {place: one for place, one in answers.items() if isinstance(one, GpuplanError)}
     for place, error in refused.items():

@@ -38,13 +38,39 @@ def compared(
     Raises:
         GpuplanError: the question itself is wrong.
     """
+    asks = {place: question(ASKS[task], {**given, "on": place}) for place in places}
+    first = next(iter(asks.values()))
+    library = Library.shared(first.specs) if keep else Library.of(first)
     made: dict[str, Estimate | GpuplanError] = {}
-    for place in places:
-        try:
-            made[place] = answered(task, {**given, "on": place}, advise=advise, keep=keep)
-        except (InfeasibleError, UnknownError) as error:
-            made[place] = error
-    return made
+    if not advise and at_once(first):
+        from gpuplan.search.on_targets import on_targets
+
+        found = on_targets(asks, library)
+        made = {**found.refused, **found.estimates()}
+    else:
+        for place, ask in asks.items():
+            try:
+                made[place] = estimated(ask, advise=advise, library=library)
+            except (InfeasibleError, UnknownError) as error:
+                made[place] = error
+    for one in made.values():
+        if isinstance(one, Estimate):
+            _check_units(one, given.get("set"))
+        elif not isinstance(one, (InfeasibleError, UnknownError)):
+            raise one
+    return {place: made[place] for place in asks}
+
+
+def at_once(ask: Common) -> bool:
+    """Whether the figures of many machines can be had together: of training by tokens, and of serving.
+
+    Raises:
+        UsageError: options that mean nothing in such a question.
+    """
+    if isinstance(ask, TrainAsk) and ask.rl is None and not by_samples(ask):
+        _only_with_rl(ask)
+        return True
+    return isinstance(ask, ServeAsk)
 
 
 def estimated(ask: Common, *, advise: bool = True, library: Library | None = None) -> Estimate:

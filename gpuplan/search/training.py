@@ -57,10 +57,11 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
     return answer_of(ask, settled(ask, library, with_price=with_price))
 
 
-def answer_of(ask: TrainAsk, one: Settled) -> Estimate:
-    """The answer to a training question in which everything is decided."""
+def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
+    """The answer to a training question in which everything is decided; `made` are its figures where they were made already."""
     found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
-    made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
+    if made is None:
+        made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
     notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
     chosen = one.chosen
     if fed is not None:
