@@ -11,6 +11,7 @@ from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
+from gpuplan.specs.catalog import Catalog
 
 Question = TypeVar("Question", bound=Common)
 
@@ -39,26 +40,31 @@ def compared(
         GpuplanError: the question itself is wrong.
     """
     asks = {place: question(ASKS[task], {**given, "on": place}) for place in places}
-    first = next(iter(asks.values()))
-    library = Library.shared(first.specs) if keep else Library.of(first)
-    made: dict[str, Estimate | GpuplanError] = {}
-    if not advise and at_once(first):
-        from gpuplan.search.on_targets import on_targets
-
-        found = on_targets(asks, library)
-        made = {**found.refused, **found.estimates()}
-    else:
-        for place, ask in asks.items():
-            try:
-                made[place] = estimated(ask, advise=advise, library=library)
-            except (InfeasibleError, UnknownError) as error:
-                made[place] = error
+    specs = next(iter(asks.values())).specs
+    made = of_each(asks, Library.shared(specs) if keep else Library(Catalog.open(specs)), advise=advise)
     for one in made.values():
         if isinstance(one, Estimate):
             _check_units(one, given.get("set"))
         elif not isinstance(one, (InfeasibleError, UnknownError)):
             raise one
-    return {place: made[place] for place in asks}
+    return made
+
+
+def of_each(asks: Mapping[str, Common], library: Library, *, advise: bool = False) -> dict[str, Estimate | GpuplanError]:
+    """The answer or the error of each machine; `asks` has one question for each, alike but for `on`."""
+    if not advise and all(at_once(ask) for ask in asks.values()):
+        from gpuplan.search.on_targets import on_targets
+
+        found = on_targets(asks, library)
+        made: dict[str, Estimate | GpuplanError] = {**found.refused, **found.estimates()}
+        return {place: made[place] for place in asks}
+    made = {}
+    for place, ask in asks.items():
+        try:
+            made[place] = estimated(ask, advise=advise, library=library)
+        except GpuplanError as error:
+            made[place] = error
+    return made
 
 
 def at_once(ask: Common) -> bool:
@@ -156,7 +162,6 @@ def by_samples(ask: TrainAsk) -> bool:
     if (CARDS / f"{ask.model.lower()}.yaml").is_file():
         return False
     from gpuplan.models.generic import generic_path
-    from gpuplan.specs.catalog import Catalog
 
     return generic_path(ask.model, [folder / "models" for folder in Catalog.open(ask.specs).folders[1:]]) is not None
 

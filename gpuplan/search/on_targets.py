@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gpuplan.errors import GpuplanError, InfeasibleError, PlanError, UnknownError
+from gpuplan.errors import GpuplanError
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.on_machines import OnMachines, on_machines
@@ -19,9 +19,6 @@ from gpuplan.search import serving, training
 from gpuplan.search.library import Library
 from gpuplan.term import Term
 
-REFUSALS = (InfeasibleError, PlanError, UnknownError)
-"""What is wrong with one target alone; any other error is the question's."""
-
 
 class OnTargets(Record, eq=False):
     """The answers of many targets: figures as plain numbers at once, and each answer with its explanation when it is asked for."""
@@ -33,7 +30,7 @@ class OnTargets(Record, eq=False):
     groups: tuple[tuple[tuple[str, ...], OnMachines[Any]], ...]
     """The targets that were priced in one go, and what came of it."""
     refused: Mapping[str, GpuplanError]
-    """Why a target cannot be answered for: something about it is not known, or no plan is legal there."""
+    """Why a target cannot be answered for: something about it is not known, no plan is legal there, or the question is wrong."""
 
     def figures(self) -> dict[str, dict[str, float]]:
         """The figures of each target that was answered for, by JSON key in base units; those it does not have are left out."""
@@ -62,16 +59,13 @@ def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
     """The figures of one question on many targets; `asks` has the question of each, alike but for `on`.
 
     Training by tokens and serving can be asked. What a question leaves open is chosen for each target.
-
-    Raises:
-        GpuplanError: the question is wrong, whatever the target.
     """
     refused: dict[str, GpuplanError] = {}
     decided: dict[str, Any] = {}
     for on, ask in asks.items():
         try:
             decided[on] = _decided(ask, library)
-        except REFUSALS as error:
+        except GpuplanError as error:
             refused[on] = error.with_traceback(None)
     works, groups = Works(), []
     for key, names in _alike(decided).items():
@@ -79,9 +73,6 @@ def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
         made = on_machines([one.subject for one in ones], [one.plan for one in ones], _estimate(key, works))
         refused |= {names[place]: error for place, error in made.refused.items()}
         groups.append((names, made))
-    wrong = next((error for error in refused.values() if not isinstance(error, REFUSALS)), None)
-    if wrong is not None:
-        raise wrong
     return OnTargets(asks, decided, tuple(groups), {on: refused[on] for on in asks if on in refused})
 
 

@@ -67,8 +67,6 @@ def test_what_is_not_known_or_not_legal_is_an_error_of_that_target() -> None:
 
 def test_what_is_wrong_with_the_question_is_said_once() -> None:
     with pytest.raises(UsageError, match="does not train"):
-        on_targets(
-            {on: TrainAsk(model="llama-3.1-8b", on=on, engine="vllm") for on in PLACES[:2]}, Library.of(TrainAsk(model="", on=""))
-        )
+        compared("train", {"model": "llama-3.1-8b", "engine": "vllm"}, PLACES[:2], advise=False)
     with pytest.raises(UsageError, match="--rl"):
         compared("train", {"model": "llama-3.1-8b", "prompts": 128}, PLACES[:2], advise=False)
