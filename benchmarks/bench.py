@@ -258,6 +258,13 @@ def question(engine: str) -> Subject:
     return Library.of(ask).look_up(ask, "train").subject
 
 
+def targets(rounds: int) -> list[Figure]:
+    """One plan on many targets of the catalog, at once and one by one."""
+    from on_targets import measured
+
+    return [Figure(*found) for found in measured(rounds)]
+
+
 def main() -> int:
     """Measure, report, and say with the exit code whether `--check` was kept."""
     parser = argparse.ArgumentParser(description="How fast is gpuplan on this machine?")
@@ -267,7 +274,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the process timings (15)")
     given = parser.parse_args()
     rounds = 3 if given.smoke else max(given.rounds, 1)
-    figures = [*processes(rounds), *searches(short=given.smoke)]
+    figures = [*processes(rounds), *searches(short=given.smoke), *targets(rounds)]
     for figure in figures:
         print(figure.line())
     return int(given.check and not all(figure.held for figure in figures))

@@ -126,15 +126,15 @@ class Term:
         A number counts the candidates that this term tells apart, those of the last dimension first.
         """
         shape: tuple[int, ...] = getattr(self.value, "shape", ())
-        places = index if isinstance(index, tuple) else _unravelled(index, shape)
+        places = index if isinstance(index, tuple) else _unravelled(index, shape) or (index,)
 
         def pick(term: Term) -> Term | None:
+            if isinstance(term, Stacked):
+                return term.one(places[0])
             if term.args or not is_array(term.value):
                 return None
             own: tuple[int, ...] = term.value.shape  # type: ignore[union-attr]
             here = tuple(0 if length == 1 else place for place, length in zip(places[len(places) - len(own) :], own, strict=True))
-            if isinstance(term, Stacked):
-                return term.one(sum(here))  # It varies along one dimension at most.
             return replace(term, value=float(term.value[here]))  # type: ignore[index]
 
         return self.rebuilt(pick, done)
@@ -142,7 +142,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Stacked(Term):
-    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph."""
+    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph.
+
+    The value is an array along the first dimension, or one number where all machines have the same.
+    """
 
     one: Callable[[int], Term]
 

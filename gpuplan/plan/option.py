@@ -116,7 +116,7 @@ def by_key(ask: type[Record]) -> Mapping[str, Entry]:
     return _tables(ask)[1]
 
 
-def named(ask: type[Record], group: Group) -> tuple[str, ...]:
+def grouped(ask: type[Record], group: Group) -> tuple[str, ...]:
     """The fields of the options that belong together."""
     return _tables(ask)[2].get(group, ())
 

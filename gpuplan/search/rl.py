@@ -14,7 +14,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
 from gpuplan.num import floor, where
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
@@ -107,7 +107,7 @@ def _refuse(ask: TrainAsk) -> None:
         problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
     if ask.rl == "grpo" and ask.critic is not None:
         problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
-    for name in ("sync_every", "samples", *named(TrainAsk, "input")):
+    for name in ("sync_every", "samples", *grouped(TrainAsk, "input")):
         if getattr(ask, name) is not None:
             problems.append(Problem("rl.option", f"--{name.replace('_', '-')}: not with --rl", "leave it out"))
     if problems:
