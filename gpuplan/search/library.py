@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,6 +16,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.plan.ask import Common
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
@@ -59,6 +61,7 @@ class Library:
     _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
     _targets: dict[str, Target] = field(default_factory=dict, repr=False)
     _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
+    _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def shared(cls, specs: Sequence[Path] = ()) -> Library:
@@ -123,6 +126,13 @@ class Library:
             )  # fmt: skip
         return self._machines[on, f"{engine.id} {kernels}"]
 
+    def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
+        """What the machine of a question costs today; errors as `price_of`."""
+        key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
+        if key not in self._prices:
+            self._prices[key] = price_of(ask, target, self.catalog)
+        return self._prices[key]
+
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
 
@@ -150,7 +160,7 @@ class Library:
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         hw = self.machine(ask.on, profile)
-        price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
+        price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
