@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import Common
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog
@@ -63,6 +65,7 @@ class Library:
     _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
     _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
     """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
+    _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def shared(cls, specs: Sequence[Path] = ()) -> Library:
@@ -127,6 +130,13 @@ class Library:
             )  # fmt: skip
         return self._machines[on, f"{engine.id} {kernels}"]
 
+    def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
+        """What the machine of a question costs today; errors as `price_of`."""
+        key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
+        if key not in self._prices:
+            self._prices[key] = price_of(ask, target, self.catalog)
+        return self._prices[key]
+
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
 
@@ -158,7 +168,7 @@ class Library:
             profile = profile.replaced(attention_like=FLASH2)
         profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
         hw = self.machine(ask.on, profile)
-        price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
+        price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
