@@ -11,12 +11,11 @@ from hypothesis import strategies as some
 from gpuplan.strict_yaml import parse_yaml
 from gpuplan.yaml_text import WIDTH, Remarked, on_one_line, yaml_text
 
-WORDS = some.sampled_from([
-    "", "no", "Null", "yes", "64", "0.8", "010", "1:30", "1e5", ".5", "- x", "a: b", "a #b", "#", "%x", "aws:p5", "80 GiB",
-    "+1.2 %",
-    "2026-11-21", "it's", '"', "\\", "a\nb", "{", "[x]", "?", "*a", "&a", "~", "é", "x" * 200, " a", "a ", "a  b", "-", "<<",
-    "=",
-])  # fmt: skip
+WORDS = some.sampled_from(
+    ["", "no", "Null", "yes", "64", "0.8", "010", "1:30", "1e5", ".5", "- x", "a: b", "a #b", "#", "%x", "aws:p5",
+     "80 GiB", "+1.2 %",
+     "2026-11-21", "it's", '"', "\\", "a\nb", "{", "[x]", "?", "*a", "&a", "~", "é", "x" * 200, " a", "a ", "a  b", "-", "<<", "="]
+)  # fmt: skip
 TEXTS = some.one_of(WORDS, some.text(some.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=30))
 LEAVES = some.one_of(TEXTS, some.integers(-(10**9), 10**9), some.floats(allow_nan=False, allow_infinity=False), some.booleans())
 KEYS = some.one_of(

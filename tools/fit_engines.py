@@ -29,7 +29,6 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Library
-from gpuplan.search.shape import shape_of
 from gpuplan.search.training import chosen_plan, space_of
 from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, SelectiveRecompute, TrainingProfile
 from gpuplan.specs.quantity import Sourced
@@ -195,7 +194,7 @@ def cases(rows: Sequence[Row]) -> list[Case]:
                 continue
             found = library.look_up(ask, "train", with_price=False)
             space, _ = space_of(ask, found)
-            plan = chosen_plan(ask, found.subject, space, shape_of(found.subject.arch, space.ranks)).plan
+            plan = chosen_plan(ask, found.subject, space).plan
             made.append(Case(row, found.subject, plan, *speed))
         except (Skip, GpuplanError):
             continue

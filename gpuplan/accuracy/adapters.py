@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.accuracy.rows import Row, Skip
-from gpuplan.plan.ask import BaseWeights, LoraTargets
+from gpuplan.plan.words import BaseWeights, LoraTargets
 
 UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
 """Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""

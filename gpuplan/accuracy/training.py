@@ -12,18 +12,9 @@ from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.accuracy.stand_in import engine_of
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import (
-    AttentionKernel,
-    Offload,
-    Optimizer,
-    Overlap,
-    Precision,
-    Recompute,
-    ReduceIn,
-    Scaling,
-    TrainAsk,
-)
+from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.remat import POLICIES, RESULTS
+from gpuplan.plan.words import AttentionKernel, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, Scaling
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")

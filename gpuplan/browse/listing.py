@@ -139,7 +139,8 @@ class _Prices:
 
     def cells(self, provider: str, entry: PartialSpec) -> Row:
         """Price, price per accelerator, region, date and terms; all nothing where no current price is on record."""
-        from gpuplan.specs.offers import choose, usd_per_s_each, usd_per_s_of_all
+        from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
+        from gpuplan.specs.offers import choose
 
         count = entry.measure("1", "accelerators").value
         offers = self._of(provider).get(str(entry.at("name")), [])

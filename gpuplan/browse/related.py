@@ -90,7 +90,8 @@ def _instances(key: str, ident: str, catalog: Catalog) -> tuple[str, ...]:
 
 def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], int]:
     """The current offers of a family's instances, and how many there are that no question uses."""
-    from gpuplan.specs.offers import price_lists, usd_per_s_each
+    from gpuplan.formulas.cost import usd_per_s_each
+    from gpuplan.specs.offers import price_lists
 
     counts = {shape.name: shape.accelerators.value for shape in family.instances}
     made: list[PriceLine] = []

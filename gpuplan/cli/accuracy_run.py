@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.cli.answer import put
-from gpuplan.cli.values import count
 from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
+from gpuplan.plan.read import count
 
 METRICS = ("throughput", "memory", "ttft", "tpot", "fits")
 LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
@@ -43,7 +43,7 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
 
         drawable(Path(given["plot"]))
     limits = limits_of(given["budget"]) if given["budget"] else {}
-    worst = 0 if str(given["worst"]).strip() == "0" else count("worst", given["worst"])
+    worst = count("worst", given["worst"], least=0)
     rows = wanted_rows(given["runs"], task)
     judged = judge(rows, answers(), progress(len(rows)))
     made = report(judged, by)

@@ -53,15 +53,10 @@ def explain(
 
 def _formula(name: str) -> Any:
     """The formula of that name, from any module of `gpuplan.formulas`."""
-    from importlib import import_module
-    from pkgutil import iter_modules
+    from gpuplan.formulas import every_formula
 
-    import gpuplan.formulas
-    from gpuplan.term import FORMULAS
-
-    for module in iter_modules(gpuplan.formulas.__path__):
-        import_module(f"gpuplan.formulas.{module.name}")
-    if name not in FORMULAS:
-        hint = did_you_mean(name, FORMULAS) or f"a figure needs its command: `gpuplan explain {name} train MODEL --on NAME`"
+    formulas = every_formula()
+    if name not in formulas:
+        hint = did_you_mean(name, formulas) or f"a figure needs its command: `gpuplan explain {name} train MODEL --on NAME`"
         raise UnknownError(Problem("explain.no-formula", f"no formula is called `{name}`", hint))
-    return FORMULAS[name]
+    return formulas[name]

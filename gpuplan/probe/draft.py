@@ -139,9 +139,7 @@ def _units(device: ReportedDevice) -> dict[str, Any]:
         return {}
     # Counts and clock let `specs check` recount the rates; a rate that is sparse does not come out.
     rates, count, clock = dict.fromkeys(("fp32", "bf16"), ASK), _said(device.units), _said(device.clock)
-    return {
-        "units": {"name": device.unit_name, "count": count, "clock": clock, "flop_per_clock": rates}
-    }
+    return {"units": {"name": device.unit_name, "count": count, "clock": clock, "flop_per_clock": rates}}
 
 
 def _about_families(device: ReportedDevice, families: Sequence[str]) -> str:

@@ -22,6 +22,8 @@ from gpuplan.specs.fabric import (
 from gpuplan.specs.target import FORMS, Target, counted, is_counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.specs.instance import Instance
     from gpuplan.specs.system import Slice, System
 
@@ -70,10 +72,9 @@ def find_instance(name: str, catalog: Catalog) -> Instance | None:
     """
     from gpuplan.specs.instance import Instance, InstanceFamily
 
-    wanted, names = key(name), catalog.names("instances")
-    claimed = {alias: ids for alias, ids in names.items() if alias == wanted or alias.endswith(f":{wanted}")}
+    wanted = key(name)
     bare = wanted.rpartition(":")[2]
-    paths = {catalog.paths("instances")[ident] for ids in claimed.values() for ident in ids}
+    paths = {catalog.paths("instances")[ident] for ident in catalog.once("instance ends", lambda: _ends(catalog)).get(wanted, ())}
     made: dict[str, Instance] = {}
     for path in sorted(paths, key=lambda one: (catalog.rank(one), one)):
         family = catalog.read(InstanceFamily, path)
@@ -84,6 +85,16 @@ def find_instance(name: str, catalog: Catalog) -> Instance | None:
         hint = f"write {' or '.join(f'`{one.qualified_name}`' for one in found)}"
         raise UsageError(Problem("target.ambiguous-name", f"`{name}` could be {len(found)} cloud instances", hint))
     return found[0] if found else None
+
+
+def _ends(catalog: Catalog) -> dict[str, set[str]]:
+    """The instance families that claim each name, with its provider and without."""
+    found: dict[str, set[str]] = {}
+    for alias, idents in catalog.names("instances").items():
+        parts = alias.split(":")
+        for at in range(len(parts)):
+            found.setdefault(":".join(parts[at:]), set()).update(idents)
+    return found
 
 
 def _exact(kind: str, wanted: str, catalog: Catalog) -> bool:
@@ -97,10 +108,13 @@ def _slice(name: str, catalog: Catalog) -> tuple[System | None, Slice | None]:
         return None, None
     from gpuplan.specs.system import System, slice_key
 
+    def prefixes() -> list[tuple[str, Path]]:
+        looked = ((_PREFIX.search(text), path) for _, path, text in catalog.texts("systems"))
+        return [(slice_key(prefix[1]), path) for prefix, path in looked if prefix is not None]
+
     wanted = slice_key(bare)
-    for _, path, text in catalog.texts("systems"):
-        prefix = _PREFIX.search(text)
-        if prefix is None or not wanted.startswith(slice_key(prefix[1])):
+    for prefix, path in catalog.once("slice prefixes", prefixes):
+        if not wanted.startswith(prefix):
             continue
         pod = catalog.read(System, path)
         part = pod.slice_named(wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
-from gpuplan.num import BytesPerS, Count
+from gpuplan.formulas.links import ports_shared
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.cluster import Cluster
@@ -12,19 +12,9 @@ from gpuplan.specs.network import Network
 from gpuplan.specs.system import System
 from gpuplan.specs.target import Target, counted
 from gpuplan.specs.target_by_name import by_beginning, target_by_name
-from gpuplan.term import DEFINITION, Source, Term, formula
+from gpuplan.term import Source, Term
 
 EXAMPLE = "write for example `2xdgx-h100@ib-ndr`, `4xdgx-a100@8xroce-200` or `2048xh100@meta-24k-roce`"
-
-
-@formula(DEFINITION)
-def ports_shared(*, port_bandwidth: BytesPerS, ports: Count, accelerators: Count) -> BytesPerS:
-    """What each accelerator of a node has of the node's network ports, one way.
-
-    >>> ports_shared(port_bandwidth=50e9, ports=4.0, accelerators=8.0)
-    25000000000.0
-    """
-    return port_bandwidth * ports / accelerators
 
 
 def target_or_cluster(text: str, catalog: Catalog) -> Target:

@@ -5,10 +5,9 @@ Axis bandwidth is that of a ring used in both directions at once (twice a link's
 
 from __future__ import annotations
 
-from gpuplan.formulas.collectives import all_reduce_wire
 from gpuplan.formulas.roofline import ridge_intensity
-from gpuplan.num import Bytes, BytesPerS, Count, FlopPerS, Ratio, Seconds, ceil, ceil_div, log2, maximum, minimum, sqrt
-from gpuplan.term import DEFINITION, Source, formula
+from gpuplan.num import Bytes, BytesPerS, Count, FlopPerS, Ratio, Seconds, maximum, minimum, sqrt
+from gpuplan.term import Source, formula
 
 _TITLE = "How to Scale Your Model"
 _BOOK = "https://jax-ml.github.io/scaling-book/"
@@ -16,21 +15,8 @@ _GATHER = Source("paper", _TITLE, f"{_BOOK}sharding", "Case 2: one multiplicand 
 _REDUCE = Source("paper", _TITLE, f"{_BOOK}sharding", "Case 3: both multiplicands have sharded contracting dimensions")
 _ALL_TO_ALL = Source("paper", _TITLE, f"{_BOOK}sharding", "Our final communication primitive: the AllToAll")
 _DATA_PARALLEL = Source("paper", _TITLE, f"{_BOOK}training", "Data Parallelism; Fully-Sharded Data Parallelism")
-_TENSOR_PARALLEL = Source("paper", _TITLE, f"{_BOOK}training", "Tensor Parallelism")
 _MIXED = Source("paper", _TITLE, f"{_BOOK}training", "Combining FSDP and Tensor Parallelism")
 _GPUS = Source("paper", _TITLE, f"{_BOOK}gpus", "Rooflines for LLM Scaling on GPUs, Data Parallelism")
-
-
-@formula(Source("paper", _TITLE, f"{_BOOK}sharding", "A unified notation for sharding"))
-def replication(*, chips: Count, shards: Count) -> Ratio:
-    """Copies of an array in a mesh: chips over the pieces that it is cut into.
-
-    Cut over X = 4 in a mesh of 4 x 8 x 2:
-
-    >>> replication(chips=64, shards=4)
-    16.0
-    """
-    return chips / shards
 
 
 @formula(_GATHER)
@@ -118,28 +104,6 @@ def moe_dp_critical_tokens(*, dense_tokens: Count, experts: Count, top_k: Count)
     return dense_tokens * experts / top_k
 
 
-@formula(_GPUS)
-def ring_share(*, ranks: Count) -> Ratio:
-    """Share of an array that a rank must send or receive in a ring: (n - 1)/n, far below 1 for small groups.
-
-    >>> 2475 * ring_share(ranks=2)
-    1237.5
-    """
-    return (ranks - 1) / ranks
-
-
-@formula(_TENSOR_PARALLEL)
-def tp_limit(*, width: Count, critical_tokens: Count) -> Count:
-    """Largest tensor parallelism of an MLP of `width` that is bound by arithmetic.
-
-    `critical_tokens` is `dp_critical_tokens` over the links that it uses. ff = 28,000 across H100 nodes, published as 11:
-
-    >>> tp_limit(width=28000, critical_tokens=dp_critical_tokens(flop_per_s=990e12, bandwidth=400e9, element_bytes=2))
-    11.3
-    """
-    return width / critical_tokens
-
-
 @formula(_MIXED)
 def fsdp_tp_critical_tokens(*, axis_critical_tokens: Count, fsdp_axes: Count, tp_axes: Count, width: Count) -> Count:
     """Tokens a chip above which the best mix of FSDP and tensor parallelism is bound by arithmetic.
@@ -177,62 +141,6 @@ def decode_tp_limit(*, width: Count, batch: Count, bandwidth_ratio: Ratio) -> Co
     return width / (batch * bandwidth_ratio)
 
 
-@formula(DEFINITION)
-def tokens_per_chip(*, tokens: Count, chips: Count) -> Count:
-    """Tokens of a step for each chip.
-
-    >>> tokens_per_chip(tokens=4194304, chips=8960)
-    468.1
-    """
-    return tokens / chips
-
-
-@formula(DEFINITION)
-def critical_batch_tokens(*, critical_tokens: Count, chips: Count) -> Count:
-    """Smallest global batch, in tokens, that keeps so many chips bound by arithmetic.
-
-    A pod of 8960 TPU v5p with FSDP over three axes, published as 7.6M:
-
-    >>> critical_batch_tokens(critical_tokens=850, chips=8960)
-    7616000
-    """
-    return critical_tokens * chips
-
-
-@formula(DEFINITION)
-def chips_for_batch(*, tokens: Count, critical_tokens: Count) -> Count:
-    """How many chips a global batch of so many tokens keeps bound by arithmetic.
-
-    16M tokens on TPU v5p with FSDP over three axes, published as 18,823:
-
-    >>> chips_for_batch(tokens=16e6, critical_tokens=850)
-    18823.5
-    """
-    return tokens / critical_tokens
-
-
-@formula(DEFINITION)
-def nodes_for(*, chips: Count, chips_per_node: Count) -> Count:
-    """Whole nodes (or hosts) of so many chips.
-
-    A pod of 8960 TPU v5p with four on a host, published as 2240:
-
-    >>> nodes_for(chips=8960, chips_per_node=4)
-    2240.0
-    """
-    return ceil_div(chips, chips_per_node)
-
-
-@formula(DEFINITION)
-def slice_for(*, chips: Count) -> Count:
-    """The smallest power of two that is not below a count of chips, as slices and groups come in.
-
-    >>> slice_for(chips=7.06)
-    8.0
-    """
-    return 2 ** ceil(log2(chips))
-
-
 @formula(_GPUS)
 def switched_bandwidth(*, bandwidth: BytesPerS, chips: Count, switch_bandwidth: BytesPerS) -> BytesPerS:
     """What all chips of a switched level can send at once: the sum of their links, if the switches carry it.
@@ -243,55 +151,3 @@ def switched_bandwidth(*, bandwidth: BytesPerS, chips: Count, switch_bandwidth: 
     3.6
     """
     return minimum(bandwidth * chips, switch_bandwidth)
-
-
-@formula(
-    Source(
-        "paper",
-        "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-        "https://arxiv.org/abs/1910.02054",
-        "section 7",
-    )
-)
-def sharded_exchange_bytes(*, params: Count, element_bytes: Bytes, gathers: Count, scatters: Count) -> Bytes:
-    """Bytes that each rank exchanges a step under ZeRO: so many gathers of the weights and scatters of the gradients.
-
-    ZeRO-3 (two gathers, one scatter) of 10B parameters in bf16, published as 60 GB:
-
-    >>> sharded_exchange_bytes(params=10e9, element_bytes=2, gathers=2, scatters=1) / 1e9
-    60.0
-    """
-    return params * element_bytes * (gathers + scatters)
-
-
-@formula(
-    Source(
-        "paper", "Efficient Large-Scale Language Model Training on GPU Clusters", "https://arxiv.org/abs/2104.04473", "section 3.2"
-    )
-)
-def tp_layer_wire(*, micro_batch: Count, seq_len: Count, hidden: Count, element_bytes: Bytes, tp: Count) -> Bytes:
-    """Bytes that each rank sends for a layer and micro-batch: two all-reduces forward and two backward.
-
-    A layer of GPT-3 at 8-way tensor parallelism:
-
-    >>> tp_layer_wire(micro_batch=1, seq_len=2048, hidden=12288, element_bytes=2, tp=8) / 1e6
-    352.3
-    """
-    return 4 * all_reduce_wire(size=micro_batch * seq_len * hidden * element_bytes, ranks=tp, covered=1.0)
-
-
-@formula(
-    Source(
-        "docs",
-        "nccl-tests performance",
-        "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
-        "Algorithm bandwidth",
-    )
-)
-def algorithm_bandwidth(*, size: Bytes, seconds: Seconds) -> BytesPerS:
-    """Bytes of the array over the time that the collective took.
-
-    >>> algorithm_bandwidth(size=33554432, seconds=65.2447e-6) / 1e9
-    514.3
-    """
-    return size / seconds

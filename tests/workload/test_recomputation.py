@@ -12,6 +12,8 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.remat import POLICIES, RESULTS, policy_of, remat_of
 from gpuplan.plan.train import Saving, TrainPlan
 from gpuplan.search.ask import train
+from gpuplan.work import Matmul
+from gpuplan.workload.program import Role
 from gpuplan.workload.training import BlockWork
 from tests.estimate.subjects import subject, train_plan
 
@@ -34,7 +36,7 @@ def again(recompute: str, model: str = MODEL, **given: Any) -> dict[str, float]:
     """Widths of the products that are run again by their last name, and attention."""
     work = block(recompute, model, **given).again
     assert work is not None
-    found = {item.name.rpartition(".")[2]: float(item.n.value) for item in work.matmuls}
+    found = {op.role.value: float(op.item.n.value) for op in work.ops if isinstance(op.item, Matmul)}
     return found | ({"attention": 1.0} if work.attentions else {})
 
 
@@ -117,7 +119,7 @@ def test_other_engines_take_names_too() -> None:
     assert step_pricer(made, plan("full")).work.blocks["layer"].again is None
     named = step_pricer(made, plan("save_dot_except_mlp")).work.blocks["layer"].again
     assert named is not None
-    assert {item.name.rpartition(".")[2] for item in named.matmuls} == {"up"}
+    assert {op.role for op in named.ops if isinstance(op.item, Matmul)} == {Role.UP}
 
 
 def test_bad_names_are_refused() -> None:
