@@ -108,8 +108,7 @@ def _memory(row: Row, made: Estimate) -> Term:
     unseen = HELD if kind in ("allocated", "active") else OUTSIDE_ALLOCATOR
     if kind == "allocated" and (found := made.find(f"{FIRST_RANK.get(row.engine, '')}.memory.tensors")) is not None:
         return found
-    seen = {part.name.rpartition(".")[2]: part for part in whole.parts if part.name.rpartition(".")[2] not in unseen}
-    return total("memory.seen", seen)
+    return total("memory.seen", {name: part for name, part in whole.named.items() if name not in unseen})
 
 
 def _number(term: Term) -> float:
