@@ -6,6 +6,10 @@ import os
 
 import pytest
 
+# One thread in each process: the matrices of fits are small, and threads of several processes would wait for each other.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` means: no other process where single tests or files are named."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import Figure
 
 ROUNDS = 3
-CHECK_TARGET, IMPORT_TARGET = 6.0, 25.0
+CHECK_TARGET, IMPORT_TARGET = 4.0, 10.0
 """At most so many times the time of reading."""
 ROWS = 50_000
 HEAD = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch"
