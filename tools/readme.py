@@ -96,7 +96,7 @@ def kernels() -> str:
 
 
 def runs() -> str:
-    """Errors of training estimates on the published runs, by source: those whose group a fit may have seen, and those held back."""
+    """Errors of training estimates on the published runs, by source: as one types them, and with what else is known of them."""
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
     from gpuplan.accuracy.report import report
@@ -104,27 +104,33 @@ def runs() -> str:
 
     made = report(judge(wanted_rows(None, "training"), answers()))
     rows = [
-        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median, mean of rows |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| source | what | rows | missed | median error | mean | p90 | bias | held | held back | informed: median, mean |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    known = {group["key"]: group for group in made["informed"]["groups"]} | {"**all**": made["informed"]["metrics"]}
     for metric in ("throughput", "memory"):
         for group in (*made["groups"], {"key": "**all**", **made["metrics"]}):
-            got = group[metric]
+            got, better = group[metric], known[group["key"]][metric]
             if not got["rows"]:
                 continue
             held = got["held_back"]
-            shares = " | ".join(f"{got[name]:.1%}" for name in ("median_ape", "mean_ape", "p90_ape"))
-            kept = f"{held['median_ape']:.1%}, {held['mean_ape']:.1%} of {held['rows']}" if held["rows"] else ""
-            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept}"
-            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {shares} | {end} |")
-    fits = made["metrics"]["fits"]
+            shares = " | ".join(_percent(got[name]) for name in ("median_ape", "mean_ape", "p90_ape"))
+            kept = f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else ""
+            informed = f"{_percent(better['median_ape'])}, {_percent(better['mean_ape'])}"
+            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept} | {informed}"
+            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {got['missed']} | {shares} | {end} |")
+    fits, skipped = made["metrics"]["fits"], made["skipped"]
     said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
     if fits["oom"]:
         said += f"; of {fits['oom']} that ran out of memory, {fits['oom_said_not']:.0%} are said not to"
-    return (
-        "\n".join(rows)
-        + f"\n\n{said}. {len(made['skipped'])} of {len(made['skipped']) + fits['ran'] + fits['oom']} rows were skipped.\n"
-    )
+    missed = sum(one["missed"] for one in skipped)
+    whole = len(skipped) + fits["ran"] + fits["oom"]
+    end = f"{missed} of {whole} rows have no estimate, and {len(skipped) - missed} more are doubtful."
+    return "\n".join(rows) + f"\n\n{said}. {end}\n"
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
 
 
 TABLES = {"kernels": kernels, "runs": runs}

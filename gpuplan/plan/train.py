@@ -81,6 +81,10 @@ class Tuning(Record, kw_only=True):
         return self.lora is not None
 
 
+ADAPTER_OPTIONS = ("lora_targets", "dora", "train_edges", "base_weights", "qlora")
+"""Options that only mean something where adapters are trained."""
+
+
 class Saving(Record, kw_only=True):
     """How memory is saved besides sharding; None: nobody says, and the engine's habit is taken."""
 

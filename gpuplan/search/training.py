@@ -17,9 +17,10 @@ from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
 from gpuplan.plan.precision import RECIPES
-from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, train_rules
+from gpuplan.plan.train import ADAPTER_OPTIONS, Manner, Saving, TrainPlan, Tuning, train_rules
 from gpuplan.search.fed import fed_by, pace_notes
 from gpuplan.search.grid import Best, Space, best, only
+from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.specs.engine import TrainingProfile
@@ -47,10 +48,8 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     fed = fed_by(ask, library)
-    found = library.look_up(ask, "train", with_price=with_price)
-    space, chosen = space_of(ask, found)
-    shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
-    result = chosen_plan(ask, found.subject, space, shape)
+    found, habits = looked_up(ask, library, with_price=with_price)
+    ask, chosen, result = chosen_with(habits, found)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -81,12 +80,37 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     made = training_figures(subject, plan, run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
     said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best]:
+    """The question as it is asked in the end, what was taken unasked, and the best plan.
+
+    Habits that cost memory hold only where a plan fits with them.
+
+    Raises:
+        PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
+    """
+    space, chosen = space_of(habits.ask, found)
+    shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
+    result = chosen_plan(habits.ask, found.subject, space, shape)
+    fewer = habits.given_up()
+    if fewer is not None and not training_fits(result, found.subject):
+        return chosen_with(fewer, found)
+    return habits.ask, [*habits.chosen, *chosen], result
+
+
+def training_fits(found: Best, subject: Subject) -> bool:
+    """Whether a plan fits, also where it is the only one and was not compared with others."""
+    if found.looked_at > 1:
+        return found.fits
+    figures = training_figures(subject, found.plan).figures
+    return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
 
 
 def worth_saying(name: str, value: float) -> bool:
@@ -231,9 +255,7 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     Raises:
         UsageError: options of adapters without a rank.
     """
-    named = [
-        name for name in (*Tuning.field_names(), "qlora") if name not in ("lora", "reference") and getattr(ask, name) is not None
-    ]
+    named = [name for name in ADAPTER_OPTIONS if getattr(ask, name) is not None]
     if ask.lora is None and named:
         hint = "give the adapters' rank with --lora, or leave these out"
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
