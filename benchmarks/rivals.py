@@ -36,7 +36,7 @@ from gpuplan.accuracy.compare import Point, training_points  # noqa: E402
 from gpuplan.accuracy.inference import inference_points  # noqa: E402
 from gpuplan.accuracy.report import errors  # noqa: E402
 from gpuplan.accuracy.rows import Row, Skip  # noqa: E402
-from gpuplan.cli.judging import wanted_rows  # noqa: E402
+from gpuplan.cli.accuracy_run import wanted_rows  # noqa: E402
 from gpuplan.errors import GpuplanError  # noqa: E402
 from gpuplan.plan.ask import TrainAsk  # noqa: E402
 from gpuplan.search.library import Library  # noqa: E402

@@ -36,6 +36,17 @@ def formula_signature(formula: Formula[...]) -> str:
     return f"{formula.name}({inside}) → [{formula.unit}]"
 
 
+def formula_meaning(formula: Formula[...]) -> str:
+    """The first sentence of a formula's docstring."""
+    first = (inspect.getdoc(formula.fn) or "").split("\n\n")[0]
+    return " ".join(first.split()).removesuffix(".")
+
+
+def parameter_kind(formula: Formula[...], name: str) -> str:
+    """The kind of number that a parameter is, as its annotation says it: `Count`, `Ratio`, `Bytes` and so on."""
+    return str(formula.fn.__annotations__[name])
+
+
 @cache
 def _expression(fn: Callable[..., Any]) -> ast.expr:
     tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ UsdPerJoule: TypeAlias = Annotated[Num, "USD/J"]
 Watts: TypeAlias = Annotated[Num, "W"]
 Joules: TypeAlias = Annotated[Num, "J"]
 Hertz: TypeAlias = Annotated[Num, "Hz"]
+
+
+class Apart(Exception):
+    """Candidates that cannot share their formulas: `kinds` has one value for each candidate, equal for those that can."""
+
+    def __init__(self, kinds: Sequence[object]) -> None:
+        super().__init__(f"{len(set(kinds))} kinds among {len(kinds)} candidates")
+        self.kinds = kinds
 
 
 def is_array(value: Num) -> bool:
@@ -136,6 +145,23 @@ def where(condition: Any, yes: Num, no: Num) -> Num:
     if isinstance(condition, (bool, int)):
         return yes if condition else no
     return cast("Num", _numpy().where(condition, yes, no))
+
+
+def agreed(condition: Any) -> bool:
+    """What a condition that formulas are chosen by says of the plan, or of every candidate of a list.
+
+    >>> agreed(2.0 > 1.0)
+    True
+
+    Raises:
+        Apart: it holds for some candidates only.
+    """
+    if isinstance(condition, (bool, int)):
+        return bool(condition)
+    kinds = [bool(one) for one in _numpy().ravel(condition)]
+    if len(set(kinds)) > 1:
+        raise Apart(kinds)
+    return kinds[0]
 
 
 def all_true(condition: Any) -> bool:

@@ -7,7 +7,7 @@ that a simple question may take. A `Record` looks the same to type checkers and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform, get_origin
 
 T = TypeVar("T")
 
@@ -26,6 +26,11 @@ def field(*, default_factory: Callable[[], T]) -> T:
     return _Factory(default_factory)  # type: ignore[return-value]
 
 
+def _of_class(annotation: Any) -> bool:
+    """Whether an annotation, which may be unread text, is of the class and not of its records."""
+    return "ClassVar" in annotation if isinstance(annotation, str) else get_origin(annotation) is ClassVar or annotation is ClassVar
+
+
 @dataclass_transform(frozen_default=True, eq_default=True, field_specifiers=(field,))
 class Record:
     """Base of immutable records: annotated names are fields, class attributes their defaults; inherited fields come first.
@@ -38,8 +43,9 @@ class Record:
 
     def __init_subclass__(cls, *, kw_only: bool = False, eq: bool = True) -> None:
         """Collect the fields of the class; annotations stay unread text."""
-        own = [name for name, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)]
-        inherited = cls._fields
+        super().__init_subclass__()
+        own = [name for name, kind in cls.__annotations__.items() if not _of_class(kind)]
+        inherited = tuple(dict.fromkeys(name for base in cls.__bases__ for name in getattr(base, "_fields", ())))
         cls._fields = (*inherited, *(name for name in own if name not in inherited))
         cls._keyword_only = kw_only or cls._keyword_only
         if not eq:

@@ -221,19 +221,43 @@ class _Builder:
             self.bad("yaml.tag", node, f"tags such as `{node.tag}` are not allowed", "write a plain value")
         if node.style:
             return text
-        if text in _NULL:
+        value = _unquoted(text)
+        if isinstance(value, _Trap):
+            self.bad("yaml.trap", node, f"`{text}` {value.reading}", f"write {value.instead}")
             return None
-        if text in _BOOL:
-            return _BOOL[text]
-        if not _SUSPECT.match(text):
-            return text
-        if _INT.fullmatch(text):
-            return int(text)
-        if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
-            return float(text)
-        if len(text) < 40:
-            for trap, reading, instead in _TRAPS:
-                if trap.fullmatch(text):
-                    self.bad("yaml.trap", node, f"`{text}` {reading}", f"write {instead}")
-                    return None
+        return value
+
+
+class _Trap(Record):
+    """How YAML reads a text otherwise than it looks, and what to write."""
+
+    reading: str
+    instead: str
+
+
+def _unquoted(text: str) -> Any:
+    """What a text without quotes is."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if not _SUSPECT.match(text):
         return text
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
+        return float(text)
+    if len(text) < 40:
+        for trap, reading, instead in _TRAPS:
+            if trap.fullmatch(text):
+                return _Trap(reading, instead)
+    return text
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a word without quotes is read as this very text: no number, no truth value, nothing that YAML guesses at.
+
+    >>> [is_plain_text(one) for one in ("80 GiB", "2026-11-21", "no", "64", "1:30", "")]
+    [True, True, False, False, False, False]
+    """
+    return bool(_unquoted(text) == text)

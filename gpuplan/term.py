@@ -53,7 +53,7 @@ class Term:
     source: Source
     formula: Formula[...] | None = None
     args: tuple[tuple[str, Term], ...] = ()
-    spread: tuple[float, float] | None = None
+    spread: tuple[Num, Num] | None = None
 
     def __repr__(self) -> str:
         """Name, value and unit; the graph below is shared, so writing it out would take exponentially long."""
@@ -98,7 +98,7 @@ class Term:
 
         return go(self)
 
-    def given(self, pins: Mapping[str, float], done: dict[int, Term] | None = None) -> Term:
+    def given(self, pins: Mapping[str, Num], done: dict[int, Term] | None = None) -> Term:
         """What if these terms had these values? Every term above them is recomputed."""
 
         def swap(term: Term) -> Term | None:
@@ -108,15 +108,41 @@ class Term:
 
         return self.rebuilt(swap, done)
 
-    def at(self, index: int, done: dict[int, Term] | None = None) -> Term:
-        """Candidate `index` of a grid, as a graph of plain floats with the full explanation."""
+    def at(self, index: int | tuple[int, ...], done: dict[int, Term] | None = None) -> Term:
+        """One candidate of a grid, as a graph of plain floats with the full explanation.
+
+        A tuple has a place for each dimension of an open mesh; what does not vary along one is the same at every place of it.
+        A number counts the candidates that this term tells apart, those of the last dimension first.
+        """
+        shape: tuple[int, ...] = getattr(self.value, "shape", ())
+        places = index if isinstance(index, tuple) else _unravelled(index, shape)
 
         def pick(term: Term) -> Term | None:
             if term.args or not is_array(term.value):
                 return None
-            return replace(term, value=float(term.value[index]))  # type: ignore[index]
+            own: tuple[int, ...] = term.value.shape  # type: ignore[union-attr]
+            here = tuple(0 if length == 1 else place for place, length in zip(places[len(places) - len(own) :], own, strict=True))
+            if isinstance(term, Stacked):
+                return term.one(sum(here))  # It varies along one dimension at most.
+            return replace(term, value=float(term.value[here]))  # type: ignore[index]
 
         return self.rebuilt(pick, done)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Stacked(Term):
+    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph."""
+
+    one: Callable[[int], Term]
+
+
+def _unravelled(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The place along each dimension of an element that is counted through all of them."""
+    places: list[int] = []
+    for length in reversed(shape):
+        index, place = divmod(index, length)
+        places.append(place)
+    return tuple(reversed(places))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,6 +194,17 @@ def _units_of(fn: Callable[..., Any]) -> dict[str, str]:
     return {key: get_args(scope[hint] if isinstance(hint, str) else hint)[-1] for key, hint in fn.__annotations__.items()}
 
 
+def _by_name(parts: Iterable[Term]) -> dict[str, Term]:
+    """Terms by their names, each of them: another of the same name is numbered."""
+    named: dict[str, Term] = {}
+    for part in parts:
+        name, number = part.name, 2
+        while name in named:
+            name, number = f"{part.name} ({number})", number + 1
+        named[name] = part
+    return named
+
+
 def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
     source = Source("definition", word)
 
@@ -178,7 +215,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
         return first
 
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /) -> Term:
-        named = dict(parts) if isinstance(parts, Mapping) else {part.name: part for part in parts}
+        named = dict(parts) if isinstance(parts, Mapping) else _by_name(parts)
         units = {part.unit for part in named.values()}
         if len(units) != 1:
             raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")

@@ -1,6 +1,6 @@
 """Text with a unit to a number in base units, and back: the only place that knows 1e12 and 2**30.
 
-Base units inside gpuplan: B, FLOP, s, B/s, FLOP/s, USD, USD/s, W, J, Hz and the plain count 1.
+Base units inside gpuplan: B, FLOP, s, B/s, FLOP/s, USD, USD/s, W, J, Hz, 1/s, FLOP/B and the plain count 1.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ def _table() -> dict[str, tuple[float, str]]:
         units[f"{prefix}s"] = (factor, "s")
     units |= {"min": (60.0, "s"), "h": (HOUR, "s"), "day": (DAY, "s"), "days": (DAY, "s"), "year": (YEAR, "s")}
     units |= {"kWh": (3.6e6, "J"), "MWh": (3.6e9, "J"), "USD": (1.0, "USD")}
-    units |= {"USD/s": (1.0, "USD/s"), "USD/h": (1 / HOUR, "USD/s"), "USD/kWh": (1 / 3.6e6, "USD/J")}
+    for name, seconds in {"s": 1.0, "min": 60.0, "h": HOUR, "day": DAY}.items():
+        units[f"/{name}"] = units[f"1/{name}"] = (1 / seconds, "1/s")
+    units |= {"FLOP/B": (1.0, "FLOP/B"), "USD/s": (1.0, "USD/s"), "USD/h": (1 / HOUR, "USD/s"), "USD/kWh": (1 / 3.6e6, "USD/J")}
     return units
 
 
 UNITS = _table()
-_QUANTITY = re.compile(r"^\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\s\d].*?)?\s*$")
+_QUANTITY = re.compile(r"^\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(1/\w+|[^\s\d].*?)?\s*$")
 _COUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
@@ -104,7 +106,8 @@ def parse_count(text: str) -> float:
 def _example(unit: str | None) -> str:
     return {
         "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 us", "W": "700 W",
-        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "USD/J": "0.10 USD/kWh", "1": "80 %",
+        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
+        "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip
 
 

@@ -28,6 +28,8 @@ class Matmul(Record, kw_only=True):
     left_bytes: Term
     right_bytes: Term
     out_bytes: Term
+    sums_rows: bool = False
+    """The gradient of weights: `k` counts rows of activations, which the product sums over, and `m` a width."""
     grouped: bool = False
     """The products are of experts, one kernel over all of them, and `m` is their mean."""
     blocked: bool = False

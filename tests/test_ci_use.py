@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuplan.check.examine import check
 from gpuplan.cli.specs import PARTS
 from gpuplan.specs.catalog import KINDS, schema_of
-from gpuplan.specs.check import check
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "team-specs"

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuplan.accuracy.judge import judge
 from gpuplan.accuracy.report import report
-from gpuplan.cli.judging import answers, wanted_rows
+from gpuplan.cli.accuracy_run import answers, wanted_rows
 
 FILE = Path(__file__).parent.parent / "benchmarks" / "accuracy-budget.yaml"
 ROOM = 1.1

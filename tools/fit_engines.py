@@ -23,7 +23,7 @@ from scipy.optimize import least_squares
 from gpuplan.accuracy.compare import _speed
 from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths, read_rows
-from gpuplan.cli.judging import answers
+from gpuplan.cli.accuracy_run import answers
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures

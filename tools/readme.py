@@ -100,7 +100,7 @@ def runs() -> str:
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
     from gpuplan.accuracy.report import report
-    from gpuplan.cli.judging import answers, wanted_rows
+    from gpuplan.cli.accuracy_run import answers, wanted_rows
 
     made = report(judge(wanted_rows(None, "training"), answers()))
     rows = [

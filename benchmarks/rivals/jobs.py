@@ -11,7 +11,7 @@ from typing import Any
 from gpuplan.accuracy.inference import CLOSED, serving_ask
 from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip
-from gpuplan.cli.judging import answers
+from gpuplan.cli.accuracy_run import answers
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe
 from gpuplan.plan.ask import ServeAsk, TrainAsk

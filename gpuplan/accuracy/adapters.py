@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.accuracy.rows import Row, Skip
-from gpuplan.plan.ask import BaseWeights, LoraTargets
+from gpuplan.plan.words import BaseWeights, LoraTargets
 
 EVERYWHERE: LoraTargets = "all"
 """Matrices with adapters where a row names none: said, so that adapters are asked for whose rank is the engine's habit."""

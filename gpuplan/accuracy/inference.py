@@ -10,7 +10,8 @@ from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import KvFormat, ServeAsk, WeightFormat
+from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.term import Term, interval
 
 WEIGHTS: Mapping[str, WeightFormat] = {

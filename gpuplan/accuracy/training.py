@@ -11,18 +11,9 @@ from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import (
-    AttentionKernel,
-    Offload,
-    Optimizer,
-    Overlap,
-    Precision,
-    Recompute,
-    ReduceIn,
-    Scaling,
-    TrainAsk,
-)
+from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.remat import POLICIES, RESULTS
+from gpuplan.plan.words import AttentionKernel, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, Scaling
 from gpuplan.specs.engine_defaults import TrainingDefaults
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")

@@ -25,7 +25,7 @@ SHAPE = Source("measured", "the shape of a measured kernel")
 COPIES = {"host_to_device": "efficiency", "device_to_host": "back"}
 
 
-class Spot(Record, kw_only=True):
+class FittedPoint(Record, kw_only=True):
     """One kernel: its size in FLOP or bytes, and its seconds, measured and as estimates take it."""
 
     size: float
@@ -39,7 +39,7 @@ class Series(Record, kw_only=True):
     name: str
     unit: str
     """Of the rate: `FLOP/s` or `B/s`."""
-    spots: tuple[Spot, ...]
+    spots: tuple[FittedPoint, ...]
 
     @property
     def median_error(self) -> float:
@@ -59,7 +59,7 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
         UnknownError: nothing is left.
     """
     bare = _bare(hw)
-    found: dict[tuple[str, str], list[Spot]] = {}
+    found: dict[tuple[str, str], list[FittedPoint]] = {}
     for sample in samples:
         probe = sample.probe
         if sample.marks or (kinds and probe.kind not in kinds and probe.name not in kinds):
@@ -69,7 +69,7 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
             continue
         computes = probe.kind in ("matmul", "grouped_matmul", "prefill")
         name = (probe.name or probe.kind).replace("_", " ") + (f" {probe.dtype}" if computes or probe.kind == "decode" else "")
-        spot = Spot(size=_work(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
+        spot = FittedPoint(size=_work(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
         found.setdefault((name, "FLOP/s" if computes else "B/s"), []).append(spot)
     if not found:
         what = f"no measured {' or '.join(kinds)} kernels are kept" if kinds else "no measured kernels are kept"

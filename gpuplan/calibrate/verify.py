@@ -82,7 +82,7 @@ class Foretold(Record, kw_only=True):
     """Seconds by kind of kernel."""
 
 
-class Line(Record, kw_only=True):
+class VerifyRow(Record, kw_only=True):
     """One row of the table."""
 
     case: Case
@@ -177,7 +177,7 @@ def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tupl
     return picked, left_out
 
 
-def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Line]:
+def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[VerifyRow]:
     """Run the cases one by one: the lines of each as soon as it is done.
 
     Raises:
@@ -186,22 +186,22 @@ def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Li
     for case, told in picked:
         made = measure(case, where)
         low, expected, high = told.seconds
-        yield Line(
+        yield VerifyRow(
             case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high,
             parts=_parts(made.kinds, told), others=made.others,
         )  # fmt: skip
         if made.memory is not None and told.memory is not None:
             low, expected, high = told.memory
-            yield Line(case=case, what="memory", measured=made.memory, low=low, expected=expected, high=high)
+            yield VerifyRow(case=case, what="memory", measured=made.memory, low=low, expected=expected, high=high)
 
 
-def explained(lines: Sequence[Line], picked: Sequence[tuple[Case, Foretold]], where: Where) -> list[Line]:
+def explained(lines: Sequence[VerifyRow], picked: Sequence[tuple[Case, Foretold]], where: Where) -> list[VerifyRow]:
     """The lines with the times of a GPU parted by kind of kernel, from a profile of each case.
 
     All cases have been timed before: a profiler that ran once may slow down the launches of all that comes after it.
     """
     told = {case.name: one for case, one in picked}
-    made: list[Line] = []
+    made: list[VerifyRow] = []
     for line in lines:
         if line.what == "time" and not line.parts and where.kind == "cuda":
             run = _prepared(line.case, where)
@@ -290,7 +290,7 @@ def _timed(run: Callable[[], None], wait: Callable[[], None], *, shared: bool) -
     return statistics.median(sorted(taken)[: (len(taken) + 1) // 2] if shared else taken)
 
 
-def median_error(lines: Sequence[Line], what: Literal["time", "memory"] = "time") -> float | None:
+def median_error(lines: Sequence[VerifyRow], what: Literal["time", "memory"] = "time") -> float | None:
     """The median of |predicted / measured - 1|, or None where nothing of that kind was measured."""
     errors = [abs(line.error) for line in lines if line.what == what]
     return statistics.median(errors) if errors else None

@@ -45,6 +45,6 @@ def accuracy(
       gpuplan accuracy --runs my-runs.yaml --by model
       gpuplan accuracy --json
     """
-    from gpuplan.cli.judging import judging
+    from gpuplan.cli.accuracy_run import run_accuracy
 
-    raise Stop(judging(ctx.params))
+    raise Stop(run_accuracy(ctx.params))

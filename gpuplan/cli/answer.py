@@ -32,23 +32,17 @@ def estimate(task: str, given: Mapping[str, Any]) -> Estimate:
     Raises:
         GpuplanError: whatever is wrong with the question or unknown to the data.
     """
-    from importlib import import_module
+    from gpuplan.search.ask import answered
 
-    from gpuplan.cli.values import pins, question
+    return answered(task, of_question(given))
 
-    asked = question(task, given)
-    made: Estimate = getattr(import_module("gpuplan.search.ask"), task)(asked)
-    problems = []
-    for name, _, unit in pins(given.get("sets") or ()):
-        term = made.find(name)
-        if term is None:
-            hint = did_you_mean(name, made.names()) or "`--explain` shows the terms"
-            problems.append(Problem("usage.set", f"--set {name}: the estimate has no such term", hint))
-        elif unit not in ("", term.unit):
-            problems.append(Problem("usage.set", f"--set {name}: the value is in {unit or '1'}, but the term is in {term.unit}"))
-    if problems:
-        raise UsageError(*problems)
-    return made
+
+def of_question(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options that ask the question, without those that say how the answer is written."""
+    from gpuplan.cli.tasks import Output
+    from gpuplan.plan.option import by_key
+
+    return {key: value for key, value in given.items() if key not in by_key(Output)}
 
 
 def write(made: Estimate, given: Mapping[str, Any]) -> None:
@@ -81,12 +75,12 @@ def write(made: Estimate, given: Mapping[str, Any]) -> None:
 
 def tree(made: Estimate, given: Mapping[str, Any]) -> str:
     """The working of the figure or term that `--explain` names, or of all figures."""
-    from gpuplan.cli.values import count
+    from gpuplan.plan.read import count
     from gpuplan.render.text import look_of
     from gpuplan.render.tree import explain
 
     wanted = str(given["explain"])
-    depth = count("depth", str(given["depth"])) if given.get("depth") is not None else None
+    depth = count("depth", given["depth"]) if given.get("depth") is not None else None
     if wanted == EVERYTHING:
         return explain(made.figures.items(), look_of(sys.stdout), depth or 1, made)
     return explain([(name_of(made, wanted), named(made, wanted))], look_of(sys.stdout), depth, made)

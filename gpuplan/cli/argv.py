@@ -12,30 +12,6 @@ EVERYTHING = "*"
 """What `--explain` without a term stands for: all figures."""
 
 _TASKS = ("fit", "train", "serve")
-_FLAGS = {
-    "--json",
-    "--csv",
-    "--md",
-    "--sequence-parallel",
-    "--no-sequence-parallel",
-    "--compile",
-    "--no-compile",
-    "--graphs",
-    "--no-graphs",
-    "--dora",
-    "--qlora",
-    "--train-edges",
-    "--reference",
-    "--no-reference",
-    "--chunked-loss",
-    "--no-chunked-loss",
-    "--step-in-backward",
-    "--fp8-attention",
-    "--no-fp8-attention",
-    "--no-step-in-backward",
-    "--help",
-    "-h",
-}
 _MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--specs": 1, "--set": 1}
 
 
@@ -80,6 +56,10 @@ def _explained(words: list[str]) -> list[str]:
 
 def _model(words: list[str], explain: int) -> bool:
     """Whether the words name a MODEL without the one after `--explain`."""
+    from gpuplan.cli.tasks import switches
+    from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+
+    alone = {*switches((FitAsk, TrainAsk, ServeAsk)), "--help", "-h"}
     at = 1
     while at < len(words):
         if at == explain:
@@ -87,5 +67,5 @@ def _model(words: list[str], explain: int) -> bool:
         elif not words[at].startswith("-"):
             return True
         else:
-            at += 1 if "=" in words[at] or words[at] in _FLAGS else 2
+            at += 1 if "=" in words[at] or words[at] in alone else 2
     return False

@@ -16,7 +16,7 @@ PARTS: tuple[str, ...] = ("fit", "import", "show", "verify")
 """The commands below `calibrate`, each the `app` of `gpuplan.cli.calibrate_<name>`, imported only when it is called."""
 
 
-class Parts(Group):
+class CalibrateCommands(Group):
     """The group of these commands: it knows them by name and imports one only to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -39,7 +39,7 @@ class Parts(Group):
 
 
 app = Typer(
-    cls=Parts, add_completion=False, rich_markup_mode=None, invoke_without_command=True,
+    cls=CalibrateCommands, add_completion=False, rich_markup_mode=None, invoke_without_command=True,
     help="""How fast is the accelerator in this machine really? Without a COMMAND: measures it.
 
 Times matmuls, attention, memory streams, launches, copies and collectives, fits the kernel parameters to them, and writes
@@ -81,7 +81,7 @@ def calibrate(
 ) -> None:
     """Measure, unless a command was named."""
     if ctx.invoked_subcommand is None:
-        from gpuplan.cli.measure import Asked, measure
+        from gpuplan.cli.calibrate_run import CalibrateRequest, measure
 
-        asked = Asked(quick, full, backend, device, kinds, out, fresh, on, timeout, dry_run, tuple(specs or ()), json)
+        asked = CalibrateRequest(quick, full, backend, device, kinds, out, fresh, on, timeout, dry_run, tuple(specs or ()), json)
         raise Stop(measure(asked))

@@ -39,6 +39,6 @@ def fit(
       gpuplan calibrate fit --from tables --system h100_sxm --kinds matmul
       gpuplan calibrate fit --from tables --system l40s --out l40s.yaml
     """
-    from gpuplan.cli.fitting import Asked, fitting
+    from gpuplan.cli.calibrate_fit_run import FitTablesRequest, fit_tables
 
-    fitting(Asked(source, system, accelerator, kinds, out, tuple(specs or ())))
+    fit_tables(FitTablesRequest(source, system, accelerator, kinds, out, tuple(specs or ())))

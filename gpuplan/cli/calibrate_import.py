@@ -42,6 +42,8 @@ def import_(
       gpuplan calibrate import torch-trace trace.json.gz
       gpuplan calibrate import vllm result.json --accelerator 8xh100 --tp 8 --out runs.yaml
     """
-    from gpuplan.cli.importing import Asked, imported
+    from gpuplan.cli.calibrate_import_run import ImportFilesRequest, import_files
 
-    imported(Asked(kind, tuple(files), accelerator, dtype, ranks, tp, weights, out, tuple(specs or ()), json, model))
+    import_files(
+        ImportFilesRequest(kind, tuple(files), accelerator, dtype, ranks, tp, weights, out, tuple(specs or ()), json, model)
+    )

@@ -35,6 +35,6 @@ def show(
       gpuplan calibrate show h200 --kind matmul,all_reduce
       gpuplan calibrate show h200 --png kernels.png
     """
-    from gpuplan.cli.showing import Asked, shown
+    from gpuplan.cli.calibrate_show_run import ShowRequest, show_fit
 
-    shown(Asked(ident, kind, png, tuple(specs or ()), json))
+    show_fit(ShowRequest(ident, kind, png, tuple(specs or ()), json))

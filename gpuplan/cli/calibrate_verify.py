@@ -35,6 +35,6 @@ def verify(
       gpuplan calibrate verify --sizes 20m,50m --tolerance 0.25
       gpuplan calibrate verify --json
     """
-    from gpuplan.cli.verify import Asked, verified
+    from gpuplan.cli.calibrate_verify_run import VerifyRequest, verify_model
 
-    raise Stop(verified(Asked(tolerance, sizes, backend, device, tuple(specs or ()), json)))
+    raise Stop(verify_model(VerifyRequest(tolerance, sizes, backend, device, tuple(specs or ()), json)))

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "How fast, how long and how dear is a training run",
     "serve": "How fast and how dear is serving, and how many users fit",
     "explain": "Show the working of any figure, or a formula with its source",
+    "calc": "Work out one formula with your values, or solve it for one of them",
     "compare": "Put the same question to several accelerators side by side",
     "specs": "List, show and check accelerators, systems, instances and prices",
     "prices": "List and check prices, and import those of other catalogs",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
-from gpuplan.cli.inner import TASKS
+from gpuplan.cli.nested_command import TASKS
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import InfeasibleError, Problem, UnknownError, UsageError
 
@@ -48,11 +48,11 @@ def compare(
 
 def _estimates(task: str, words: Sequence[str]) -> None:
     from gpuplan.cli.answer import estimate, form_of
-    from gpuplan.cli.inner import parsed, targets
     from gpuplan.cli.main import complain
+    from gpuplan.cli.nested_command import parsed_options, split_targets
 
-    places, rest = targets(words)
-    given = parsed(task, rest)
+    places, rest = split_targets(words)
+    given = parsed_options(task, rest)
     form = form_of(given)
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"

@@ -78,8 +78,8 @@ def examine() -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def _specs(facts: list[tuple[str, str]], problems: list[str]) -> None:
+    from gpuplan.check.examine import check
     from gpuplan.specs.catalog import KINDS, Catalog, shipped_folder
-    from gpuplan.specs.check import check
 
     facts.append(("specs shipped", str(shipped_folder())))
     facts.append(("GPUPLAN_SPECS", os.environ.get("GPUPLAN_SPECS") or "not set"))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
-from gpuplan.cli.inner import TASKS
+from gpuplan.cli.nested_command import TASKS
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -34,12 +34,12 @@ def explain(
     """
     from gpuplan.cli.answer import answer
     from gpuplan.cli.argv import EVERYTHING
-    from gpuplan.cli.inner import parsed
+    from gpuplan.cli.nested_command import parsed_options
 
     if words[0] in TASKS:
-        answer(words[0], {**parsed(words[0], words[1:]), "explain": EVERYTHING})
+        answer(words[0], {**parsed_options(words[0], words[1:]), "explain": EVERYTHING})
     elif len(words) > 1 and words[1] in TASKS:
-        answer(words[1], {**parsed(words[1], words[2:]), "explain": words[0]})
+        answer(words[1], {**parsed_options(words[1], words[2:]), "explain": words[0]})
     elif len(words) > 1:
         hint = f"write `gpuplan explain {words[0]} train MODEL --on NAME`, with one of {', '.join(TASKS)}"
         raise UsageError(Problem("explain.no-command", f"`{words[1]}` is not a command that can be explained", hint))
@@ -53,15 +53,10 @@ def explain(
 
 def _formula(name: str) -> Any:
     """The formula of that name, from any module of `gpuplan.formulas`."""
-    from importlib import import_module
-    from pkgutil import iter_modules
+    from gpuplan.formulas import every_formula
 
-    import gpuplan.formulas
-    from gpuplan.term import FORMULAS
-
-    for module in iter_modules(gpuplan.formulas.__path__):
-        import_module(f"gpuplan.formulas.{module.name}")
-    if name not in FORMULAS:
-        hint = did_you_mean(name, FORMULAS) or f"a figure needs its command: `gpuplan explain {name} train MODEL --on NAME`"
+    formulas = every_formula()
+    if name not in formulas:
+        hint = did_you_mean(name, formulas) or f"a figure needs its command: `gpuplan explain {name} train MODEL --on NAME`"
         raise UnknownError(Problem("explain.no-formula", f"no formula is called `{name}`", hint))
-    return FORMULAS[name]
+    return formulas[name]

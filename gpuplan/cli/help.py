@@ -99,7 +99,7 @@ def as_typed(params: list[Any]) -> list[Any]:
     """The same parameters, told to leave their values alone.
 
     Newer typer builds a pydantic validator for every option, which takes longer than all that `fit` computes. Options of
-    gpuplan are texts and switches, and `gpuplan.cli.values` reads them, so there is nothing to convert.
+    gpuplan are texts and switches, and `gpuplan.plan.read` reads them, so there is nothing to convert.
     """
     for param in params:
         if hasattr(param, "_runtime_param"):

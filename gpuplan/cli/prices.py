@@ -16,8 +16,8 @@ from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from gpuplan.prices.importer import ImportOutcome, ImportRequest
     from gpuplan.specs.catalog import Catalog
-    from gpuplan.specs.price_import.imports import Outcome, Wanted
 
 app = Typer(
     cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
@@ -81,14 +81,14 @@ def list_prices(
       gpuplan prices list gcp --region us-central1 --csv
     """
     from gpuplan.cli.answer import form_of
+    from gpuplan.prices.on_record import ORDERS, in_order, select_prices
     from gpuplan.render.prices import PRICE_ALIGNED, PRICE_HEADS, price_record, price_row
-    from gpuplan.specs.priced import ORDERS, in_order, some_prices
 
     form = form_of({"json": json, "csv": csv, "md": md})
     if sort not in ORDERS:
         raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
     kind = _kind(kind) if kind is not None else None
-    rows = in_order(some_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
+    rows = in_order(select_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
     if form == "json":
         print(jsonlib.dumps([price_record(row) for row in rows], indent=2, ensure_ascii=False))
     elif form == "csv":
@@ -128,10 +128,10 @@ def check(
       gpuplan prices check
       gpuplan prices check my-specs/ --max-age 90
     """
+    from gpuplan.check.examine import MAX_AGE, examine
     from gpuplan.errors import Exit
+    from gpuplan.prices.merge_files import PRICE_RULES
     from gpuplan.render.findings import findings_json, findings_text, summary
-    from gpuplan.specs.check import MAX_AGE, examine
-    from gpuplan.specs.price_import.write import PRICE_RULES
 
     if max_age is not None and not max_age.isdigit():
         raise UsageError(Problem("usage.number", f"--max-age {max_age}: no number of days", "write it as `--max-age 90`"))
@@ -177,7 +177,7 @@ def import_skypilot(
       gpuplan prices import skypilot catalogs/v8 --date 2026-11-20 --commit 006059e0
       gpuplan prices import skypilot vms.csv --provider aws --date 2026-11-20 --strict
     """
-    from gpuplan.specs.price_import.imports import import_skypilot as importing
+    from gpuplan.prices.importer import import_skypilot as importing
 
     wanted = _wanted(date, url, commit, provider, region, strict, replace, dry_run)
     folder = _folder(out)
@@ -206,7 +206,7 @@ def import_gpuhunt(
       gpuplan prices import gpuhunt aws.csv --date 2026-11-20
       gpuplan prices import gpuhunt catalog.zip --provider gcp --date 2026-11-20 --out my-specs/
     """
-    from gpuplan.specs.price_import.imports import import_gpuhunt as importing
+    from gpuplan.prices.importer import import_gpuhunt as importing
 
     wanted = _wanted(date, url, commit, provider, region, strict, replace, dry_run)
     folder = _folder(out)
@@ -234,9 +234,9 @@ def _kind(text: str) -> str:
 def _wanted(
     date: str | None, url: str | None, commit: str | None, provider: str | None, regions: list[str] | None,
     *switches: bool,
-) -> Wanted:  # fmt: skip
+) -> ImportRequest:  # fmt: skip
+    from gpuplan.prices.importer import ImportRequest
     from gpuplan.specs.dates import checked_day
-    from gpuplan.specs.price_import.imports import Wanted
 
     if date is None:
         hint = "the catalog does not say when its prices were read: write for example `--date 2026-11-20`"
@@ -244,7 +244,7 @@ def _wanted(
     if url is not None and not url.startswith(("https://", "http://")):
         raise UsageError(Problem("usage.url", f"--url {url}: that is no web address", "write it as `https://…`"))
     strict, replace, dry = switches
-    return Wanted(
+    return ImportRequest(
         date=checked_day("--date", date), url=url or "", commit=commit or "", provider=provider, regions=tuple(regions or ()),
         strict=strict, replace=replace, dry=dry,
     )  # fmt: skip
@@ -268,7 +268,7 @@ def _with(catalog: Catalog, folder: Path) -> Catalog:
     return catalog if not folder.is_dir() or folder.resolve() in known else type(catalog)([*catalog.folders, folder])
 
 
-def _report(made: Outcome, folder: Path, wanted: Wanted, json: bool) -> None:
+def _report(made: ImportOutcome, folder: Path, wanted: ImportRequest, json: bool) -> None:
     from gpuplan.render.prices import flag_line, import_record, import_text
 
     if json:

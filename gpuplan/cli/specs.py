@@ -30,7 +30,7 @@ SHOWN = ("accelerators", "systems", "instances", "prices", "engines", "measured"
 """The kinds of files that can be listed and shown."""
 
 
-class Parts(Group):
+class SpecsCommands(Group):
     """The group of these commands: it knows them by name and imports one only to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -53,7 +53,7 @@ class Parts(Group):
 
 
 app = Typer(
-    cls=Parts, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+    cls=SpecsCommands, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="""What is on record about accelerators, systems, cloud instances, prices and engines, with sources and dates.
 
 Examples:

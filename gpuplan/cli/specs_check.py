@@ -59,9 +59,9 @@ def check(
       gpuplan specs check my-specs/ --format github --max-age 180
       gpuplan specs check --rules
     """
+    from gpuplan.check.examine import MAX_AGE, RULES, examine
     from gpuplan.render.findings import findings_github, findings_json, findings_text, rules_json, rules_text, summary
     from gpuplan.specs.catalog import Catalog
-    from gpuplan.specs.check import MAX_AGE, RULES, examine
 
     style = _style(form, json)
     if rules:

@@ -47,10 +47,10 @@ def side_by_side(
     words: Sequence[str], form: str = "", folders: Sequence[str] | None = None, prices: Sequence[str] = ()
 ) -> None:  # fmt: skip
     """Print accelerators beside each other (also `gpuplan compare h100 h200`)."""
-    from gpuplan.render import worth as render
+    from gpuplan.browse.per_dollar_and_watt import value_figures
+    from gpuplan.render import accelerators_compared as render
     from gpuplan.render.text import look_of
     from gpuplan.specs.accelerator import Accelerator
-    from gpuplan.specs.worth import worth
 
     odd = [word for word in words if word.startswith("-")]
     if odd:
@@ -66,19 +66,19 @@ def side_by_side(
             print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
     known = {word: spec.id for word, spec in zip(dict.fromkeys(words), made, strict=True)}
     own = _own_prices(prices, known)
-    worths = [worth(spec, catalog, own.get(spec.id)) for spec in made]
+    worths = [value_figures(spec, catalog, own.get(spec.id)) for spec in made]
     if form == "json":
         import json as jsonlib
 
-        print(jsonlib.dumps(render.worth_records(made, worths), indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(render.accelerators_records(made, worths), indent=2, ensure_ascii=False))
     elif form == "csv":
         from gpuplan.render.csv import records_csv
 
-        sys.stdout.write(records_csv(render.worth_records(made, worths)))
+        sys.stdout.write(records_csv(render.accelerators_records(made, worths)))
     elif form == "md":
-        sys.stdout.write(render.worth_markdown(made, worths))
+        sys.stdout.write(render.accelerators_markdown(made, worths))
     else:
-        sys.stdout.write(render.worth_text(made, worths, look_of(sys.stdout)))
+        sys.stdout.write(render.accelerators_text(made, worths, look_of(sys.stdout)))
 
 
 def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, float]:

@@ -14,11 +14,11 @@ from gpuplan.cli.help import Command
 from gpuplan.errors import GpuplanError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from gpuplan.browse.diff import Diff
+    from gpuplan.browse.revision import Side
     from gpuplan.estimate.result import Estimate
     from gpuplan.render.diff import Answer
     from gpuplan.search.library import Library
-    from gpuplan.specs.diff import Diff
-    from gpuplan.specs.revision import Side
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 MOST = 4
@@ -65,9 +65,9 @@ def diff(
       gpuplan specs diff v1.0 HEAD --md
       gpuplan specs diff old-specs/ new-specs/ --on 8xh100 --json
     """  # fmt: skip
+    from gpuplan.browse import diff as specs_diff
+    from gpuplan.browse.revision import sides
     from gpuplan.cli.answer import form_of
-    from gpuplan.specs import diff as specs_diff
-    from gpuplan.specs.revision import sides
 
     form = form_of({"json": json, "md": md})
     if len(places) > 2:
@@ -99,10 +99,10 @@ def _write(names: tuple[str, str], found: Diff, answers: Sequence[Answer], left_
 
 def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[Answer]:
     """The reference questions on both sides: does it fit, how fast does it serve and train."""
+    from gpuplan.browse.revision import folders_of
     from gpuplan.render.diff import Answer
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
-    from gpuplan.specs.revision import folders_of
 
     libraries = [Library(Catalog(folders_of(side))) for side in (base, head)]
     made = []

@@ -14,8 +14,8 @@ from gpuplan.cli.specs import SHOWN, open_catalog
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from gpuplan.browse.query import Column, Comparison, Row
     from gpuplan.specs.catalog import Catalog
-    from gpuplan.specs.query import Column, Comparison, Row
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 ACCELERATORS = "Conditions on accelerators"
@@ -80,9 +80,9 @@ def list_specs(
       gpuplan specs list --where 'l2>=50MiB' --columns id,l2,bandwidth,power
       gpuplan specs list instances --accelerator h100 --count 8 --sort price_each
     """
+    from gpuplan.browse.listing import LISTINGS, rows_of
+    from gpuplan.browse.query import column_of, ordered, select
     from gpuplan.cli.answer import form_of
-    from gpuplan.specs.listing import LISTINGS, rows_of
-    from gpuplan.specs.query import column_of, ordered, select
 
     form = form_of({"json": json, "csv": csv, "md": md})
     words = list(words or ())
@@ -120,8 +120,8 @@ def _conditions(
     Raises:
         UsageError: all that is wrong with them together.
     """
-    from gpuplan.specs import query
-    from gpuplan.specs.listing import LISTINGS
+    from gpuplan.browse import query
+    from gpuplan.browse.listing import LISTINGS
 
     columns = LISTINGS[kind].columns
     known = {one.name: one for one in columns}
@@ -183,8 +183,8 @@ def _ids(catalog: Catalog, word: str) -> list[str]:
 
 def _columns(kind: str, asked: str | None, everything: bool, used: Sequence[Column]) -> list[Column]:
     """The columns to show: those asked for; otherwise the usual ones and those that the conditions are on."""
-    from gpuplan.specs.listing import LISTINGS
-    from gpuplan.specs.query import column_of
+    from gpuplan.browse.listing import LISTINGS
+    from gpuplan.browse.query import column_of
 
     listing = LISTINGS[kind]
     if asked == "all" or (asked is None and everything):

@@ -15,7 +15,7 @@ from gpuplan.cli.help import Command
 from gpuplan.errors import Problem, UsageError
 
 if TYPE_CHECKING:
-    from gpuplan.specs.probe.survey import Survey
+    from gpuplan.probe.survey import Survey
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 
@@ -44,8 +44,8 @@ def probe(
     from datetime import date
 
     from gpuplan.cli.specs import open_catalog
-    from gpuplan.specs.probe.host import Host
-    from gpuplan.specs.probe.survey import survey
+    from gpuplan.probe.host import Host
+    from gpuplan.probe.survey import survey
 
     made = survey(Host(), open_catalog(specs), date.today().isoformat())
     if json:
@@ -69,7 +69,7 @@ def _found(made: Survey) -> list[str]:
 
 
 def _record(made: Survey) -> dict[str, object]:
-    from gpuplan.specs.probe.known import size
+    from gpuplan.probe.match import size
 
     accelerators = [
         {
@@ -91,8 +91,8 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
     Raises:
         UsageError: a file is there already or cannot be written, or its name cannot be an id.
     """
-    from gpuplan.specs.probe.draft import Draft
-    from gpuplan.specs.probe.write import write_new
+    from gpuplan.probe.draft import Draft
+    from gpuplan.probe.new_file import write_new
 
     drafts = list(made.drafts)
     if out.suffix in (".yaml", ".yml"):

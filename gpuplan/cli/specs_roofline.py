@@ -39,10 +39,10 @@ def roofline(
       gpuplan specs roofline h100 b200 --dtype bf16,fp8
       gpuplan specs roofline h100 tpu-v5p --out roofline.svg
     """
+    from gpuplan.browse.roofline import Roof, roof
     from gpuplan.cli.answer import form_of
     from gpuplan.render import roofline as render
     from gpuplan.specs.accelerator import Accelerator
-    from gpuplan.specs.roofline import Roof, roof
 
     form = form_of({"json": json, "csv": csv})
     catalog = open_catalog(specs)

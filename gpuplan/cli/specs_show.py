@@ -49,9 +49,9 @@ def show(
         records = [dict(spec_record(spec)) for spec, _ in made]
         print(jsonlib.dumps(records[0] if len(records) == 1 else records, indent=2, ensure_ascii=False))
         return
+    from gpuplan.browse.related import related
     from gpuplan.render.spec_page import spec_page
     from gpuplan.render.text import look_of
-    from gpuplan.specs.related import related
 
     look = look_of(sys.stdout)
     sys.stdout.write("\n".join(spec_page(spec, path, related(spec, catalog), look) for spec, path in made))
@@ -64,7 +64,7 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
         UnknownError: no kind has it.
     """
     from gpuplan.specs.catalog import key, schema_of
-    from gpuplan.specs.named import find_instance
+    from gpuplan.specs.target_by_name import find_instance
 
     first, _, rest = name.partition("/")
     kinds = [first] if first in SHOWN and rest else list(SHOWN)

@@ -8,9 +8,9 @@ from gpuplan.estimate.pricing import priced
 from gpuplan.formulas.layers import aligned_seconds
 from gpuplan.formulas.training import paced_seconds
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Mla
-from gpuplan.plan.ask import AttentionKernel
+from gpuplan.models.architecture import Architecture, Mla
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention
@@ -36,12 +36,14 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
     """The kernel that attention runs with: the plan's, else the engine's."""
     if plan.saving.attention is not None:
         return plan.saving.attention
-    return "eager" if latent and hw.family in profile.unfused_latent else profile.attention
+    if latent and hw.asked("unfused_latent", lambda one: one.family in profile.unfused_latent):
+        return "eager"
+    return profile.attention
 
 
-def has_latent(blocks: Sequence[object]) -> bool:
+def has_latent(arch: Architecture) -> bool:
     """Whether a model has latent attention."""
-    return any(isinstance(block, Mla) for block in blocks)
+    return any(isinstance(block.mixer, Mla) for stack in arch.stacks for block in stack.blocks.values())
 
 
 def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, leaves: Leaves) -> Term:

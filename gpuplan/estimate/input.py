@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.estimate.training_time import TrainingTime
-from gpuplan.formulas.samples import decoding_seconds, read_seconds, waited_seconds
+from gpuplan.formulas.basic import remaining_seconds
+from gpuplan.formulas.samples import decoding_seconds, read_seconds
 from gpuplan.record import Record
 from gpuplan.term import Term, greatest, total
 
@@ -45,7 +46,7 @@ def slowed(time: TrainingTime, parts: dict[str, Term]) -> TrainingTime:
     """A step that waits for its input: the time that input takes beyond computation is a part of it."""
     if not parts:
         return time
-    wait = waited_seconds.term("step.waiting_for_input", input_s=slowest_input(parts), computed=time.step)
+    wait = remaining_seconds.term("step.waiting_for_input", whole=slowest_input(parts), hidden=time.step)
     stages = {
         place: (total(f"{whole.name}_with_input", {"computed": whole, "waiting": wait}), (*held, wait))
         for place, (whole, held) in time.stages.items()

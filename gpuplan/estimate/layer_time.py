@@ -11,13 +11,13 @@ from gpuplan.formulas.training import (
     grouped_seconds,
     paced_seconds,
 )
-from gpuplan.plan.ask import AttentionKernel
 from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.term import Term, total
 from gpuplan.work import Matmul, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
-from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
 from gpuplan.workload.training import BlockWork
 
 QUANTISED = ("int8", "int4", "nf4", "nf4-dq")
@@ -95,11 +95,11 @@ class LayerPricer(ShardingPricer):
             host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
         if profile.gather_host is not None and self.plan.parallel.zero_stage == 3 and self.replicated:
             # Its matrices, and the norms before attention and feed-forward layer.
-            modules = self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2)
+            modules = self.leaves(f"{key}.modules", block.weights + 2)
             each = habit("gather_host", profile.gather_host)
             gathers = repeated_seconds.term(f"layer.{key}.issued_gathers", count=modules, seconds=each)
             host = total(f"layer.{key}.issued_with_gathers", {"layer": host, "gathers": gathers})
-        adapted = sum(item.name.endswith(".lora_up") for item in block.forward.matmuls)
+        adapted = len(block.forward.of(Role.ADAPTER_UP).ops)
         if profile.adapter_host is not None and adapted:
             each = habit("adapter_host", profile.adapter_host)
             of_adapters = repeated_seconds.term(
@@ -108,7 +108,7 @@ class LayerPricer(ShardingPricer):
             host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
         return repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
 
-    def made_again(self, key: str, work: LayerWork, exposed_share: Term) -> dict[str, Term]:
+    def made_again(self, key: str, work: LayerProgram, exposed_share: Term) -> dict[str, Term]:
         """Seconds of what the backward pass runs again, by kind, where the plan names the results that it keeps."""
         at, hw = f"layer.{key}.again", self.subject.hw
         found: dict[str, Term] = {}
@@ -141,29 +141,28 @@ class LayerPricer(ShardingPricer):
                 ),
                 size=element,
             )
-            for item in block.forward.matmuls
-            if ".lora_" not in item.name and not item.name.endswith(".router")
+            for item in block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
         }
         once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], self.subject.hw)
         passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
         return repeated_seconds.term(at, count=passes, seconds=once)
 
-    def streams(self, work: LayerWork) -> list[Stream]:
+    def streams(self, work: LayerProgram) -> list[Stream]:
         """The passes over memory that run between the matmuls of a layer."""
-        return [item for item in work.streams if not self.with_dispatch(item, work)]
+        return work.having(lambda op: not self.with_dispatch(op, work)).streams
 
-    def with_dispatch(self, item: Stream, work: LayerWork) -> bool:
+    def with_dispatch(self, op: Op, work: LayerProgram) -> bool:
         """Whether the dispatcher makes the copies of tokens as well, on its own stream.
 
         HybridEP sorts tokens by expert as it sends and receives them: `dispatch_with_permute` and `combine_with_unpermute` of
         megatron/core/transformer/moe/fused_a2a.py (Megatron-LM d98e8a64).
         """
-        return self.plan.how.dispatcher == "hybridep" and item.name.endswith(".permute") and bool(work.expert_collectives)
+        return self.plan.how.dispatcher == "hybridep" and op.role is Role.PERMUTE and bool(work.expert_collectives)
 
-    def experts(self, at: str, phase: str, work: LayerWork, kinds: dict[str, dict[str, Term]]) -> Term:
+    def experts(self, at: str, phase: str, work: LayerProgram, kinds: dict[str, dict[str, Term]]) -> Term:
         """Tokens on their way to the experts and back, beside the computation of another micro-batch where that is on."""
         name = f"{at}.expert_parallel"
-        copies = [item for item in work.streams if self.with_dispatch(item, work)]
+        copies = work.having(lambda op: self.with_dispatch(op, work)).streams
         comm = priced(f"{name}.all", [*work.expert_collectives, *copies], self.subject.hw)
         if comm.formula is None:
             return comm
@@ -193,11 +192,9 @@ class LayerPricer(ShardingPricer):
         if not grouped:
             return self.paced(kind, priced(name, plain, hw))
         over_experts = self.paced(kind, priced(f"{name}.experts", grouped, hw))
-        slower = self.profile.pace_of(hw.accelerator, hw.family, "grouped")
+        slower = self.subject.pace(self.profile, "grouped")
         if slower is not None:
-            over_experts = grouped_seconds.term(
-                f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=self.subject.habit("pace_grouped", slower)
-            )
+            over_experts = grouped_seconds.term(f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=slower)
         parts = {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts}
         if self.profile.expert_start is not None:
             each = self.leaves(f"{name}.matmuls_of_an_expert", len(grouped))
@@ -208,11 +205,9 @@ class LayerPricer(ShardingPricer):
 
     def paced(self, kind: str, seconds: Term) -> Term:
         """Kernels at the pace that they have inside whole steps of the engine."""
-        hw = self.subject.hw
-        found = self.profile.pace_of(hw.accelerator, hw.family, kind)
-        if found is None or seconds.formula is None:
+        pace = self.subject.pace(self.profile, kind)
+        if pace is None or seconds.formula is None:
             return seconds
-        pace = self.subject.habit(f"pace_{kind}", found)
         return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
     def selected(self, key: str, block: BlockWork, forward: dict[str, Term]) -> dict[str, Term]:
@@ -241,21 +236,29 @@ class LayerPricer(ShardingPricer):
 
     def up_projections(self, key: str, block: BlockWork) -> dict[str, Term]:
         """Of latent attention, the expansion of queries, keys and values is run again, not the attention itself."""
-        items = [item for item in block.forward.matmuls if item.name.endswith((".q_up", ".kv_up"))]
+        items = self.expansions(block)
         return {"matmuls": self.matmuls(f"layer.{key}.recompute.up_projections", items)} if items else {}
+
+    def expansions(self, block: BlockWork) -> list[Matmul]:
+        """The products that expand latents, of layers that have latent keys and values."""
+        program = block.forward
+        return program.of(Role.QUERY_UP, Role.KEY_VALUE_UP).matmuls if program.of(Role.KEY_VALUE_UP).ops else []
 
     def channel_mixer(self, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
         """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
-        sparse = any(item.grouped for item in block.forward.matmuls)
-        wanted = ".mlp."
-        if sparse != (self.plan.recompute == "moe"):
-            # `mlp` means dense layers and shared experts, `moe` whole layers of experts.
-            wanted = ".shared." if sparse else ""
-        items = [item for item in block.forward.matmuls if wanted and wanted in item.name]
+        # `mlp` means dense layers and shared experts, `moe` whole layers of experts.
+        sparse = bool(block.forward.within((Part.EXPERTS,)).ops)
+        parts = (Part.EXPERTS, Part.SHARED) if sparse else (Part.CHANNELS,)
+        if self.plan.recompute == "mlp":
+            parts = (Part.SHARED,) if sparse else (Part.CHANNELS,)
+        elif not sparse:
+            return {}
+        inside = block.forward.within(parts)
+        items = inside.matmuls
         if not items:
             return {}
         again = {"matmuls": self.matmuls(f"layer.{key}.recompute.mlp", items)}
-        streams = [item for item in self.streams(block.forward) if wanted in item.name]
+        streams = self.streams(inside)
         if streams:
             priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
             again["elementwise"] = self.paced("elementwise", priced_again)

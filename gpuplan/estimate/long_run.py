@@ -5,10 +5,12 @@ from __future__ import annotations
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import cost, reliability
+from gpuplan.formulas.rl import moved_seconds
 from gpuplan.formulas.training import run_seconds
+from gpuplan.num import agreed
 from gpuplan.record import Record
 from gpuplan.specs.operations import Operations
-from gpuplan.term import DEFINITION, USER, Source, Term, total
+from gpuplan.term import USER, Source, Term, total
 
 _ENERGY = Source("assumed", "the accelerators draw their rated power; no site overhead is counted (PUE 1)")
 
@@ -36,7 +38,7 @@ def run_figures(
     interrupted more often than it could restart and write a checkpoint has no end: the figure `NEVER` is in the place of all those.
     """
     length = subject.plan(run.counted, run.tokens)
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    chips = subject.accelerators()
     training = run_seconds.term("run.seconds", tokens=length, tokens_per_step=per_step, step=step)
     found = {"run_time_s": training}
     wall = training
@@ -71,13 +73,13 @@ def _interrupted(
         ),
     )
     written = usual.term("run.accelerator_checkpoint_bandwidth", usual.checkpoint_bandwidth, usual.checkpoint_bandwidth.accept)
-    save = reliability.checkpoint_seconds.term(
+    save = moved_seconds.term(
         "run.checkpoint_seconds",
         size=size,
         bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),
     )
     restart = usual.term("run.restart", usual.restart, usual.restart.accept)
-    if mtbf.value < restart.value + save.value:
+    if agreed(mtbf.value < restart.value + save.value):
         return {NEVER: mtbf, "checkpoint_bytes": size}
     if run.checkpoint_interval is not None:
         interval = Term("run.checkpoint_interval", run.checkpoint_interval, "s", USER)

@@ -160,9 +160,7 @@ def _recomputed(
     limit = plan.saving.recompute_layers
     if limit is None:
         return total(name, made)
-    layers = leaves.times(
-        "recomputed.of_all_stages", subject.plan("recompute_layers", float(limit)), subject.plan("pp", plan.parallel.pp)
-    )
+    layers = leaves.times("recomputed.of_all_stages", subject.plan("recompute_layers", limit), subject.plan("pp", plan.parallel.pp))
     depth = total("model.all_layers", {kind.key: kind.layers for kind in kinds})
     part = covered_share.term("recomputed.share_of_layers", covered=layers, stage_layers=depth)
     return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))

@@ -27,7 +27,7 @@ def transient_bytes(
 ) -> dict[str, Term]:  # fmt: skip
     """What is alive for a moment: a layer that is made again, or the logits; never both."""
     found: dict[str, Term] = {}
-    if any(block.saved is not block.kept for block in work.blocks.values()) or "activations" in plan.saving.offload:
+    if any(block.recomputed_kept is not None for block in work.blocks.values()) or "activations" in plan.saving.offload:
         found["recomputed_layer"] = layer_bytes(at, work)
     if stage.head is None or not work.edge.head:
         return found

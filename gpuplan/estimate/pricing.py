@@ -22,11 +22,11 @@ def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_red
 
     A collective over a group of one is nothing to do, so that a machine without a fabric can be asked.
     """
-    parts = {
-        item.name: seconds(item, hw, custom_all_reduce=custom_all_reduce)
+    parts = [
+        seconds(item, hw, custom_all_reduce=custom_all_reduce)
         for item in items
         if not (isinstance(item, Collective) and alone(item.group))
-    }
+    ]
     return total(name, parts) if parts else no_time(name)
 
 

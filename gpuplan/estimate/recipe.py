@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.subject import Setting
+from gpuplan.estimate.subject import PlanTerms
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.precision import FROZEN, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
@@ -58,7 +58,7 @@ class RecipeTerms(Record):
     """What the engine keeps with the optimizer's states."""
 
     @classmethod
-    def of(cls, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
+    def of(cls, plan: TrainPlan, subject: PlanTerms, profile: TrainingProfile) -> RecipeTerms:
         """The bytes that a plan's precision, optimizer and engine imply."""
         recipe = RECIPES[plan.precision]
         gradient = (
@@ -84,7 +84,7 @@ class RecipeTerms(Record):
             made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
         return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
 
-    def adapted(self, plan: TrainPlan, subject: Setting, profile: TrainingProfile) -> RecipeTerms:
+    def adapted(self, plan: TrainPlan, subject: PlanTerms, profile: TrainingProfile) -> RecipeTerms:
         """The same where weights are frozen and adapters are trained, all in one type where the engine names it."""
         base = FROZEN[plan.tuning.base_weights or ("fp32" if plan.precision == "fp32" else "bf16")]
         frozen = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)

@@ -241,7 +241,7 @@ def _phases(
 ) -> dict[str, tuple[Term, tuple[Term, ...]]]:  # fmt: skip
     """Memory of each phase: what works, what waits on the device, and the contexts of both engines."""
     trainer = {"trainer_context": policy.habit("context", policy.engine.context)}
-    if policy.hw.count > 1:
+    if policy.hw.several():
         trainer["trainer_communication"] = policy.habit("communication", policy.engine.communication)
     asleep = {f"rollout_{name}": term for name, term in made.asleep.items()}
 
@@ -266,7 +266,7 @@ def _phases(
 
 def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout) -> dict[str, Term]:
     """Throughput, counted as the published tables do: tokens of prompts and responses over the whole step."""
-    chips = Term("plan.accelerators", float(policy.hw.count), "1", policy.origins.get("accelerators", DEFINITION))
+    chips = policy.accelerators()
     each = total("rl.sequence_tokens", {"prompt": batch.prompt, "response": batch.response})
     tokens = product.term("rl.tokens", a=batch.responses, b=each)
     generated = product.term("rl.generated_tokens", a=batch.responses, b=batch.response)

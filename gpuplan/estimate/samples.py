@@ -9,7 +9,7 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import flop, samples
-from gpuplan.formulas.basic import rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import rate, remaining_bytes, remaining_seconds, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.kernels import throttled_seconds
 from gpuplan.formulas.memory import bucket_bytes, state_bytes
 from gpuplan.formulas.pipeline import micro_batches
@@ -133,7 +133,7 @@ def samples_figures(
     step = computed
     if waited:
         slowest = slowest_input(waited)
-        wait = samples.waited_seconds.term("step.waiting_for_input", input_s=slowest, computed=computed)
+        wait = remaining_seconds.term("step.waiting_for_input", whole=slowest, hidden=computed)
         step, steps = total("step.with_input", {"computed": computed, "waiting": wait}), (*steps, wait)
     figures = made.rates(step)
     figures["compute_time_s"] = computed
@@ -188,8 +188,8 @@ class _Maker(Record, kw_only=True):
             for name, element in states.items()
         }  # fmt: skip
         if self.model.tables is not None:
-            parts["tables"] = samples.table_bytes.term(
-                "memory.tables", params=self.model.tables, element=_TABLE, ranks=self.replicas
+            parts["tables"] = state_bytes.term(  # cut over all accelerators, which its optimizer keeps no states for
+                "memory.tables", params=self.model.tables, bytes_per_param=_TABLE, shards=self.replicas
             )  # fmt: skip
         if not alone(self.replicas):
             whole = repeated_bytes.term("memory.gradients_whole", count=self.model.params, size=recipe.gradient)
@@ -204,7 +204,7 @@ class _Maker(Record, kw_only=True):
             fragmentation=setting.habit("fragmentation", setting.engine.fragmentation),
         )  # fmt: skip
         parts["context"] = setting.habit("context", setting.engine.context)
-        if setting.hw.count > 1:
+        if setting.hw.several():
             parts["communication"] = setting.habit("communication", setting.engine.communication)
         return total("memory.peak", parts), tuple(parts.values())
 
@@ -300,7 +300,7 @@ class _Maker(Record, kw_only=True):
     def rates(self, step: Term) -> dict[str, Term]:
         """Throughput and utilisation."""
         hw = self.setting.hw
-        chips = Term("plan.accelerators", float(hw.count), "1", DEFINITION)
+        chips = self.setting.accelerators()
         work = samples.sample_training_flop.term("step.model_flop", forward=self.model.forward, samples=self.batch)
         peak = hw.peak(RECIPES[self.plan.precision].matmul)
         each = share.term("step.samples_per_accelerator", amount=self.batch, ways=chips)

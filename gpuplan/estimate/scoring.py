@@ -12,7 +12,7 @@ from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import straggler_seconds, unmodelled_seconds
 from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import DEFINITION, Source, Term, greatest, total
+from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import BlockWork
@@ -120,9 +120,9 @@ def _slower(pricer: StepPricer, at: str, parts: dict[str, Term], straggle: Sourc
     """Waiting for the slowest rank, and what nobody models, as in training."""
     found: dict[str, Term] = {}
     if straggle is not None:
-        chips = Term("plan.accelerators", float(pricer.subject.hw.count), "1", DEFINITION)
         found["stragglers"] = straggler_seconds.term(
-            f"{at}.stragglers", counted=total(f"{at}.one_rank", dict(parts)), accelerators=chips, unit=pricer.in_step(),
+            f"{at}.stragglers", counted=total(f"{at}.one_rank", dict(parts)), accelerators=pricer.subject.accelerators(),
+            unit=pricer.in_step(),
             straggle=pricer.subject.habit("straggle", straggle),
         )  # fmt: skip
     found["unmodelled"] = unmodelled_seconds.term(

@@ -9,16 +9,16 @@ from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.serving import mbu
 from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
+from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
-from gpuplan.workload.context import ONE, Leaves, Pass, Types
-from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
+from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
@@ -35,7 +35,7 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
-    if small is None or float(memory.value) >= small.below.value:
+    if small is None or agreed(memory.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
@@ -114,7 +114,7 @@ class ServingModel(Record, kw_only=True):
             "graphs": subject.habit("graphs", profile.graphs),
             "context": subject.habit("context", subject.engine.context),
         }
-        if subject.hw.count > 1:
+        if subject.hw.several():
             parts["communication"] = subject.habit("communication", subject.engine.communication)
         parts["fragmentation"] = allocator_bytes.term(
             "memory.fragmentation",
@@ -203,7 +203,7 @@ class ServingModel(Record, kw_only=True):
         passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=prompt, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
         shape = Pass(
-            tokens=tokens, sequences=sequences, q_len=prompt, kv_len=prompt,
+            tokens=tokens, groups=(Group(sequences=sequences, q_len=prompt, kv_len=prompt),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
@@ -218,10 +218,10 @@ class ServingModel(Record, kw_only=True):
         subject, serve = self.subject, self.serve
         prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
         rows = form.decode_rows.term(f"{name}.rows", batch=serve.batch, pp=serve.pp)
+        seen = form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output)
         shape = Pass(
-            tokens=rows, sequences=rows, q_len=ONE,
-            kv_len=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output),
-            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve), decode=True,
+            tokens=rows, groups=(Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True),),
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
         work = serving_pass(
@@ -287,7 +287,7 @@ class ServingModel(Record, kw_only=True):
         return repeated_seconds.term(f"{name}.sends", count=hops, seconds=priced(f"{name}.one_send", [send], self.subject.hw))
 
 
-def _kinds(layer: LayerWork) -> dict[str, list[WorkItem]]:
+def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
     return {
         "matmuls": [*layer.matmuls],
         "attention": [*layer.attentions],
@@ -348,7 +348,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "tokens_per_s", batch=model.serve.batch, output=output, seconds=time, replicas=replicas
     )
     habits = model.profile
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
+    chips = subject.accelerators()
     read = total("decode.bytes_read", {"weights": decode.weights_read, "kv_cache": model.cache_read()})
     loaded = form.interrupted_seconds.term(
         "decode.loaded_seconds", step=decode.seconds, prefill=whole.seconds, batch=model.serve.batch, output=output
@@ -365,11 +365,11 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         ),
         "tokens_per_s_per_user": rate.term("tokens_per_s_per_user", count=ONE, seconds=loaded),
         "batch_prefill_s": whole.seconds,
-        "mbu": mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
+        "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
         **memory_figures(memory, subject.hw.memory_capacity),
     }
     if subject.price is not None:
-        fleet = form.fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        fleet = cost.usd_per_s_of_all.term("fleet.price", units=chips, price=subject.price)
         figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
             "cost.million_output_tokens", price=fleet, tokens_per_s=tokens_per_s
         )

@@ -150,7 +150,7 @@ class ShardingPricer(Record, kw_only=True):
         found = {
             key: product.term(
                 f"{at}.{key}.tensors", a=stage.layers[key],
-                b=self.leaves(f"{key}.modules", len([one for one in block.forward.matmuls if ".lora_" not in one.name]) + 2),
+                b=self.leaves(f"{key}.modules", block.weights + 2),
             )
             for key, block in self.work.blocks.items()
         }  # fmt: skip

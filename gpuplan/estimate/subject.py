@@ -7,40 +7,34 @@ from collections.abc import Mapping
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
-from gpuplan.num import Num
+from gpuplan.num import Num, is_array
 from gpuplan.record import Record, field
-from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import USER, Source, Term
+from gpuplan.term import DEFINITION, USER, Source, Term
 from gpuplan.workload.context import Leaves
 
 
-class Setting(Record, kw_only=True):
-    """Machine and engine of an estimate; `origins` says where plan values come from (default: the user)."""
+class PlanTerms(Record, kw_only=True):
+    """What makes the leaves of a plan and of an engine; `origins` says where plan values come from (default: the user)."""
 
-    model_name: str
-    card: Source
-    hw: Hardware
     engine: Engine
-    price: Term | None = None
-    """USD a second of one accelerator (`hw.price`), where known."""
-    operations: Operations | None = None
-    """How long runs go where this one runs; None: a run without interruptions."""
     origins: Mapping[str, Source] = field(default_factory=dict)
 
     def plan(self, name: str, value: Num) -> Term:
         """The leaf `plan.<name>`."""
-        return Term(f"plan.{name}", value, "1", self.origins.get(name, USER))
+        return Term(f"plan.{name}", value if is_array(value) else float(value), "1", self.origins.get(name, USER))
 
     def habit(self, name: str, sourced: Sourced) -> Term:
         """The leaf `engine.<name>`, with the profile's range."""
         return self.engine.term(f"engine.{name}", sourced, sourced.accept)
 
 
-class Subject(Setting, kw_only=True):
-    """A transformer, a state-space model or a hybrid of them on its machine with its engine."""
+class WorkSubject(PlanTerms, kw_only=True):
+    """What work is about: a transformer, a state-space model or a hybrid of them, with its engine, on no machine yet."""
 
+    card: Source
     arch: Architecture
     counts: ParamCount
 
@@ -51,3 +45,37 @@ class Subject(Setting, kw_only=True):
     def leaves(self) -> Leaves:
         """A fresh set of model leaves, whose source is the model's card."""
         return Leaves(self.card)
+
+
+class Setting(PlanTerms, kw_only=True):
+    """Machine and engine of an estimate."""
+
+    model_name: str
+    card: Source
+    hw: Hardware
+    price: Term | None = None
+    """USD a second of one accelerator (`hw.price`), where known."""
+    operations: Operations | None = None
+    """How long runs go where this one runs; None: a run without interruptions."""
+
+    def pace(self, profile: TrainingProfile, kind: str) -> Term | None:
+        """The leaf `engine.pace_<kind>` of this machine; None where the engine is as fast there as its kernels alone."""
+
+        def of(one: Hardware) -> Term | None:
+            found = profile.pace_of(one.accelerator, one.family, kind)
+            return None if found is None else self.habit(f"pace_{kind}", found)
+
+        return self.hw.termed(f"pace.{kind}", of)
+
+    def accelerators(self) -> Term:
+        """The leaf `plan.accelerators`: how many there are."""
+        source = self.origins.get("accelerators", DEFINITION)
+
+        def of(one: Hardware) -> Term:
+            return Term("plan.accelerators", float(one.count), "1", source)
+
+        return self.hw.termed("accelerators", of) or of(self.hw)
+
+
+class Subject(Setting, WorkSubject, kw_only=True):
+    """A model on its machine with its engine."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
 from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
@@ -9,7 +11,7 @@ from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
-from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.subject import Subject, WorkSubject
 from gpuplan.estimate.training_memory import TrainingMemory, training_memory
 from gpuplan.estimate.training_time import StepPricer, TrainingTime
 from gpuplan.formulas import flop
@@ -17,17 +19,19 @@ from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.layers import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
+from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Moe
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
-from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import DEFINITION, USER, Term, total
+from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.term import USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
-from gpuplan.workload.layer import Dispatch
+from gpuplan.workload.draft import Dispatch
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
@@ -40,19 +44,45 @@ class TrainingFigures(Record, kw_only=True):
     time: TrainingTime
 
 
+class StepWork(Record, kw_only=True):
+    """What a plan does in a step: work and buffers, with the leaves that they share. It names no hardware."""
+
+    plan: TrainPlan
+    work: TrainingWork
+    step: StepTerms
+    recipe: RecipeTerms
+    leaves: Leaves
+
+
+class Works:
+    """The work of plans, made once for all machines that do it alike."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[object, StepWork]] = {}
+
+    def step(self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool) -> StepWork:
+        """The work of a plan as `step_work` makes it."""
+        held = (subject.arch, subject.card, subject.engine, subject.origins, plan)
+        key = (*map(id, held), kernel, remakes_attention)
+        if key not in self._made:
+            # What the key tells apart by its place in memory stays there.
+            self._made[key] = held, step_work(subject, plan, kernel=kernel, remakes_attention=remakes_attention)
+        return self._made[key][1]
+
+
 def training_figures(
-    subject: Subject, plan: TrainPlan, run: Run | None = None, supply: Supply | None = None
+    subject: Subject, plan: TrainPlan, run: Run | None = None, supply: Supply | None = None, *, works: Works | None = None
 ) -> TrainingFigures:  # fmt: skip
-    """Every figure of a training plan, for one plan or a grid of them.
+    """Every figure of a training plan, for one plan or a grid of them, on one machine or several (`Machines`).
 
     `run` is the whole run; without it there is no run time, cost or energy of the whole. `supply` is what brings its
-    sequences; without it they are there in time.
+    sequences; without it they are there in time. `works` has what was made of plans before, on other machines.
 
     Raises:
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train.
     """
-    pricer = step_pricer(subject, plan)
+    pricer = step_pricer(subject, plan, works)
     subject, leaves, recipe, seq_len = pricer.subject, pricer.leaves, pricer.recipe, pricer.step.seq_len
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
     time = pricer.time()
@@ -82,27 +112,64 @@ def training_figures(
     return TrainingFigures(figures=figures, memory=memory, time=time)
 
 
-def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
-    """The work of a plan on its machine under load, ready to be priced.
+def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -> StepPricer:
+    """The work of a plan on its machine under load, ready to be priced; what `works` has of it is not made again.
 
     Raises:
         UnknownError: the hardware lacks the data type that the plan needs.
         UsageError: the engine does not train.
     """
-    profile = training_profile(subject.engine).run(
-        compiled=plan.how.compiled, overlap=plan.how.overlap, graphs=plan.how.graphs, dispatcher=plan.how.dispatcher
-    )
-    hw = (subject.hw.adding() if plan.how.sharp else subject.hw).under_load()
+    profile = profile_of(subject.engine, plan)
+    hw, works = subject.hw, Works() if works is None else works
+    kernel = attention_kernel(plan, profile, hw, latent=has_latent(subject.arch))
+    remade = hw.asked("remade_attention", lambda one: one.family in profile.remade_attention)
+    own = works.step(subject, plan, kernel=kernel, remakes_attention=remade)
+    subject = subject.replaced(
+        hw=hw.mapped(lambda one: loaded(one, subject, plan, profile)), engine=subject.engine.replaced(training=profile)
+    )  # fmt: skip
+    return StepPricer(
+        subject=subject, profile=profile, plan=own.plan, work=own.work, step=own.step, recipe=own.recipe, leaves=own.leaves,
+        attention=kernel,
+    )  # fmt: skip
+
+
+def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
+    """How an engine trains, set up as the plan says.
+
+    Raises:
+        UsageError: it does not train.
+    """
+    how = plan.how
+    return training_profile(engine).run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+
+
+def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingProfile) -> Hardware:
+    """A machine as the kernels of a plan find it: its clock settled, with what the plan says of switches and disks.
+
+    Raises:
+        UsageError: no switch of it adds.
+    """
+    hw = (hw.adding() if plan.how.sharp else hw).under_load()
     if plan.saving.nvme_bandwidth is not None:
         rate = Term("plan.nvme_bandwidth", plan.saving.nvme_bandwidth, "B/s", USER)
         hw = hw.replaced(disk_read=rate, disk_write=rate)
-    subject = subject.replaced(hw=hw, engine=subject.engine.replaced(training=profile))
-    depth = profile.pace_of(subject.hw.accelerator, subject.hw.family, "attention_depth")
-    subject = subject.replaced(
-        hw=with_training_depth(subject.hw, None if depth is None else subject.habit("attention_depth", depth))
-    )
-    latent = has_latent([block.mixer for stack in subject.arch.stacks for block in stack.blocks.values()])
-    kernel = attention_kernel(plan, profile, subject.hw, latent=latent)
+    depth = profile.pace_of(hw.accelerator, hw.family, "attention_depth")
+    return with_training_depth(hw, None if depth is None else subject.habit("attention_depth", depth))
+
+
+def step_work(
+    subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool = False
+) -> StepWork:  # fmt: skip
+    """What a plan does in a step with an engine, on whichever machine.
+
+    Which kernel attention runs with, and whether selective recomputation by operators runs it again, depends on what there is for a
+    family of accelerators: whoever prices the work says so.
+
+    Raises:
+        UsageError: the engine does not train.
+    """
+    profile = profile_of(subject.engine, plan)
+    subject = subject.replaced(engine=subject.engine.replaced(training=profile))
     plan = plan.replaced(saving=plan.saving.replaced(attention=kernel))
     leaves = subject.leaves()
     recipe = RecipeTerms.of(plan, subject, profile)
@@ -148,18 +215,18 @@ def step_pricer(subject: Subject, plan: TrainPlan) -> StepPricer:
         step=step,
         types=types,
         dispatch=dispatch,
-        habits=habits_of(subject, profile).replaced(padded=padding_of(subject, plan, profile, leaves)),
+        habits=habits_of(subject, profile, remakes_attention=remakes_attention).replaced(
+            padded=padding_of(subject, plan, profile, leaves)
+        ),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
         stored=operand if narrow and profile.held.fp8_inputs else None,
         remat=remat_of(plan, drops_unread=profile.drops_unread, selective=policy_of(profile.selective_policy)),
     )
-    return StepPricer(
-        subject=subject, profile=profile, plan=plan, work=work, step=step, recipe=recipe, leaves=leaves, attention=kernel
-    )  # fmt: skip
+    return StepWork(plan=plan, work=work, step=step, recipe=recipe, leaves=leaves)
 
 
-def padding_of(subject: Subject, plan: TrainPlan, profile: TrainingProfile, leaves: Leaves) -> Term | None:
+def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, leaves: Leaves) -> Term | None:
     """The load of the fullest expert where all are padded to it; None: they are not, or there are none."""
     found = [block.mlp for stack in subject.arch.stacks for block in stack.blocks.values() if isinstance(block.mlp, Moe)]
     if profile.padded_experts is None or not found:
@@ -172,7 +239,7 @@ def padding_of(subject: Subject, plan: TrainPlan, profile: TrainingProfile, leav
     )  # fmt: skip
 
 
-def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
+def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool) -> Habits:
     """What the engine keeps for the backward pass beyond what mathematics needs."""
     given = {
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.held.attention, "score": profile.score_bytes
@@ -180,7 +247,7 @@ def habits_of(subject: Subject, profile: TrainingProfile) -> Habits:
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     return Habits(
         **found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads,
-        remakes_attention=subject.hw.family in profile.remade_attention,
+        remakes_attention=remakes_attention,
         frees_quantised_inputs=profile.held.frees_quantised_inputs,
         inputs_apart=profile.inputs_apart, whole_edges=profile.whole_edges,
     )  # fmt: skip
@@ -191,7 +258,7 @@ def _rates(
     *, global_batch: Term, seq_len: Term,
 ) -> dict[str, Term]:  # fmt: skip
     """Throughput and utilisation, in both conventions of counting attention."""
-    chips = Term("plan.accelerators", float(subject.hw.count), "1", subject.origins.get("accelerators", DEFINITION))
+    chips = subject.accelerators()
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)

@@ -21,6 +21,7 @@ from gpuplan.formulas.memory import (
     waiting_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
+from gpuplan.num import all_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -118,7 +119,7 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    stays = any(isinstance(one.value, (int, float)) and one.value > 1 for one in (work.micro_batches, work.dense_ranks))
+    stays = any(all_true(one.value > 1) for one in (work.micro_batches, work.dense_ranks))
     if profile.held.new_gradients and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
@@ -138,7 +139,7 @@ def _stage(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
     parts["context"] = subject.habit("context", subject.engine.context)
-    if subject.hw.count > 1:
+    if subject.hw.several():
         parts["communication"] = subject.habit("communication", subject.engine.communication)
     if profile.held.spread_lengths is not None and transient:
         parts["spread_lengths"] = spread_lengths_bytes.term(
@@ -159,7 +160,7 @@ def _buckets(
     """Buckets in which gradients travel."""
     limit = subject.habit("bucket", profile.bucket)
     if profile.held.bucket_square is not None:
-        square = leaves.times("model.hidden_square", leaves.made["model.hidden"], leaves.made["model.hidden"])
+        square = leaves.times("model.hidden_square", leaves.hidden, leaves.hidden)
         each = subject.habit("bucket_square", profile.held.bucket_square)
         limit = repeated_bytes.term(f"{at}.bucket", count=square, size=each)
     buckets = bucket_bytes.term(
@@ -309,22 +310,21 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
     parts: dict[str, Term] = {}
     for key, block in work.blocks.items():
         layers, limit = stage.layers[key], plan.saving.recompute_layers
-        if block.saved is block.kept or limit is None:
+        if block.recomputed_kept is None or limit is None:
             parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=layers, size=block.saved)
             continue
         parts[key] = partly_recomputed_bytes.term(
             f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
-            recomputed=subject.plan("recompute_layers", float(limit)), saved=block.saved, kept=block.kept,
+            recomputed=subject.plan("recompute_layers", limit), saved=block.recomputed_kept, kept=block.kept,
         )  # fmt: skip
     if stage.has_embedding:
-        first = next(iter(work.blocks))
-        width = leaves.made[f"activations.{first}.norm_width"]
+        width = next(iter(work.blocks.values())).norm_width
         parts["embedding"] = tensor_bytes.term(
             f"{at}.activations.embedding", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)
         )
     if stage.modules is not None:
         # Both inputs, and both again behind their norms, side by side for the projection.
-        inputs = leaves.times("mtp.kept_width", leaves("mtp.kept", 4), leaves.made["model.hidden"])
+        inputs = leaves.times("mtp.kept_width", leaves("mtp.kept", 4), leaves.hidden)
         width = leaves.times(f"{at}.activations.mtp_width", stage.modules, inputs)
         parts["mtp"] = tensor_bytes.term(
             f"{at}.activations.mtp", tokens=work.tokens, width=width, element_bytes=byte("recipe.embedding_bytes", 2.0)

@@ -15,8 +15,10 @@ from gpuplan.formulas.training import (
     unhidden_seconds,
     unmodelled_seconds,
 )
+from gpuplan.machine.hardware import Hardware
+from gpuplan.num import Num
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Term, greatest, total
+from gpuplan.term import Term, greatest, total
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 
@@ -90,13 +92,10 @@ class StepPricer(LayerPricer):
                 )
         parts["step_host"] = self.subject.habit("step_host", profile.step_host)
         if profile.straggle is not None:
-            chips = Term(
-                "plan.accelerators", float(self.subject.hw.count), "1", self.subject.origins.get("accelerators", DEFINITION)
-            )
             parts["stragglers"] = straggler_seconds.term(
                 f"{at}.stragglers",
                 counted=total(f"{at}.one_rank", dict(parts)),
-                accelerators=chips,
+                accelerators=self.subject.accelerators(),
                 unit=self.in_step(),
                 straggle=self.subject.habit("straggle", profile.straggle),
             )
@@ -157,10 +156,14 @@ class StepPricer(LayerPricer):
 
     def in_step(self) -> Term:
         """Accelerators that keep step with each other: a node of eight, or a whole slice of a torus."""
-        inner = self.subject.hw.levels[0] if self.subject.hw.levels else None
-        if inner is None or inner.topology != "torus" or inner.size is None:
-            return count("node")
-        return Term(f"hw.fabric.{inner.name}.size", float(inner.size), "1", inner.bandwidth_per_direction.source)
+
+        def slice_size(one: Hardware) -> Term | None:
+            inner = one.levels[0] if one.levels else None
+            if inner is None or inner.topology != "torus" or inner.size is None:
+                return None
+            return Term(f"hw.fabric.{inner.name}.size", float(inner.size), "1", inner.bandwidth_per_direction.source)
+
+        return self.subject.hw.termed("slice_size", slice_size) or count("node")
 
     def recomputed(self, stage: Stage) -> dict[str, Term]:
         """How many layers of each kind are run again: all of the stage, or the first few of it."""
@@ -172,9 +175,9 @@ class StepPricer(LayerPricer):
         few = covered_share.term(f"{at}.share", covered=self.limit(limit), stage_layers=depth)
         return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
 
-    def limit(self, layers: int) -> Term:
+    def limit(self, layers: Num) -> Term:
         """The leaf of how many layers a stage recomputes."""
-        return self.subject.plan("recompute_layers", float(layers))
+        return self.subject.plan("recompute_layers", layers)
 
     def bubble(self, at: str, whole: Term) -> Term:
         """Time that a stage idles, by schedule."""

@@ -250,16 +250,6 @@ def collective_seconds(*, transfer: Seconds, latency: Seconds, residual: Ratio) 
     return residual * (transfer + latency)
 
 
-@formula(HIERARCHY)
-def oversubscribed(*, bandwidth: BytesPerS, oversubscription: Ratio) -> BytesPerS:
-    """What each accelerator has of a network when all send at once.
-
-    >>> oversubscribed(bandwidth=50e9, oversubscription=2.0)
-    25000000000.0
-    """
-    return bandwidth / oversubscription
-
-
 @formula(ONE_SHOT)
 def one_shot_wire(*, size: Bytes, ranks: Count) -> Bytes:
     """Bytes that each rank reads when it sums the whole buffers of all others by itself.
@@ -292,23 +282,3 @@ def best_all_reduce_seconds(
     4e-06
     """
     return residual * where(group > inside, transfer + latency, minimum(transfer + latency, custom_transfer + custom_latency))
-
-
-@formula(NCCL_TESTS)
-def measured_share(*, bus_bandwidth: BytesPerS, bandwidth: BytesPerS) -> Ratio:
-    """Share of the link rate that a measured bus bandwidth is.
-
-    >>> measured_share(bus_bandwidth=12.6e9, bandwidth=31.5e9)
-    0.4
-    """
-    return bus_bandwidth / bandwidth
-
-
-@formula(Source("definition", "disks serve the accelerators of their host alike"))
-def disk_share(*, bandwidth: BytesPerS, accelerators: Count) -> BytesPerS:
-    """What disks read or write for each of the accelerators that share them.
-
-    >>> disk_share(bandwidth=10e9, accelerators=4) / 1e9
-    2.5
-    """
-    return bandwidth / accelerators

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Count, Joules, PerS, Ratio, Seconds, Usd, UsdPerJoule, UsdPerS, Watts
+from gpuplan.num import Count, Joules, PerS, Ratio, Seconds, Usd, UsdPerS, Watts
 from gpuplan.term import DEFINITION, Source, formula
 
 _MPT = Source("docs", "Introducing MPT-7B", "https://www.databricks.com/blog/mpt-7b", "cost of training", note="price recalled")
@@ -18,18 +18,6 @@ def accelerator_seconds(*, chips: Count, seconds: Seconds) -> Seconds:
     179.9
     """
     return chips * seconds
-
-
-@formula(_DEEPSEEK)
-def wall_seconds(*, accelerator_seconds: Seconds, chips: Count) -> Seconds:
-    """How long so much chip-time lasts on so many chips.
-
-    180K H800 hours on 2048 GPUs, published as 3.7 days:
-
-    >>> wall_seconds(accelerator_seconds=180e3 * 3600, chips=2048) / 86400
-    3.66
-    """
-    return accelerator_seconds / chips
 
 
 @formula(_MPT)
@@ -54,16 +42,6 @@ def usd_per_million_tokens(*, price: UsdPerS, tokens_per_s: PerS) -> Usd:
     return 1e6 * price / tokens_per_s
 
 
-@formula(DEFINITION)
-def blended_usd(*, input_usd: Usd, output_usd: Usd, input_share: Ratio) -> Usd:
-    """Price of a mix of input and output tokens, each priced for the same number of tokens.
-
-    >>> blended_usd(input_usd=1.0, output_usd=4.0, input_share=0.75)
-    1.75
-    """
-    return input_usd * input_share + output_usd * (1 - input_share)
-
-
 @formula(_LLAMA)
 def energy_joules(*, accelerator_seconds: Seconds, watts: Watts, pue: Ratio) -> Joules:
     """Energy of so much chip-time at a power for each chip, with the site's power usage effectiveness.
@@ -77,16 +55,6 @@ def energy_joules(*, accelerator_seconds: Seconds, watts: Watts, pue: Ratio) -> 
 
 
 @formula(DEFINITION)
-def energy_usd(*, joules: Joules, price: UsdPerJoule) -> Usd:
-    """Money for energy.
-
-    >>> energy_usd(joules=3.6e6, price=0.1 / 3.6e6)
-    0.1
-    """
-    return joules * price
-
-
-@formula(DEFINITION)
 def joules_per_token(*, watts: Watts, tokens_per_s: PerS) -> Joules:
     """Energy of a token, from the power of all machines and the tokens they make a second.
 
@@ -97,30 +65,20 @@ def joules_per_token(*, watts: Watts, tokens_per_s: PerS) -> Joules:
 
 
 @formula(DEFINITION)
-def amortised_usd_per_s(*, purchase_usd: Usd, residual_usd: Usd, lifetime: Seconds, utilisation: Ratio) -> UsdPerS:
-    """What owning costs for each second of use: the loss of value over the seconds that are used.
+def usd_per_s_of_all(*, price: UsdPerS, units: Count) -> UsdPerS:
+    """What so many priced units cost together.
 
-    >>> amortised_usd_per_s(purchase_usd=35040.0, residual_usd=0.0, lifetime=4 * 8760 * 3600, utilisation=0.5) * 3600
+    >>> usd_per_s_of_all(price=2 / 3600, units=8.0) * 3600
+    16.0
+    """
+    return price * units
+
+
+@formula(DEFINITION)
+def usd_per_s_each(*, price: UsdPerS, parts: Count) -> UsdPerS:
+    """What one of the accelerators of an instance costs.
+
+    >>> usd_per_s_each(price=16 / 3600, parts=8.0) * 3600
     2.0
     """
-    return (purchase_usd - residual_usd) / (lifetime * utilisation)
-
-
-@formula(DEFINITION)
-def owned_usd_per_s(*, capital: UsdPerS, watts: Watts, pue: Ratio, energy_price: UsdPerJoule, hosting: UsdPerS) -> UsdPerS:
-    """What an owned machine costs a second: capital, power with the site's overhead, and hosting.
-
-    >>> owned_usd_per_s(capital=2 / 3600, watts=1000, pue=1.2, energy_price=0.1 / 3.6e6, hosting=0.5 / 3600) * 3600
-    2.62
-    """
-    return capital + watts * pue * energy_price + hosting
-
-
-@formula(DEFINITION)
-def break_even_seconds(*, purchase_usd: Usd, rent: UsdPerS, running: UsdPerS) -> Seconds:
-    """Time of use after which buying is cheaper than renting, given what the bought machine costs to run.
-
-    >>> break_even_seconds(purchase_usd=30000.0, rent=3 / 3600, running=0.5 / 3600) / 3600
-    12000.0
-    """
-    return purchase_usd / (rent - running)
+    return price / parts

@@ -214,18 +214,6 @@ def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidde
     return residual * (start + maximum(compute, memory) + unhidden * minimum(compute, memory))
 
 
-@formula(ROOFLINE)
-def quantised_kernel_seconds(
-    *, quantise: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio
-) -> Seconds:
-    """Roofline of a kernel that a quantisation of its input precedes, whose launch is part of the start.
-
-    >>> quantised_kernel_seconds(quantise=1e-6, compute=4e-6, memory=2e-6, start=1e-6, unhidden=0.5, residual=1.0)
-    7e-06
-    """
-    return residual * (start + quantise + maximum(compute, memory) + unhidden * minimum(compute, memory))
-
-
 @formula(FLASH2)
 def attention_pairs(*, q_len: Count, kv_len: Count) -> Count:
     """Pairs of query and key that one head of one sequence computes when every query sees every key.

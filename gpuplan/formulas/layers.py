@@ -109,21 +109,6 @@ def gathered_projection_bytes(*, size: Bytes, tp: Count, kv_heads: Count) -> Byt
 
 @formula(
     Source(
-        "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198",
-        "4.1: attention keeps tensors of a s b by s elements",
-    )
-)  # fmt: skip
-def score_bytes(*, products: Count, q_len: Count, kv_len: Count, element_bytes: Bytes) -> Bytes:
-    """Bytes for every score of attention: `products` heads of all sequences, each query with each key.
-
-    >>> score_bytes(products=16.0, q_len=2048.0, kv_len=2048.0, element_bytes=5.0)
-    335544320.0
-    """
-    return products * q_len * kv_len * element_bytes
-
-
-@formula(
-    Source(
         "docs", "NVIDIA Matrix Multiplication Background User's Guide",
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         "2: dimensions that are multiples of 16 bytes use the tensor cores best",

@@ -5,15 +5,11 @@ from __future__ import annotations
 from gpuplan.num import Bytes, Count, Ratio, ceil_div, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
-_BOOK = "https://jax-ml.github.io/scaling-book/"
 _ZERO = Source(
     "paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", "https://arxiv.org/abs/1910.02054", "section 5"
 )
 _KORTHIKANTI_URL = "https://arxiv.org/abs/2205.05198"
 _KORTHIKANTI_TITLE = "Reducing Activation Recomputation in Large Transformer Models"
-_KORTHIKANTI = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.1, equation 1")
-_KORTHIKANTI_TP = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.2.1, equation 2")
-_KORTHIKANTI_SP = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 4.2.2, equation 4")
 _KORTHIKANTI_SELECTIVE = Source("paper", _KORTHIKANTI_TITLE, _KORTHIKANTI_URL, "section 5, equation 6")
 _GQA = Source(
     "paper", "GQA: Training Generalized Multi-Query Transformer Models", "https://arxiv.org/abs/2305.13245", "section 2.2"
@@ -21,16 +17,12 @@ _GQA = Source(
 _PAGED = Source(
     "paper", "Efficient Memory Management for LLM Serving with PagedAttention", "https://arxiv.org/abs/2309.06180", "section 4.1"
 )
-_QLORA = Source(
-    "paper", "QLoRA: Efficient Finetuning of Quantized LLMs", "https://arxiv.org/abs/2305.14314", "section 3, Double Quantization"
-)
 _MAMBA = Source(
     "docs",
     "vLLM: MambaStateShapeCalculator",
     "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/mamba/mamba_utils.py",
     "mamba1_state_shape, mamba2_state_shape",
 )
-_DEEPSPEED = Source("docs", "DeepSpeed memory requirements", "https://deepspeed.readthedocs.io/en/latest/memory.html", "ZeRO-2")
 
 
 @formula(_ZERO)
@@ -43,53 +35,6 @@ def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Byte
     15.6
     """
     return params * bytes_per_param / shards
-
-
-@formula(_ZERO)
-def model_state_bytes(
-    *,
-    params: Count,
-    weight_bytes: Bytes,
-    gradient_bytes: Bytes,
-    optimizer_bytes: Bytes,
-    weight_shards: Count,
-    gradient_shards: Count,
-    optimizer_shards: Count,
-) -> Bytes:
-    """Weights, gradients and optimizer state on one rank; `…_bytes` are bytes a parameter, `…_shards` is 1 when not sharded.
-
-    7.5B parameters, 64 ranks, ZeRO stage 1, published as 31.4 GB:
-
-    >>> model_state_bytes(params=7.5e9, weight_bytes=2, gradient_bytes=2, optimizer_bytes=12,
-    ...                   weight_shards=1, gradient_shards=1, optimizer_shards=64) / 1e9
-    31.4
-    """
-    return (
-        state_bytes(params=params, bytes_per_param=weight_bytes, shards=weight_shards)
-        + state_bytes(params=params, bytes_per_param=gradient_bytes, shards=gradient_shards)
-        + state_bytes(params=params, bytes_per_param=optimizer_bytes, shards=optimizer_shards)
-    )
-
-
-@formula(
-    Source(
-        "docs",
-        "DeepSpeed memory requirements",
-        "https://deepspeed.readthedocs.io/en/latest/memory.html",
-        "ZeRO-2, offload_optimizer",
-    )
-)
-def offload_host_bytes(
-    *, params: Count, gradient_bytes: Bytes, optimizer_bytes: Bytes, gpus_per_node: Count, buffer_factor: Ratio
-) -> Bytes:
-    """Host memory that ZeRO-2 optimizer offload asks for on a node: the larger of all ranks' gradients and the optimizer state.
-
-    T5-3B on 8 GPUs, published as 127.45 GB (2**30):
-
-    >>> offload_host_bytes(params=2851e6, gradient_bytes=4, optimizer_bytes=16, gpus_per_node=8, buffer_factor=1.5) / 2**30
-    127.45
-    """
-    return params * maximum(gradient_bytes * gpus_per_node, optimizer_bytes) * buffer_factor
 
 
 @formula(DEFINITION)
@@ -112,103 +57,6 @@ def shard_bytes(*, size: Bytes, shards: Count) -> Bytes:
     87.5
     """
     return size / shards
-
-
-@formula(Source("paper", "How to Scale Your Model", f"{_BOOK}transformers", "Gradient checkpointing"))
-def checkpoint_activation_bytes(
-    *, layers: Count, saved_per_layer: Count, tokens: Count, hidden: Count, element_bytes: Bytes
-) -> Bytes:
-    """Activations kept when each layer saves only a few tensors of the hidden width and recomputes the rest.
-
-    64 layers of width 8192, 4M tokens, one bf16 tensor a layer, published as 4.2 TB:
-
-    >>> checkpoint_activation_bytes(layers=64, saved_per_layer=1, tokens=4e6, hidden=8192, element_bytes=2) / 1e12
-    4.19
-    """
-    return layers * saved_per_layer * tensor_bytes(tokens=tokens, width=hidden, element_bytes=element_bytes)
-
-
-@formula(_KORTHIKANTI)
-def gpt_layer_activation_bytes(
-    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes
-) -> Bytes:
-    """Activations of one GPT layer, nothing recomputed or sharded: s·b·h·(34 + 5·a·s/h) at 2-byte elements.
-
-    A layer of GPT-3:
-
-    >>> gpt_layer_activation_bytes(seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1) / 1e9
-    2.869
-    """
-    return seq_len * micro_batch * hidden * (16 * element_bytes + 2 * mask_bytes) + gpt_attention_core_bytes(
-        seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
-    )
-
-
-@formula(_KORTHIKANTI)
-def gpt_attention_core_bytes(*, seq_len: Count, micro_batch: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes) -> Bytes:
-    """The part of a GPT layer's activations that grows with s²: softmax, its dropout mask and output, 5·a·s²·b at 2-byte elements.
-
-    >>> gpt_attention_core_bytes(seq_len=2048, micro_batch=1, heads=96, element_bytes=2, mask_bytes=1)
-    2013265920
-    """
-    return heads * seq_len**2 * micro_batch * (2 * element_bytes + mask_bytes)
-
-
-@formula(_KORTHIKANTI_TP)
-def gpt_layer_activation_bytes_tp(
-    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
-) -> Bytes:
-    """Activations of one GPT layer under tensor parallelism: s·b·h·(10 + 24/t + 5·a·s/(h·t)).
-
-    >>> gpt_layer_activation_bytes_tp(
-    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e9
-    0.579
-    """
-    return (
-        seq_len * micro_batch * hidden * (4 * element_bytes + 2 * mask_bytes + 12 * element_bytes / tp)
-        + gpt_attention_core_bytes(
-            seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
-        )
-        / tp
-    )
-
-
-@formula(_KORTHIKANTI_SP)
-def gpt_layer_activation_bytes_sp(
-    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
-) -> Bytes:
-    """Activations of one GPT layer under tensor and sequence parallelism: all of it divided by the degree.
-
-    >>> gpt_layer_activation_bytes_sp(
-    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e9
-    0.359
-    """
-    return (
-        gpt_layer_activation_bytes(
-            seq_len=seq_len, micro_batch=micro_batch, hidden=hidden, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
-        )
-        / tp
-    )
-
-
-@formula(_KORTHIKANTI_SELECTIVE)
-def gpt_layer_activation_bytes_selective(
-    *, seq_len: Count, micro_batch: Count, hidden: Count, heads: Count, element_bytes: Bytes, mask_bytes: Bytes, tp: Count
-) -> Bytes:
-    """Activations of one GPT layer under tensor and sequence parallelism when the attention core is recomputed: 34·s·b·h/t.
-
-    >>> gpt_layer_activation_bytes_selective(
-    ...     seq_len=2048, micro_batch=1, hidden=12288, heads=96, element_bytes=2, mask_bytes=1, tp=8) / 1e6
-    106.95
-    """
-    return (
-        gpt_layer_activation_bytes(
-            seq_len=seq_len, micro_batch=micro_batch, hidden=hidden, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
-        )
-        - gpt_attention_core_bytes(
-            seq_len=seq_len, micro_batch=micro_batch, heads=heads, element_bytes=element_bytes, mask_bytes=mask_bytes
-        )
-    ) / tp
 
 
 @formula(
@@ -359,24 +207,10 @@ def attention_score_bytes(*, sequences: Count, heads: Count, q_tokens: Count, kv
 
 
 @formula(_GQA)
-def kv_bytes_per_token(*, layers: Count, kv_heads: Count, head_dim: Count, element_bytes: Bytes) -> Bytes:
-    """Key and value bytes that a token leaves in the cache; `kv_heads` is all heads for MHA and 1 for MQA.
-
-    OPT-13B in fp16, published as 800 KB (2**10):
-
-    >>> kv_bytes_per_token(layers=40, kv_heads=40, head_dim=128, element_bytes=2) / 2**10
-    800.0
-    """
-    return 2 * layers * kv_heads * head_dim * element_bytes
-
-
-@formula(_GQA)
-def kv_bytes_per_token_split(
-    *, layers: Count, kv_heads: Count, k_head_dim: Count, v_head_dim: Count, element_bytes: Bytes
-) -> Bytes:
+def kv_bytes_per_token(*, layers: Count, kv_heads: Count, k_head_dim: Count, v_head_dim: Count, element_bytes: Bytes) -> Bytes:
     """Key and value bytes a token where keys and values differ in width.
 
-    >>> kv_bytes_per_token_split(layers=61, kv_heads=128, k_head_dim=192, v_head_dim=128, element_bytes=2)
+    >>> kv_bytes_per_token(layers=61, kv_heads=128, k_head_dim=192, v_head_dim=128, element_bytes=2)
     4997120
     """
     return layers * kv_heads * (k_head_dim + v_head_dim) * element_bytes
@@ -392,18 +226,6 @@ def mla_bytes_per_token(*, layers: Count, kv_lora_rank: Count, rope_head_dim: Co
     70272
     """
     return layers * (kv_lora_rank + rope_head_dim) * element_bytes
-
-
-@formula(_GQA)
-def kv_cache_bytes(*, bytes_per_token: Bytes, tokens: Count, sequences: Count) -> Bytes:
-    """Bytes of a cache that holds so many tokens of so many sequences.
-
-    128 sequences of 1024 tokens of Llama 3.1 8B, published as 17.2 GB:
-
-    >>> kv_cache_bytes(bytes_per_token=131072, tokens=1024, sequences=128) / 1e9
-    17.18
-    """
-    return bytes_per_token * tokens * sequences
 
 
 @formula(Source("paper", "Mistral 7B", "https://arxiv.org/abs/2310.06825", "section 2, Rolling Buffer Cache"))
@@ -448,32 +270,6 @@ def conv_state_bytes(*, layers: Count, channels: Count, kernel: Count, element_b
     return layers * channels * (kernel - 1) * element_bytes
 
 
-@formula(Source("paper", "Microscaling Data Formats for Deep Learning", "https://arxiv.org/abs/2310.10537", "section 2, table 1"))
-def quantised_bytes_per_param(*, element_bytes: Bytes, scale_bytes: Bytes, group: Count) -> Bytes:
-    """Bytes a parameter with one scale (and zero point, counted in `scale_bytes`) for each group of elements.
-
-    MXFP6, published as 0.78125:
-
-    >>> quantised_bytes_per_param(element_bytes=6 / 8, scale_bytes=1, group=32)
-    0.78125
-    """
-    return element_bytes + scale_bytes / group
-
-
-@formula(_QLORA)
-def double_quantised_bytes_per_param(
-    *, element_bytes: Bytes, scale_bytes: Bytes, group: Count, outer_scale_bytes: Bytes, outer_group: Count
-) -> Bytes:
-    """Bytes a parameter when the scales of groups are quantised too, with one outer scale for `outer_group` of them.
-
-    NF4 with 8-bit scales for each 64 and float32 for each 256 of those, published as 4.127 bits:
-
-    >>> double_quantised_bytes_per_param(element_bytes=0.5, scale_bytes=1, group=64, outer_scale_bytes=4, outer_group=256) * 8
-    4.127
-    """
-    return element_bytes + scale_bytes / group + outer_scale_bytes / (group * outer_group)
-
-
 @formula(Source("paper", "LoRA: Low-Rank Adaptation of Large Language Models", "https://arxiv.org/abs/2106.09685", "section 4.1"))
 def lora_params(*, in_features: Count, out_features: Count, rank: Count, matrices: Count) -> Count:
     """Trained parameters of rank-`rank` adapters on so many matrices of one shape.
@@ -498,27 +294,3 @@ def bucket_bytes(*, total_bytes: Bytes, bucket_limit_bytes: Bytes, in_flight: Co
     50000000.0
     """
     return minimum(total_bytes, bucket_limit_bytes * in_flight)
-
-
-@formula(
-    Source(
-        "paper", "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", "https://arxiv.org/abs/1804.04235", "section 3"
-    )
-)
-def factored_moment_params(*, rows: Count, columns: Count) -> Count:
-    """Numbers that Adafactor keeps in place of the second moment of a [rows, columns] matrix: its row and column sums.
-
-    >>> factored_moment_params(rows=4096, columns=14336)
-    18432
-    """
-    return rows + columns
-
-
-@formula(Source("docs", "Transformer Math 101", "https://blog.eleuther.ai/transformer-math/", "Total Inference Memory"))
-def inference_rule_bytes(*, weights_bytes: Bytes, overhead_factor: Ratio) -> Bytes:
-    """A rule of thumb for inference memory without the KV cache: the weights times a factor (1.2 in the source).
-
-    >>> inference_rule_bytes(weights_bytes=13.5e9, overhead_factor=1.2) / 1e9
-    16.2
-    """
-    return weights_bytes * overhead_factor

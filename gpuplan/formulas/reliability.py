@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, exp, floor, sqrt, where
+from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, exp, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _RELIABILITY = Source(
@@ -26,37 +26,7 @@ _DALY_WALL = Source(
     "https://doi.org/10.1016/j.future.2004.11.016",
     "equation 20: total wall-clock time",
 )
-_NARAYANAN = Source(
-    "paper",
-    "Efficient Large-Scale Language Model Training on GPU Clusters",
-    "https://arxiv.org/abs/2104.04473",
-    "section 5.1, equation 4",
-)
 _LLAMA3 = Source("paper", "The Llama 3 Herd of Models", "https://arxiv.org/abs/2407.21783", "section 3.3.4")
-
-
-@formula(_RELIABILITY)
-def mtbf_seconds(*, failures_per_s: PerS, parts: Count) -> Seconds:
-    """Mean time between failures of a job, from the failure rate of one part (a node, a chip) and their number.
-
-    6.50 failures for 1000 node-days and 2048 nodes, published as 1.8 h:
-
-    >>> mtbf_seconds(failures_per_s=6.5 / (1000 * 86400), parts=2048) / 3600
-    1.80
-    """
-    return 1 / (failures_per_s * parts)
-
-
-@formula(_LLAMA3)
-def failure_rate(*, failures: Count, parts: Count, seconds: Seconds) -> PerS:
-    """Failures of one part a second, from those seen among many parts over some time.
-
-    419 unexpected interruptions in 54 days on 16,384 GPUs, in failures for 1000 GPU-days:
-
-    >>> failure_rate(failures=419, parts=16384, seconds=54 * 86400) * 1000 * 86400
-    0.474
-    """
-    return failures / (parts * seconds)
 
 
 @formula(_YOUNG)
@@ -81,16 +51,6 @@ def daly_interval_seconds(*, save: Seconds, mtbf: Seconds) -> Seconds:
         young_interval_seconds(save=save, mtbf=mtbf) * (1 + sqrt(save / (2 * mtbf)) / 3 + save / (18 * mtbf)) - save,
         mtbf,
     )
-
-
-@formula(_YOUNG)
-def lost_fraction(*, save: Seconds, interval: Seconds, mtbf: Seconds, restart: Seconds) -> Ratio:
-    """Share of the time lost: saving, and for each failure half an interval of work and the restart.
-
-    >>> lost_fraction(save=40, interval=944.9, mtbf=3.1 * 3600, restart=0)
-    0.0847
-    """
-    return save / interval + (interval / 2 + restart) / mtbf
 
 
 @formula(_RELIABILITY)
@@ -139,50 +99,6 @@ def interruptions(*, wall: Seconds, mtbf: Seconds) -> Count:
     return wall / mtbf
 
 
-@formula(_LLAMA3)
-def effective_training_fraction(*, lost_fraction: Ratio) -> Ratio:
-    """Share of the wall-clock time that is left for training.
-
-    >>> effective_training_fraction(lost_fraction=0.1)
-    0.9
-    """
-    return 1 - lost_fraction
-
-
-@formula(_LLAMA3)
-def wall_clock_seconds(*, training: Seconds, lost_fraction: Ratio) -> Seconds:
-    """Wall-clock time of a run whose training alone takes so long.
-
-    >>> wall_clock_seconds(training=90.0, lost_fraction=0.1)
-    100.0
-    """
-    return training / (1 - lost_fraction)
-
-
-@formula(_NARAYANAN)
-def flop_run_seconds(*, flop: Flop, chips: Count, achieved_flop_per_s: FlopPerS) -> Seconds:
-    """Training time from the FLOP of the run and what each chip achieves.
-
-    1.008T parameters, 450B tokens, full recomputation, 3072 A100 at 163 TFLOP/s, published as 84 days:
-
-    >>> flop_run_seconds(flop=8 * 1.008e12 * 450e9, chips=3072, achieved_flop_per_s=163e12) / 86400
-    83.88
-    """
-    return flop / (chips * achieved_flop_per_s)
-
-
-@formula(DEFINITION)
-def tokens_seconds(*, tokens: Count, tokens_per_s: PerS, chips: Count) -> Seconds:
-    """Training time from the tokens of the run and what each chip trains a second.
-
-    LLaMA 65B, 1.4T tokens at 380 a GPU on 2048 A100, published as 21 days:
-
-    >>> tokens_seconds(tokens=1.4e12, tokens_per_s=380, chips=2048) / 86400
-    20.8
-    """
-    return tokens / (tokens_per_s * chips)
-
-
 @formula(DEFINITION)
 def checkpoint_bytes(*, params: Count, bytes_per_param: Bytes) -> Bytes:
     """Bytes of a checkpoint with so many bytes a parameter (weights, master weights, moments).
@@ -196,16 +112,6 @@ def checkpoint_bytes(*, params: Count, bytes_per_param: Bytes) -> Bytes:
 
 
 @formula(DEFINITION)
-def checkpoint_seconds(*, size: Bytes, bandwidth: BytesPerS) -> Seconds:
-    """Time to write or read a checkpoint at the bandwidth of the storage.
-
-    >>> checkpoint_seconds(size=2.3e12, bandwidth=57.5e9)
-    40.0
-    """
-    return size / bandwidth
-
-
-@formula(DEFINITION)
 def job_bandwidth(*, part_bandwidth: BytesPerS, parts: Count) -> BytesPerS:
     """What all parts of a job write together.
 
@@ -213,25 +119,3 @@ def job_bandwidth(*, part_bandwidth: BytesPerS, parts: Count) -> BytesPerS:
     2.0
     """
     return part_bandwidth * parts
-
-
-@formula(DEFINITION)
-def checkpoint_count(*, seconds: Seconds, interval: Seconds) -> Count:
-    """Checkpoints written in a time.
-
-    One every three hours for 90 days, published as 720:
-
-    >>> checkpoint_count(seconds=90 * 86400, interval=3 * 3600)
-    720.0
-    """
-    return floor(seconds / interval)
-
-
-@formula(DEFINITION)
-def saving_fraction(*, save: Seconds, interval: Seconds) -> Ratio:
-    """Share of the time spent on saving when training waits for it.
-
-    >>> saving_fraction(save=200, interval=3 * 3600)
-    0.0185
-    """
-    return save / interval

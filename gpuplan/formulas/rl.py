@@ -147,13 +147,3 @@ def share_of_seconds(*, part: Seconds, whole: Seconds) -> Ratio:
     0.75
     """
     return part / whole
-
-
-@formula(DEFINITION)
-def padded_tokens(*, tokens: Count, multiple: Count) -> Count:
-    """Tokens of a sequence as it is padded.
-
-    >>> padded_tokens(tokens=1000, multiple=64)
-    1024.0
-    """
-    return ceil_div(tokens, multiple) * multiple

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds, maximum
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds
 from gpuplan.term import DEFINITION, Source, formula
 
 _ROOFLINE = Source(
@@ -57,16 +57,6 @@ def sample_traffic_bytes(*, kept: Bytes, samples: Count, passes: Ratio) -> Bytes
 
 
 @formula(_DLRM)
-def table_bytes(*, params: Count, element: Bytes, ranks: Count) -> Bytes:
-    """Embedding tables on one accelerator, which are cut over all of them; their optimizer keeps no states.
-
-    >>> table_bytes(params=22.8e9, element=4, ranks=8) / 1e9
-    11.4
-    """
-    return params * element / ranks
-
-
-@formula(_DLRM)
 def lookup_bytes(*, values: Count, samples: Count, element: Bytes, passes: Count) -> Bytes:
     """Traffic of the table rows of a batch: read for the forward pass, read again and written by the update.
 
@@ -94,13 +84,3 @@ def decoding_seconds(*, samples: Count, decoded_per_s: PerS, processors: Count, 
     0.2133
     """
     return samples / (decoded_per_s * processors * nodes)
-
-
-@formula(_STALLS)
-def waited_seconds(*, input_s: Seconds, computed: Seconds) -> Seconds:
-    """Time that accelerators wait: input runs beside computation, one step ahead.
-
-    >>> waited_seconds(input_s=0.5, computed=0.3), waited_seconds(input_s=0.1, computed=0.3)
-    (0.2, 0.0)
-    """
-    return maximum(input_s - computed, 0.0)

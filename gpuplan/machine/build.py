@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.formulas.collectives import disk_share, measured_share
+from gpuplan.formulas.links import even_share, measured_share
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
+from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measuring import told
-from gpuplan.specs.quantity import Sourced
+from gpuplan.specs.measured_machine import calibration_notes
 from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
 
@@ -56,32 +56,31 @@ def hardware_of(
     """
     catalog = catalog or Catalog.open()
     chip = target.accelerator
-    chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
-    dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
-    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of or engine)
-    parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
-    parameters |= overlay.attention_terms(chain, dtypes, engine)
-    parameters |= overlay.single_terms(chain)
-    parameters = with_lent_throttle(chip, parameters, chain, catalog)
+
+    def made() -> Kernels:
+        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=matmuls_of or engine, fused_experts=fused_experts)
+
+    own = made() if measured is not None else catalog.once(("kernels", chip.id, engine, matmuls_of, fused_experts), made)
+    parameters = dict(own.parameters)
     fabrics: list[Link] = []
     levels = distinct(target.levels)
     for level in levels:
-        link, fabric = _fabric_of(level, chip, chain, catalog)
+        link, fabric = _fabric_of(level, chip, own.chain, catalog)
         if fabric is not None:
-            parameters |= overlay.fabric_terms(link, level.name, fabric)
+            parameters |= _collectives(link, level.name, fabric, engine, catalog)
             if link.file.describes == "fabric" and not level.name.startswith(NETWORKS):
                 parameters |= _as_measured(level, target.count)
             parameters |= _as_late(level, parameters)
         fabrics.append(link)
-    parameters |= overlay.residual_terms(chain, fabrics or chain)
+    parameters |= _residuals(fabrics or own.chain, engine, catalog)
     return Hardware(
         name=chip.name,
         accelerator=chip.id,
         family=chip.family,
         count=target.count,
-        peaks={dtype: _chip_term(chip, f"{dtype}_flop_per_s", chip.peak(dtype), target.share) for dtype in dtypes},
-        hbm_bandwidth=_chip_term(chip, "hbm_bandwidth", chip.memory.bandwidth, target.share),
-        memory_capacity=_chip_term(chip, "memory_capacity", chip.usable_memory(), target.share),
+        peaks={dtype: _part(term, target.share) for dtype, term in own.peaks.items()},
+        hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
+        memory_capacity=_part(own.memory_capacity, target.share),
         parameters=parameters,
         levels=levels,
         host_link=target.host_link,
@@ -90,12 +89,64 @@ def hardware_of(
         host_shared_by=_sharing_a_host(target),
         host_memory=_share_of_host(target, "memory"),
         disk_size=_share_of_host(target, "local_disk"),
-        power=None if chip.power is None else _chip_term(chip, "power", chip.power, target.share),
-        sm_count=_units(chip, chain, target.share),
+        power=None if own.power is None else _part(own.power, target.share),
+        sm_count=_units(chip, own.chain, target.share),
+        l2=own.l2,
+        notes=own.notes,
+        dtype_notes=own.dtype_notes,
+    )
+
+
+class Kernels(Record, kw_only=True):
+    """What is known of a chip with the kernels of an engine, whatever it is built into: made once for all its targets."""
+
+    chain: tuple[Link, ...]
+    parameters: Mapping[str, Term]
+    peaks: Mapping[str, Term]
+    hbm_bandwidth: Term
+    memory_capacity: Term
+    power: Term | None
+    l2: Term | None
+    notes: tuple[Note, ...]
+    dtype_notes: Mapping[str, Note]
+
+
+def _kernels(
+    chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, matmuls_of: str | None,
+    fused_experts: bool,
+) -> Kernels:  # fmt: skip
+    chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
+    dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
+    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of)
+    parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
+    parameters |= overlay.attention_terms(chain, dtypes, engine)
+    parameters |= overlay.single_terms(chain)
+    parameters = with_lent_throttle(chip, parameters, chain, catalog)
+    parameters |= overlay.kernel_residuals(chain)
+    return Kernels(
+        chain=chain,
+        parameters=parameters,
+        peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
+        hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
+        memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),
+        power=None if chip.power is None else chip.term("hw.power", chip.power),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
         notes=(*_measured_here(chip, chain, catalog, engine), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
+
+
+def _collectives(link: Link, level: str, fabric: Fabric, engine: str | None, catalog: Catalog) -> Mapping[str, Term]:
+    """The parameters of the collectives on a level, made once for all targets of an engine."""
+    # The link goes along, so that no other file can come to its place in memory.
+    key = ("collectives", id(link.file), id(fabric), link.borrowed, level, engine)
+    return catalog.once(key, lambda: (link, overlay.fabric_terms(link, level, fabric)))[1]
+
+
+def _residuals(links: Sequence[Link], engine: str | None, catalog: Catalog) -> Mapping[str, Term]:
+    """The residuals of the collectives that these files describe, likewise."""
+    key = ("residuals", *((id(link.file), link.borrowed, link.widen) for link in links), engine)
+    return catalog.once(key, lambda: (links, overlay.fabric_residuals(links)))[1]
 
 
 def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | None:
@@ -105,7 +156,7 @@ def _disk(target: Target, which: Literal["disk_read", "disk_write"]) -> Term | N
         return None
     whole = system.term(f"hw.{which}_of_all", rate)
     cards = Term("hw.accelerators_of_disks", float(system.accelerators.value), "1", whole.source)
-    return disk_share.term(f"hw.{which}", bandwidth=whole, accelerators=cards)
+    return even_share.term(f"hw.{which}", bandwidth=whole, parts=cards)
 
 
 def _sharing_a_host(target: Target) -> Term:
@@ -147,7 +198,7 @@ def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, e
         if file.machine is None:
             return
         ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
-        yield from told(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
+        yield from calibration_notes(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:
@@ -171,8 +222,8 @@ def _assumed(link: Link) -> bool:
     return bool(fits) and all(link.file.source_of(fit.efficiency).kind == "assumed" for fit in fits)
 
 
-def _chip_term(chip: Accelerator, name: str, value: Sourced, share: float) -> Term:
-    term = chip.term(f"hw.{name}", value)
+def _part(term: Term, share: float) -> Term:
+    """What a part of an accelerator has of what the whole has."""
     if share == 1.0:
         return term
     note = "; ".join(part for part in (f"{share:.4g} of one accelerator", term.source.note) if part)
@@ -186,7 +237,7 @@ def _units(chip: Accelerator, chain: Sequence[Link], share: float) -> Term:
         UnknownError: neither is known.
     """
     if chip.units is not None:
-        return _chip_term(chip, "sm_count", chip.units.count, share)
+        return _part(chip.term("hw.sm_count", chip.units.count), share)
     link = next((link for link in chain if link.file.units is not None), None)
     if link is None or link.file.units is None:
         hint = "add `units` to its file in hardware_specs/accelerators"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record, field
@@ -15,8 +15,14 @@ from gpuplan.work import Dtype
 if TYPE_CHECKING:
     from gpuplan.specs.fabric import Level
 
+T = TypeVar("T")
+
 UNSEEN_S = 0.02
 """The longest time to settle that a fit looks at: what is found there was not seen."""
+_PLAIN_SETTLE = re.compile(r"matmul\.[a-z]+\d+\.settle")
+"""Of a data type, not of a kind of kernel."""
+_SETTLED = Source("derived", "a busy step leaves no pause in which the clock could recover: it has settled")
+_UNSEEN = Source("derived", "the clock was not seen to settle with this type; no lower than with the others")
 
 
 class Hardware(Record, kw_only=True):
@@ -65,27 +71,49 @@ class Hardware(Record, kw_only=True):
             raise UsageError(Problem("hw.no-sharp", said, "leave --sharp out, or name a network that does, such as `@ib-ndr`"))
         return self.replaced(switches_add=True)
 
+    def asked(self, key: str, of: Callable[[Hardware], T]) -> T:
+        """What formulas are chosen by, of the machine or of each of several; `key` says what it is.
+
+        Raises:
+            Apart: it does not say the same of all.
+        """
+        return of(self)
+
+    def termed(self, key: str, of: Callable[[Hardware], Term | None]) -> Term | None:
+        """A leaf that is made for the machine, or for each of several; `key` says what it is, under whichever name.
+
+        Raises:
+            Apart: there is none for some of them only.
+        """
+        return of(self)
+
+    def mapped(self, of: Callable[[Hardware], Hardware]) -> Hardware:
+        """The machine otherwise, or each of several."""
+        return of(self)
+
+    def several(self) -> bool:
+        """Whether there is more than one accelerator."""
+        return self.asked("several", lambda one: one.count > 1)
+
     def under_load(self) -> Hardware:
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""
-        settled = Source("derived", "a busy step leaves no pause in which the clock could recover: it has settled")
         busy = {
-            name: replace(term, value=1e-12, source=settled) if name.endswith(".settle") else term
+            name: Term(term.name, 1e-12, term.unit, _SETTLED, spread=term.spread)
             for name, term in self.parameters.items()
+            if name.endswith(".settle")
         }
-        return self.replaced(parameters=busy | self._least_clocks())
+        return self.replaced(parameters={**self.parameters, **busy, **self._least_clocks(busy)})
 
-    def _least_clocks(self) -> dict[str, Term]:
+    def _least_clocks(self, settling: Collection[str]) -> dict[str, Term]:
         """How far clocks fall in matmuls whose settled clock no measurement saw: no further than in the chip's other matmuls.
 
         Where the time to settle came out longer than any kernel that was measured, only the beginning of the fall is known.
         """
-        plain = re.compile(r"matmul\.[a-z]+\d+\.settle")  # Of a data type, not of a kind of kernel.
-        times = {name: float(term.value) for name, term in self.parameters.items() if plain.fullmatch(name)}
+        times = {name: float(self.parameters[name].value) for name in settling if _PLAIN_SETTLE.fullmatch(name)}
         falls = {name: self.parameters[name.replace(".settle", ".throttle")] for name in times}
         seen = [float(falls[name].value) for name, seconds in times.items() if seconds < UNSEEN_S]
-        guess = Source("derived", "the clock was not seen to settle with this type; no lower than with the others")
         return {
-            name.replace(".settle", ".throttle"): replace(falls[name], value=max(seen), source=guess)
+            name.replace(".settle", ".throttle"): replace(falls[name], value=max(seen), source=_UNSEEN)
             for name, seconds in times.items()
             if seen and seconds >= UNSEEN_S and float(falls[name].value) > max(seen)
         }

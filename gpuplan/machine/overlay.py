@@ -11,7 +11,7 @@ from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import CollectiveFit, Fabric, MatmulFit, Measured, Residual
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Source, Term
+from gpuplan.term import Term
 
 MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
     "bf16": ("fp16",), "fp16": ("bf16",), "tf32": ("bf16", "fp16"), "fp32": ("bf16", "fp16"), "fp64": ("fp32", "bf16", "fp16"),
@@ -73,14 +73,12 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
 
 def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[tuple[str, Term]]:
     """Each number of a set of parameters as a term `hw.<prefix>.<key>`, by its dotted name without `hw.`."""
+    told = f"measured on {link.file.name}" if link.borrowed else ""
     for key in fit.field_names():
         value = getattr(fit, key)
         if isinstance(value, Sourced):
-            term = link.file.term(f"hw.{prefix}.{key}", value)
-            if link.borrowed or note:
-                told = "; ".join(part for part in (f"measured on {link.file.name}" if link.borrowed else "", note) if part)
-                term = replace(term, source=_noted(term.source, told))
-            yield f"{prefix}.{key}", term
+            name = f"{prefix}.{key}"
+            yield name, Term(f"hw.{name}", value.value, value.unit, link.file.source_of(value, told, note))
 
 
 def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], dict[str, Note]]:
@@ -211,34 +209,45 @@ RESIDUALS: Mapping[str, str] = {
 """The kinds of work whose residual has a term of its own, and the kind that speaks for each where it was not told apart."""
 
 
-def residual_terms(chain: Sequence[Link], fabrics: Sequence[Link]) -> dict[str, Term]:
-    """The residual of each kind of work: 1, with the range of measured / predicted, widened where it was borrowed."""
+def kernel_residuals(chain: Sequence[Link]) -> dict[str, Term]:
+    """The residual of each kind of kernel: 1, with the range of measured / predicted, widened where it was borrowed."""
     found: dict[str, Term] = {}
     for kind, like in RESIDUALS.items():
-        wired = like == "collective"
+        if like == "collective":
+            continue
         if kind == "grouped":
             # What was measured here of single matmuls says nothing of the experts' kernels, whose parameters come from elsewhere.
             chain = [link for link in chain if link.file.machine is None or kind in link.file.residual] or chain
-        links = [(link, made) for link in (fabrics if wired else chain) if (made := _residual(link, kind, like)) is not None]
-        if not links:
-            continue
-        low, high, link = 1.0, 1.0, links[0][0]
-        for each, residual in links if wired else links[:1]:
-            low = min(low, residual.low.value**each.widen)
-            high = max(high, residual.high.value**each.widen)
-        source = link.file.source_of(links[0][1].low)
-        told = "measured / predicted, 10th to 90th percentile"
-        if link.borrowed:
-            told += f", of {link.file.name}, to the power of {link.widen:g}"
-        name = f"{kind}_residual"
-        found[name] = Term(f"hw.{name}", 1.0, "1", replace(source, note=told), spread=(low, high))
+        found |= _residual_term(kind, like, chain, least=True)
     return found
+
+
+def fabric_residuals(fabrics: Sequence[Link]) -> dict[str, Term]:
+    """The same of each kind of collective, in the widest range of the levels' own."""
+    found: dict[str, Term] = {}
+    for kind, like in RESIDUALS.items():
+        if like == "collective":
+            found |= _residual_term(kind, like, fabrics, least=False)
+    return found
+
+
+def _residual_term(kind: str, like: str, chain: Sequence[Link], *, least: bool) -> dict[str, Term]:
+    """The residual by its name, of the nearest file (`least`) or of all; nothing where no file has one."""
+    links = [(link, made) for link in chain if (made := _residual(link, kind, like)) is not None]
+    if not links:
+        return {}
+    low, high, link = 1.0, 1.0, links[0][0]
+    for each, residual in links[:1] if least else links:
+        low = min(low, residual.low.value**each.widen)
+        high = max(high, residual.high.value**each.widen)
+    told = "measured / predicted, 10th to 90th percentile"
+    if link.borrowed:
+        told += f", of {link.file.name}, to the power of {link.widen:g}"
+    name = f"{kind}_residual"
+    source = replace(link.file.source_of(links[0][1].low), note=told)
+    return {name: Term(f"hw.{name}", 1.0, "1", source, spread=(low, high))}
 
 
 def _residual(link: Link, kind: str, like: str) -> Residual | None:
     told: Mapping[str, Residual] = link.file.residual  # type: ignore[assignment]
     return told.get(kind) or told.get(like)
-
-
-def _noted(source: Source, told: str) -> Source:
-    return replace(source, note="; ".join(part for part in (told, source.note) if part))

@@ -49,8 +49,7 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
     busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
     if straddle is not None:
-        # The gradient of weights sums over the rows.
-        along = "k" if name.endswith("_wgrad") else "m"
+        along = "k" if item.sums_rows else "m"
         rows = kernels.straddled_rows.term(f"{name}.busy_rows", rows=shape[along], tile=tile, straddle=straddle)
         busy = {**shape, along: rows}
     flop = kernels.tiled_flop.term(
@@ -84,7 +83,7 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     quantise = kernels.quantise_seconds.term(
         f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
     )
-    return kernels.quantised_kernel_seconds.term(f"{name}.seconds", quantise=quantise, **parts)
+    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
 
 
 def _widened(item: Matmul) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
+from gpuplan.formulas.links import oversubscribed
 from gpuplan.machine.hardware import Hardware
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
 from gpuplan.work import Collective, Transfer
 
@@ -45,8 +48,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         if at == len(hw.levels) - 1:
             reach = item.group
         else:
-            size = Term(f"hw.fabric.{level.name}.size", float(level.size or hw.count), "1", level.bandwidth_per_direction.source)
-            reach = fabric.ranks_inside.term(f"{here}.reach", group=item.group, stride=item.stride, size=size)
+            reach = fabric.ranks_inside.term(f"{here}.reach", group=item.group, stride=item.stride, size=_size(hw, at))
         ranks = reach if below is None else fabric.ranks_outside.term(f"{here}.ranks", group=reach, inside=below)
         if item.copies is not None and item.reach is not None:
             wire = fabric.dispatch_wire.term(
@@ -60,7 +62,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
-        transfers.append(_transfer(here, hw, prefix, level, wire=wire, ranks=ranks, item=item))
+        transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item))
         latencies.append(_latency(here, hw, prefix, ranks, item.size))
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
@@ -69,12 +71,12 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     custom = f"fabric.{hw.levels[0].name}.custom_all_reduce"
     if not (custom_all_reduce and item.kind == "all_reduce" and f"{custom}.start" in hw.parameters):
         return fabric.collective_seconds.term(f"{name}.seconds", transfer=transfer, latency=latency, residual=residual)
-    here, level = f"{name}.custom", hw.levels[0]
+    here = f"{name}.custom"
     inside = latencies[0].args[0][1]
     return fabric.best_all_reduce_seconds.term(
         f"{name}.seconds",
         transfer=transfer, latency=latency, group=item.group, inside=inside,
-        custom_transfer=_shots(here, hw, custom, level, item),
+        custom_transfer=_shots(here, hw, custom, item),
         custom_latency=_latency(here, hw, custom, item.group, item.size, bulk=ZERO), residual=residual,
     )  # fmt: skip
 
@@ -116,62 +118,98 @@ def _disk_seconds(item: Transfer, hw: Hardware) -> Term:
     return fabric.wire_seconds.term(f"{item.name}.seconds", wire=item.size, bandwidth=rate, share=ONE)
 
 
-def _transfer(here: str, hw: Hardware, prefix: str, level: Level, *, wire: Term, ranks: Term, item: Collective) -> Term:
+def _of_level(hw: Hardware, at: int, name: str, what: str, of: Callable[[Level], float]) -> Term:
+    """A leaf of a number that a level has, with the level's source; `what` it is, under whichever name."""
+
+    def made(one: Hardware) -> Term:
+        return Term(name, float(of(one.levels[at])), "1", one.levels[at].bandwidth_per_direction.source)
+
+    return hw.termed(f"levels.{at}.{what}", made) or made(hw)
+
+
+def _size(hw: Hardware, at: int) -> Term:
+    """Accelerators inside one level: all where it joins all."""
+    name = f"hw.fabric.{hw.levels[at].name}.size"
+
+    def made(one: Hardware) -> Term:
+        level = one.levels[at]
+        return Term(name, float(level.size or one.count), "1", level.bandwidth_per_direction.source)
+
+    return hw.termed(f"levels.{at}.size", made) or made(hw)
+
+
+def _transfer(here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, ranks: Term, item: Collective) -> Term:
+    level = hw.levels[at]
     bandwidth = level.bandwidth_per_direction
-    if level.oversubscription != 1.0:
-        factor = Term(f"hw.fabric.{level.name}.oversubscription", level.oversubscription, "1", bandwidth.source)
-        bandwidth = fabric.oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
-    share = _share(here, hw, prefix, level, ranks=ranks, item=item)
+    if hw.asked(f"levels.{at}.oversubscribed", lambda one: one.levels[at].oversubscription != 1.0):
+        name = f"hw.fabric.{level.name}.oversubscription"
+        factor = _of_level(hw, at, name, "oversubscription", lambda one: one.oversubscription)
+        bandwidth = oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
+    share = _share(here, hw, prefix, at, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))
 
 
-def _share(here: str, hw: Hardware, prefix: str, level: Level, *, ranks: Term, item: Collective) -> Term:
-    full = hw.parameter(f"{prefix}.full")
+def _share(here: str, hw: Hardware, prefix: str, at: int, *, ranks: Term, item: Collective) -> Term:
+    level, full = hw.levels[at], hw.parameter(f"{prefix}.full")
     if level.topology in ("mesh", "hybrid-mesh") and level.peer_bandwidth is not None:
         return fabric.linked_share.term(
             f"{here}.share", ranks=ranks, peer_bandwidth=level.peer_bandwidth, bandwidth=level.bandwidth_per_direction, full=full
         )
-    if level.topology == "torus" and level.dims:
-        return _torus_share(here, level, item, full)
+    if level.topology == "torus":
+        axes = hw.asked(f"levels.{at}.axes", lambda one: tuple(axis.at for axis in torus_axes(one.levels[at])))
+        if axes:
+            return _torus_share(here, hw, at, axes, item, full)
     return fabric.reached_share.term(
         f"{here}.share", ranks=ranks, size=hw.parameter(f"{prefix}.ranks"), pair=hw.parameter(f"{prefix}.pair"), full=full
     )
 
 
-def _torus_share(here: str, level: Level, item: Collective, full: Term) -> Term:
-    source = level.bandwidth_per_direction.source
-    below = 1
-    links: list[Term] = []
-    most = 0
-    for axis, (length, wrap) in enumerate(zip(level.dims, level.wrap or (False,) * len(level.dims), strict=True)):
+class Axis(Record):
+    """A direction of a torus in which there is more than one chip."""
+
+    at: int
+    below: int
+    """Chips that a step in this direction leaps in the order of ranks."""
+    length: int
+    links: int
+    """Links of a chip in this direction: two where they close to a ring."""
+
+
+def torus_axes(level: Level) -> tuple[Axis, ...]:
+    """The directions of a torus that are longer than one chip."""
+    below, found = 1, list[Axis]()
+    for at, (length, wrap) in enumerate(zip(level.dims, level.wrap or (False,) * len(level.dims), strict=True)):
         if length > 1:
-            count = 2 if wrap and length > 2 else 1
-            most += count
-            at = f"{here}.axis{axis}"
-            links.append(
-                fabric.axis_links.term(
-                    f"{at}.links",
-                    group=item.group,
-                    stride=item.stride,
-                    below=Term(f"{at}.below", float(below), "1", source),
-                    length=Term(f"{at}.length", float(length), "1", source),
-                    links=Term(f"{at}.all", float(count), "1", source),
-                )
-            )
+            found.append(Axis(at, below, length, 2 if wrap and length > 2 else 1))
         below *= length
-    return fabric.torus_share.term(
-        f"{here}.share",
-        links=total(f"{here}.links", links),
-        all_links=Term(f"{here}.all_links", float(most), "1", source),
-        full=full,
-    )
+    return tuple(found)
 
 
-def _shots(here: str, hw: Hardware, prefix: str, level: Level, item: Collective) -> Term:
-    """The transfer of an engine's own all-reduce, in one shot or in two."""
-    share = _share(here, hw, prefix, level, ranks=item.group, item=item)
-    link = {"bandwidth": level.bandwidth_per_direction, "share": share}
+def _torus_share(here: str, hw: Hardware, at: int, axes: Sequence[int], item: Collective, full: Term) -> Term:
+    links: list[Term] = []
+    for place, axis in enumerate(axes):
+        name = f"{here}.axis{axis}"
+
+        def number(what: str, field: str, *, name: str = name, place: int = place) -> Term:
+            return _of_level(
+                hw, at, f"{name}.{what}", f"axis{place}.{what}", lambda one: getattr(torus_axes(one)[place], field)
+            )  # fmt: skip
+
+        links.append(
+            fabric.axis_links.term(
+                f"{name}.links", group=item.group, stride=item.stride, below=number("below", "below"),
+                length=number("length", "length"), links=number("all", "links"),
+            )
+        )  # fmt: skip
+    most = _of_level(hw, at, f"{here}.all_links", "all_links", lambda one: sum(axis.links for axis in torus_axes(one)))
+    return fabric.torus_share.term(f"{here}.share", links=total(f"{here}.links", links), all_links=most, full=full)
+
+
+def _shots(here: str, hw: Hardware, prefix: str, item: Collective) -> Term:
+    """The transfer of an engine's own all-reduce on the innermost level, in one shot or in two."""
+    share = _share(here, hw, prefix, 0, ranks=item.group, item=item)
+    link = {"bandwidth": hw.levels[0].bandwidth_per_direction, "share": share}
     one = fabric.one_shot_wire.term(f"{here}.one_shot_bytes", size=item.size, ranks=item.group)
     two = fabric.all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=item.group, covered=ONE)
     return fabric.shots_seconds.term(

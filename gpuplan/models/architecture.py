@@ -163,6 +163,16 @@ class Block(Schema):
     extra_params: NonNegativeInt = 0
     """Parameters that no other field counts; the card's notes say what they are."""
 
+    @property
+    def moe(self) -> Moe | None:
+        """Its layer of experts; None: it has none."""
+        return self.mlp if isinstance(self.mlp, Moe) else None
+
+    @property
+    def mixers(self) -> tuple[Mixer, ...]:
+        """Its token mixers."""
+        return tuple(one for one in (self.mixer, self.mixer2, self.cross) if one is not None)
+
     def faults(self) -> Iterator[Fault]:
         """A block of nothing."""
         if not (self.mixer or self.cross or self.mlp):

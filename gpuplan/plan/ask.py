@@ -1,164 +1,387 @@
-"""What a user asked, with everything left out as None: what `search` fills in before an estimate."""
+"""What can be asked, and with which options? Everything left out is None: what `search` fills in before an estimate.
 
-from __future__ import annotations
+These records are the one table of options: a field with an `Option` is an option of the command line and of the Python API.
+"""
+
+# The annotations are read, so they are no unread text here: no `from __future__ import annotations`.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated
 
+from gpuplan.plan.option import DATA, NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option, named
+from gpuplan.plan.words import (
+    AttentionKernel,
+    BaseWeights,
+    ContextKind,
+    Dispatcher,
+    Idle,
+    KvFormat,
+    LoraTargets,
+    Offload,
+    OffloadTo,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+    ReduceIn,
+    ResultName,
+    RlMethod,
+    Scaling,
+    Schedule,
+    SoldAs,
+    Task,
+    WeightFormat,
+)
 from gpuplan.record import Record, field
 
-Recompute: TypeAlias = Literal[
-    "none", "selective", "selective-op", "mlp", "moe", "full", "custom",
-    "minimal_with_context", "minimal", "save_dot_with_context_except_mlp", "save_dot_except_mlpwi", "save_dot_except_mlp",
-    "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
-]  # fmt: skip
-"""What is made again; the names with underscores are MaxText's policies."""
-Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]
-Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
-LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
-BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "int8", "int4", "nf4", "nf4-dq"]
-AttentionKernel: TypeAlias = Literal["flash", "flash1", "flash2", "eager"]
-Scaling: TypeAlias = Literal["tensorwise", "rowwise", "blockwise"]
-Offload: TypeAlias = Literal["optimizer", "params", "activations"]
-OffloadTo: TypeAlias = Literal["host", "nvme"]
-Schedule: TypeAlias = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
-ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
-Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
-Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
-ReduceIn: TypeAlias = Literal["fp32", "bf16"]
-WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4"]
-SoldAs: TypeAlias = Literal[
-    "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
-]  # fmt: skip
-KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
-RlMethod: TypeAlias = Literal["ppo", "grpo"]
-Idle: TypeAlias = Literal["device", "host"]
+ON = (
+    "Accelerator, system, cloud instance, TPU slice or cluster, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`; "
+    "behind an `@` the network or the cluster that joins them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`"
+)
+PRECISION = Option("Data type of the arithmetic: bf16, fp16, fp32, fp8 or bf16-pure", NUMBERS, "TYPE", samples=True)
+OPTIMIZER = Option("Optimizer, such as `adamw`", NUMBERS, "NAME", samples=True)
+BATCH = Option("Sequences at the same time", RUN)
+CONTEXT = Option("Longest sequence that must fit, such as `32k` (32,768)", RUN, "TOKENS", length=True)
+WEIGHTS = "Data type of the weights, such as `bf16`, `fp8`, `int4`"
+KV_CACHE = "Data type of the KV cache, such as `bf16` or `fp8`"
+TP = Option("Tensor parallel degree", PARALLEL, samples=True)
+PP = Option("Pipeline parallel degree (stages)", PARALLEL, samples=True)
 
 
 class Common(Record, kw_only=True):
     """What every question names: the model, the machine, the engine, and the user's own values.
 
-    `model` is a card's name, a Hugging Face id, a config.json or a folder with one; `on` is `[N x]NAME`; `price` is USD/s
-    for one accelerator, instance or system as `on` counts them; `pins` are `--set` values in base units by term name.
-    Where `price` is None, one on record is taken: of `price_kind` (on demand), in `region` (the provider's usual one), the
+    `price` is USD/s for one accelerator, instance or system as `on` counts them; `pins` are `--set` values in base units by term
+    name. Where `price` is None, one on record is taken: of `price_kind` (on demand), in `region` (the provider's usual one), the
     newest of `price_date` or before (what is current), and never one that is older than `max_price_age` days.
     """
 
-    model: str
-    on: str
-    engine: str | None = None
-    price: float | None = None
-    price_kind: SoldAs | None = None
-    region: str | None = None
-    price_date: str | None = None
-    max_price_age: int | None = None
-    pins: Mapping[str, float] = field(default_factory=dict)
-    specs: tuple[Path, ...] = ()
+    model: Annotated[
+        str, Option("A card (`gpuplan models list`), a Hugging Face id, a config.json, or its folder", "", "MODEL", samples=True)
+    ]
+    on: Annotated[str, Option(ON, RUN, "[Nx]NAME[@PLACE]", samples=True)]
+    engine: Annotated[
+        str | None, Option("Engine whose habits count, such as `vllm` or `megatron-lm`", RUN, "NAME", samples=True)
+    ] = None
+    price: Annotated[
+        float | None,
+        Option(
+            "Your price for an hour of what --on counts, such as `2.50`", DATA, "USD/h", "USD/s",
+            reads="price", group="price", samples=True,
+        ),
+    ] = None  # fmt: skip
+    price_kind: Annotated[
+        SoldAs | None, Option("Terms of sale, such as `spot` or `reserved_1yr`", DATA, "KIND", group="price", samples=True)
+    ] = None
+    region: Annotated[
+        str | None, Option("The provider's region whose price is taken", DATA, "NAME", group="price", samples=True)
+    ] = None
+    price_date: Annotated[
+        str | None,
+        Option(
+            "Take the newest price that is not after this day", DATA, "YYYY-MM-DD", reads="day", group="price", samples=True
+        ),
+    ] = None  # fmt: skip
+    max_price_age: Annotated[
+        int | None, Option("Refuse a price that is older (exit 5)", DATA, "DAYS", group="price", samples=True)
+    ] = None
+    pins: Annotated[
+        Mapping[str, float],
+        Option(
+            "Give any term a value, with its unit; all that rests on it is recomputed; repeatable", DATA, "TERM=VALUE",
+            flag="set", reads="pins", samples=True,
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
+    specs: Annotated[tuple[Path, ...], Option("A folder of your own specs, which win; repeatable", DATA, "DIR", samples=True)] = ()
 
     def asks_for_price(self) -> bool:
         """Whether the user said anything about the price."""
-        return any(getattr(self, name) is not None for name in PRICE_FIELDS)
-
-
-PRICE_FIELDS = ("price", "price_kind", "region", "price_date", "max_price_age")
+        return any(getattr(self, name) is not None for name in named(Common, "price"))
 
 
 class TrainAsk(Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run.
 
-    `documents` is the mean length of the documents that are packed into a sequence, where attention stays within each.
     `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
     `samples` is the length of a run of a model that is given by its samples. With `rl`, each step generates `group_size`
     responses to each of `prompts` prompts before it trains on them.
     """
 
-    tokens: float | None = None
-    mtbf: float | None = None
-    checkpoint_every: float | None = None
-    seq_len: int | None = None
-    documents: int | None = None
-    document_spread: float | None = None
-    padded: bool | None = None
-    global_batch: int | None = None
-    micro_batch: int | None = None
-    mtp: int | None = None
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    cp: int | None = None
-    ep: int | None = None
-    vpp: int | None = None
-    first_stage_layers: int | None = None
-    last_stage_layers: int | None = None
-    zero_stage: int | None = None
-    shard_group: int | None = None
-    reshard_group: int | None = None
-    sequence_parallel: bool | None = None
-    compiled: bool | None = None
-    overlap: tuple[Overlap, ...] | None = None
-    graphs: bool | None = None
-    sharp: bool | None = None
-    dispatcher: Dispatcher | None = None
-    reduce_in: ReduceIn | None = None
-    scaling: Scaling | None = None
-    fp8_attention: bool | None = None
-    schedule: Schedule | None = None
-    cp_kind: ContextKind | None = None
-    etp: int | None = None
-    sync_every: int | None = None
-    reference: bool | None = None
-    expert_load: float | None = None
-    recompute: Recompute | None = None
-    recompute_layers: int | None = None
-    keep: tuple[str, ...] | None = None
-    to_host: tuple[str, ...] | None = None
-    attention: AttentionKernel | None = None
-    chunked_loss: bool | None = None
-    step_in_backward: bool | None = None
-    offload: tuple[Offload, ...] | None = None
-    offload_layers: int | None = None
-    offload_to: OffloadTo | None = None
-    nvme_bandwidth: float | None = None
-    lora: int | None = None
-    lora_targets: LoraTargets | None = None
-    dora: bool | None = None
-    train_edges: bool | None = None
-    qlora: bool | None = None
-    base_weights: BaseWeights | None = None
-    precision: Precision | None = None
-    optimizer: Optimizer | None = None
-    rl: RlMethod | None = None
-    prompts: int | None = None
-    group_size: int | None = None
-    prompt_len: int | None = None
-    response_len: int | None = None
-    response_max: int | None = None
-    ppo_epochs: int | None = None
-    rollout_engine: str | None = None
-    rollout_tp: int | None = None
-    reward_model: str | None = None
-    critic: str | None = None
-    idle: Idle | None = None
-    samples: float | None = None
-    params: float | None = None
-    flop_per_sample: float | None = None
-    activation_bytes: float | None = None
-    sample_bytes: float | None = None
-    decode_rate: float | None = None
-    cpus: int | None = None
-    storage_bandwidth: float | None = None
-
-
-RL_FIELDS = (
-    "prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_engine", "rollout_tp",
-    "reward_model", "critic", "idle",
-)  # fmt: skip
-"""What only means something with `rl`."""
-SAMPLE_FIELDS = ("params", "flop_per_sample", "activation_bytes")
-"""What describes a model of no card by its samples: parameters, FLOP of a forward pass, bytes kept for the backward pass."""
-INPUT_FIELDS = ("sample_bytes", "decode_rate", "cpus", "storage_bandwidth")
-"""What says how samples come: stored bytes, samples a second of one processor, processors and bytes a second of a node."""
+    tokens: Annotated[float | None, Option("Tokens of the whole run, such as `300B` or `15T`", RUN)] = None
+    mtbf: Annotated[
+        float | None,
+        Option(
+            "Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know", RUN, "TIME", "s",
+            samples=True,
+        ),
+    ] = None  # fmt: skip
+    checkpoint_every: Annotated[
+        float | None, Option("Time between checkpoints, such as `1h`", RUN, "TIME", "s", samples=True)
+    ] = None  # fmt: skip
+    seq_len: Annotated[int | None, Option("Tokens of one sequence, such as `8k` (8,192)", RUN, "TOKENS", length=True)] = None
+    documents: Annotated[
+        int | None,
+        Option(
+            "Mean length of the documents packed into a sequence, where attention stays within each", RUN, "TOKENS", length=True
+        ),
+    ] = None
+    document_spread: Annotated[
+        float | None,
+        Option(
+            "Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long", RUN, "RATIO",
+            least=0,
+        ),
+    ] = None  # fmt: skip
+    padded: Annotated[bool | None, Option("Each sequence holds one document and padding: not packed", RUN, "", one_way=True)] = None
+    global_batch: Annotated[int | None, Option("Sequences of one optimizer step, over all replicas", RUN, samples=True)] = None
+    mtp: Annotated[
+        int | None,
+        Option(
+            "Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained", RUN, least=0
+        ),
+    ] = None  # fmt: skip
+    precision: Annotated[Precision | None, PRECISION] = None
+    optimizer: Annotated[Optimizer | None, OPTIMIZER] = None
+    micro_batch: Annotated[int | None, Option("Sequences a replica works on at once", PARALLEL, samples=True)] = None
+    tp: Annotated[int | None, TP] = None
+    pp: Annotated[int | None, PP] = None
+    dp: Annotated[int | None, Option("Data parallel degree (replicas)", PARALLEL, samples=True)] = None
+    cp: Annotated[int | None, Option("Context parallel degree (split of the sequence)", PARALLEL, samples=True)] = None
+    ep: Annotated[int | None, Option("Expert parallel degree", PARALLEL, samples=True)] = None
+    vpp: Annotated[int | None, Option("Model chunks a pipeline stage (interleaved schedule)", PARALLEL)] = None
+    first_stage_layers: Annotated[
+        int | None, Option("Layers of the first pipeline stage; the others share the rest evenly", PARALLEL, least=0)
+    ] = None
+    last_stage_layers: Annotated[int | None, Option("Layers of the last pipeline stage, likewise", PARALLEL, least=0)] = None
+    zero_stage: Annotated[
+        int | None,
+        Option(
+            "What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)", PARALLEL, "0-3", least=0, samples=True
+        ),
+    ] = None  # fmt: skip
+    shard_group: Annotated[
+        int | None,
+        Option("Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp", PARALLEL),
+    ] = None
+    reshard_group: Annotated[
+        int | None,
+        Option("With --zero-stage 3: ranks that keep weights between forward and backward (FSDP2, ZeRO++); 1: each all", PARALLEL),
+    ] = None
+    sequence_parallel: Annotated[
+        bool | None, Option("Megatron's sequence parallelism inside the tensor parallel group", PARALLEL, "")
+    ] = None
+    schedule: Annotated[
+        Schedule | None,
+        Option("Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe", PARALLEL, "NAME"),
+    ] = None
+    cp_kind: Annotated[
+        ContextKind | None,
+        Option("How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)", PARALLEL, "KIND"),
+    ] = None
+    etp: Annotated[
+        int | None, Option("Tensor parallel degree of experts; left out, whole experts once ep is above 1", PARALLEL)
+    ] = None
+    expert_load: Annotated[
+        float | None,
+        Option(
+            "Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1", PARALLEL,
+            "RATIO", least=1, too_small="the fullest rank has no less than the mean, 1",
+        ),
+    ] = None  # fmt: skip
+    sync_every: Annotated[
+        int | None,
+        Option("Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)", PARALLEL),
+    ] = None
+    recompute: Annotated[
+        Recompute | None,
+        Option(
+            "Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full,"
+            " custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`", PARALLEL, "MODE",
+        ),
+    ] = None  # fmt: skip
+    recompute_layers: Annotated[
+        int | None, Option("Layers of each stage that --recompute holds for; left out, all", PARALLEL)
+    ] = None  # fmt: skip
+    keep: Annotated[
+        tuple[ResultName, ...] | None,
+        Option(
+            "With --recompute custom: results of a layer that stay on the device, such as query_proj,key_proj,context,out_proj",
+            PARALLEL, "NAME,NAME",
+        ),
+    ] = None  # fmt: skip
+    to_host: Annotated[
+        tuple[ResultName, ...] | None,
+        Option(
+            "With --recompute custom: results of a layer that wait in the host's memory, such as decoder_layer_input,mlpwo",
+            PARALLEL, "NAME,NAME",
+        ),
+    ] = None  # fmt: skip
+    attention: Annotated[
+        AttentionKernel | None,
+        Option(
+            "flash (the engine's), flash1 or flash2 (FlashAttention of that version), or eager, which writes the scores out",
+            PARALLEL, "KIND",
+        ),
+    ] = None  # fmt: skip
+    chunked_loss: Annotated[bool | None, Option("Logits are made and reduced piece by piece", PARALLEL, "")] = None
+    step_in_backward: Annotated[
+        bool | None, Option("Each weight is updated as soon as its gradient is there, and the gradient freed", PARALLEL, "")
+    ] = None
+    offload: Annotated[
+        tuple[Offload, ...] | None,
+        Option(
+            "What lives in host memory, of optimizer, params and activations, such as `optimizer,params`", PARALLEL, "WHAT"
+        ),
+    ] = None  # fmt: skip
+    offload_layers: Annotated[
+        int | None, Option("Layers of each stage whose activations are offloaded; left out, all", PARALLEL)
+    ] = None
+    offload_to: Annotated[OffloadTo | None, Option("Where optimizer and params live then: host or nvme", PARALLEL, "WHERE")] = None
+    nvme_bandwidth: Annotated[
+        float | None,
+        Option(
+            "What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record",
+            PARALLEL, "RATE", "B/s",
+        ),
+    ] = None  # fmt: skip
+    compiled: Annotated[
+        bool | None,
+        Option(
+            "The model is compiled (torch.compile), or surely not; left out, the engine's middle is taken", PARALLEL, "",
+            flag="compile",
+        ),
+    ] = None  # fmt: skip
+    overlap: Annotated[
+        tuple[Overlap, ...] | None,
+        Option(
+            "Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`", PARALLEL, "KINDS"
+        ),
+    ] = None  # fmt: skip
+    graphs: Annotated[bool | None, Option("Kernels are replayed from CUDA graphs", PARALLEL, "")] = None
+    sharp: Annotated[
+        bool | None,
+        Option(
+            "The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
+        ),
+    ] = None  # fmt: skip
+    dispatcher: Annotated[
+        Dispatcher | None,
+        Option(
+            "How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)",
+            PARALLEL, "KIND",
+        ),
+    ] = None  # fmt: skip
+    reduce_in: Annotated[ReduceIn | None, Option("Type in which gradients travel: fp32 or bf16", PARALLEL, "TYPE")] = None
+    scaling: Annotated[
+        Scaling | None,
+        Option("Scales of fp8 matmuls: tensorwise, rowwise or blockwise (MX); left out, the engine's usual", PARALLEL, "KIND"),
+    ] = None
+    fp8_attention: Annotated[bool | None, Option("The products of attention are in fp8 too", PARALLEL, "")] = None
+    lora: Annotated[int | None, Option("Train low-rank adapters of this rank; the weights are frozen", TUNING, "RANK")] = None
+    lora_targets: Annotated[
+        LoraTargets | None, Option("Matrices with adapters: all, attention, qv or mlp", TUNING, "WHICH", group="adapters")
+    ] = None
+    dora: Annotated[
+        bool | None,
+        Option("Adapters with trained magnitudes (weight-decomposed)", TUNING, "", one_way=True, group="adapters"),
+    ] = None
+    qlora: Annotated[
+        bool | None,
+        Option(
+            "Frozen weights in NF4 with double quantisation (--base-weights nf4-dq)", TUNING, "", one_way=True, group="adapters"
+        ),
+    ] = None  # fmt: skip
+    train_edges: Annotated[
+        bool | None,
+        Option("Train embedding and head in full beside the adapters", TUNING, "", one_way=True, group="adapters"),
+    ] = None
+    base_weights: Annotated[
+        BaseWeights | None,
+        Option(
+            "How frozen weights are stored: fp32, bf16, fp16, int8, int4 (groups of 128), nf4 or nf4-dq", TUNING, "TYPE",
+            group="adapters",
+        ),
+    ] = None  # fmt: skip
+    reference: Annotated[
+        bool | None,
+        Option("A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)", TUNING, ""),
+    ] = None
+    rl: Annotated[
+        RlMethod | None, Option("ppo or grpo: a step generates responses, scores and trains on them", REINFORCED, "METHOD")
+    ] = None
+    prompts: Annotated[int | None, Option("Prompts of one step", REINFORCED, group="rl")] = None
+    group_size: Annotated[int | None, Option("Responses to each prompt", REINFORCED, group="rl")] = None
+    prompt_len: Annotated[int | None, Option("Tokens of a prompt", REINFORCED, "TOKENS", length=True, group="rl")] = None
+    response_len: Annotated[
+        int | None, Option("Tokens of a response, on average", REINFORCED, "TOKENS", length=True, group="rl")
+    ] = None
+    response_max: Annotated[
+        int | None,
+        Option(
+            "Tokens of the longest response, which the rollout waits for; left out, the mean", REINFORCED, "TOKENS", length=True,
+            group="rl",
+        ),
+    ] = None  # fmt: skip
+    ppo_epochs: Annotated[int | None, Option("How often the responses of a step are trained on (1)", REINFORCED, group="rl")] = None
+    rollout_engine: Annotated[
+        str | None, Option("Engine that generates, such as `vllm` or `sglang`", REINFORCED, "NAME", group="rl")
+    ] = None
+    rollout_tp: Annotated[int | None, Option("Tensor parallel degree of generation; left out, chosen", REINFORCED, group="rl")] = (
+        None
+    )
+    reward_model: Annotated[
+        str | None,
+        Option("Model that scores the responses; left out, a rule does, which takes no time", REINFORCED, "MODEL", group="rl"),
+    ] = None
+    critic: Annotated[
+        str | None, Option("PPO's critic, trained beside the policy; left out, as the policy", REINFORCED, "MODEL", group="rl")
+    ] = None
+    idle: Annotated[
+        Idle | None,
+        Option(
+            "Where models wait for their phase: device, or host (they travel); left out, chosen", REINFORCED, "WHERE", group="rl"
+        ),
+    ] = None
+    samples: Annotated[
+        float | None,
+        Option("Samples of the whole run, such as `1.28M*90` (images by epochs)", SAMPLED, reads="product", samples=True),
+    ] = None
+    params: Annotated[
+        float | None,
+        Option("Parameters of a model of no card, such as `25.6M`", SAMPLED, group="described", samples=True),
+    ] = None
+    flop_per_sample: Annotated[
+        float | None,
+        Option(
+            "FLOP of the forward pass of one sample, such as `8.2G` (twice the multiplications)", SAMPLED, "FLOP", "FLOP",
+            reads="count", group="described", samples=True,
+        ),
+    ] = None  # fmt: skip
+    activation_bytes: Annotated[
+        float | None,
+        Option(
+            "What one sample keeps for the backward pass, such as `45 MB`", SAMPLED, "BYTES", "B", group="described", samples=True
+        ),
+    ] = None  # fmt: skip
+    sample_bytes: Annotated[
+        float | None,
+        Option("A sample as it lies in storage, such as `115 KB`", SAMPLED, "BYTES", "B", group="input", samples=True),
+    ] = None
+    decode_rate: Annotated[
+        float | None,
+        Option("Samples that one virtual processor decodes in a second", SAMPLED, group="input", samples=True),
+    ] = None
+    cpus: Annotated[
+        int | None, Option("Virtual processors of a node; left out, those of the instance", SAMPLED, group="input", samples=True)
+    ] = None
+    storage_bandwidth: Annotated[
+        float | None,
+        Option(
+            "What a node reads, such as `5 GB/s`; left out, the network of the instance", SAMPLED, "B/s", "B/s", group="input",
+            samples=True,
+        ),
+    ] = None  # fmt: skip
 
 
 class ServeAsk(Common, kw_only=True):
@@ -167,25 +390,29 @@ class ServeAsk(Common, kw_only=True):
     `context` is the most tokens that a sequence may reach (default: prompt + output).
     """
 
-    prompt: int | None = None
-    output: int | None = None
-    batch: int | None = None
-    context: int | None = None
-    weights: WeightFormat | None = None
-    kv_cache: KvFormat | None = None
-    tp: int | None = None
-    pp: int | None = None
+    prompt: Annotated[int | None, Option("Prompt tokens of a request", RUN, "TOKENS", length=True)] = None
+    output: Annotated[int | None, Option("Output tokens of a request", RUN, "TOKENS", length=True)] = None
+    batch: Annotated[int | None, BATCH] = None
+    context: Annotated[int | None, CONTEXT] = None
+    weights: Annotated[WeightFormat | None, Option(WEIGHTS, NUMBERS, "TYPE")] = None
+    kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE")] = None
+    tp: Annotated[int | None, TP] = None
+    pp: Annotated[int | None, PP] = None
 
 
 class FitAsk(Common, kw_only=True):
     """Does it fit? For serving `batch` sequences of `context` tokens (`task` "serve"), or for training (`task` "train")."""
 
-    task: Literal["serve", "train"] = "serve"
-    batch: int | None = None
-    context: int | None = None
-    weights: WeightFormat | None = None
-    kv_cache: KvFormat | None = None
-    tp: int | None = None
-    pp: int | None = None
-    precision: Precision | None = None
-    optimizer: Optimizer | None = None
+    task: Annotated[Task, Option("Fit for `serve` (the default) or `train`", RUN, "TASK")] = "serve"
+    batch: Annotated[int | None, BATCH] = None
+    context: Annotated[int | None, CONTEXT] = None
+    weights: Annotated[WeightFormat | None, Option(WEIGHTS, NUMBERS, "TYPE", group="serve")] = None
+    kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE", group="serve")] = None
+    precision: Annotated[Precision | None, PRECISION.replaced(group="train")] = None
+    optimizer: Annotated[Optimizer | None, OPTIMIZER.replaced(group="train")] = None
+    tp: Annotated[int | None, TP] = None
+    pp: Annotated[int | None, PP] = None
+
+
+ASKS: Mapping[str, type[Common]] = {"fit": FitAsk, "train": TrainAsk, "serve": ServeAsk}
+"""The question of each task."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuplan.errors import PlanError, Problem
 from gpuplan.num import Num, all_true, is_array, maximum, where
-from gpuplan.plan.ask import ContextKind, Schedule
+from gpuplan.plan.words import ContextKind, Schedule
 from gpuplan.record import Record
 
 

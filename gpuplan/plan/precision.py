@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.plan.ask import BaseWeights, Optimizer, Precision, WeightFormat
+from gpuplan.plan.words import BaseWeights, Optimizer, Precision, WeightFormat
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import Problem, SpecError
-from gpuplan.plan.ask import Recompute
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 
 Result: TypeAlias = Literal[
-    "input", "latent_query", "latent_kv", "query", "key", "value", "context", "out",
-    "gate", "up", "down", "expert_gate", "expert_up", "expert_down",
+    "input", "latent_query", "latent_kv", "query", "key", "value", "attention_gate", "context", "log_sum_exp", "out",
+    "scanned", "gate", "up", "inner", "down", "routing", "dispatched", "expert_gate", "expert_up", "expert_inner", "expert_down",
 ]  # fmt: skip
-"""What a layer makes that its backward pass may read."""
+"""What a layer makes that its backward pass may read; some of it has a name that a policy can say."""
 
 RESULTS: Mapping[str, tuple[Result, ...]] = {
     "decoder_layer_input": ("input",),

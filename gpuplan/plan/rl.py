@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Problem
-from gpuplan.plan.ask import Idle, RlMethod
 from gpuplan.plan.parallelism import Rule
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import Idle, RlMethod
 from gpuplan.record import Record
 
 PADDED = 64

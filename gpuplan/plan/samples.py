@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Problem
-from gpuplan.plan.ask import Optimizer, Precision
 from gpuplan.plan.parallelism import Rule
+from gpuplan.plan.words import Optimizer, Precision
 from gpuplan.record import Record
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num
-from gpuplan.plan.ask import KvFormat, WeightFormat
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
+from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 
 

@@ -8,20 +8,6 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, ceil_div, is_array, maximum
-from gpuplan.plan.ask import (
-    AttentionKernel,
-    BaseWeights,
-    Dispatcher,
-    LoraTargets,
-    Offload,
-    OffloadTo,
-    Optimizer,
-    Overlap,
-    Precision,
-    Recompute,
-    ReduceIn,
-    Scaling,
-)
 from gpuplan.plan.parallelism import (
     Parallelism,
     Rule,
@@ -34,6 +20,20 @@ from gpuplan.plan.parallelism import (
     parallel_rules,
     reshard_rules,
     sharding_rules,
+)
+from gpuplan.plan.words import (
+    AttentionKernel,
+    BaseWeights,
+    Dispatcher,
+    LoraTargets,
+    Offload,
+    OffloadTo,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+    ReduceIn,
+    Scaling,
 )
 from gpuplan.record import Record
 
@@ -81,14 +81,10 @@ class Tuning(Record, kw_only=True):
         return self.lora is not None
 
 
-ADAPTER_OPTIONS = ("lora_targets", "dora", "train_edges", "base_weights", "qlora")
-"""Options that only mean something where adapters are trained."""
-
-
 class Saving(Record, kw_only=True):
     """How memory is saved besides sharding; None: nobody says, and the engine's habit is taken."""
 
-    recompute_layers: int | None = None
+    recompute_layers: Num | None = None
     """Layers of each stage to which `recompute` applies; None: all."""
     keep: tuple[str, ...] = ()
     """Named results of a layer that `recompute` custom keeps on the device (`gpuplan.plan.remat`)."""
@@ -322,7 +318,7 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         yield Rule(
             limit <= shape.layers,
             lambda: Problem(
-                "plan.recompute-layers", f"{limit} recomputed layers are more than the {shape.layers} of the model",
+                "plan.recompute-layers", f"{limit:g} recomputed layers are more than the {shape.layers} of the model",
                 f"use --recompute-layers up to {shape.layers}",
             ),
         )  # fmt: skip

@@ -18,8 +18,8 @@ MEASURED, FITTED, BOTH = "+", "o", "*"
 _BLUE, _ORANGE = "#0072b2", "#d55e00"
 
 
-class Spot(Protocol):
-    """One kernel; see `gpuplan.calibrate.show.Spot`."""
+class FittedPointView(Protocol):
+    """One kernel; see `gpuplan.calibrate.show.FittedPoint`."""
 
     @property
     def size(self) -> float:
@@ -34,7 +34,7 @@ class Spot(Protocol):
         """Seconds."""
 
 
-class Series(Protocol):
+class SeriesView(Protocol):
     """The kernels of one kind; see `gpuplan.calibrate.show.Series`."""
 
     @property
@@ -46,7 +46,7 @@ class Series(Protocol):
         """Of the rate."""
 
     @property
-    def spots(self) -> Sequence[Spot]:
+    def spots(self) -> Sequence[FittedPointView]:
         """The kernels."""
 
     @property
@@ -58,7 +58,7 @@ class Series(Protocol):
         """Of the fitted times, with its sign."""
 
 
-def calibration_text(name: str, all_series: Sequence[Series], width: int = 80) -> str:
+def calibration_text(name: str, all_series: Sequence[SeriesView], width: int = 80) -> str:
     """A log-log plot of each kind in characters: rates against sizes, measured and fitted."""
     lines = [f"{name}: measured {MEASURED}, fitted {FITTED}, both {BOTH}", ""]
     for one in all_series:
@@ -66,16 +66,16 @@ def calibration_text(name: str, all_series: Sequence[Series], width: int = 80) -
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _title(one: Series) -> str:
+def _title(one: SeriesView) -> str:
     return f"{one.name}: {len(one.spots)} kernels, median error {one.median_error:.1%}, bias {one.bias:+.1%}"
 
 
-def _rates(one: Series) -> list[tuple[float, float, float]]:
+def _rates(one: SeriesView) -> list[tuple[float, float, float]]:
     """Size, measured and fitted rate of each kernel."""
     return [(spot.size, spot.size / spot.measured, spot.size / spot.fitted) for spot in one.spots]
 
 
-def _plot(one: Series, width: int) -> list[str]:
+def _plot(one: SeriesView, width: int) -> list[str]:
     wide, rates = width - _AXIS - 2, _rates(one)
     left, right = _ends([size for size, _, _ in rates])
     low, high = _ends([rate for _, *both in rates for rate in both])
@@ -106,7 +106,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return (low - 0.5, high + 0.5) if high - low < 0.1 else (low, high)
 
 
-def save_calibration(name: str, all_series: Sequence[Series], path: Path) -> None:
+def save_calibration(name: str, all_series: Sequence[SeriesView], path: Path) -> None:
     """Write the plots as a PNG.
 
     Raises:
@@ -140,7 +140,7 @@ def save_calibration(name: str, all_series: Sequence[Series], path: Path) -> Non
             raise UsageError(Problem("show.unwritable", f"cannot write {path}: {error.strerror or error}")) from None
 
 
-def _draw(axes: Any, one: Series) -> None:
+def _draw(axes: Any, one: SeriesView) -> None:
     rates = _rates(one)
     sizes = [size for size, _, _ in rates]
     for size, measured, fitted in rates:

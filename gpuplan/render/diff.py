@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpuplan.browse.diff import Diff, ValueChange
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
 from gpuplan.render.markdown import grid
 from gpuplan.render.text import Look, columns, label, shown, wrap
-from gpuplan.specs.diff import Change, Diff
 
 _TITLES = {
     "value": "Figures", "words": "Other fields", "source": "Sources", "note": "Notes and ranges", "spelling": "Written otherwise",
@@ -84,7 +84,7 @@ def diff_text(names: tuple[str, str], diff: Diff, answers: Sequence[Answer], lef
     return "\n\n".join(blocks) + "\n"  # fmt: skip
 
 
-def _rest(changes: Sequence[Change]) -> list[str]:
+def _rest(changes: Sequence[ValueChange]) -> list[str]:
     return [f"  and {len(changes) - _MOST} more (`--json` has them all)"] if len(changes) > _MOST else []
 
 
@@ -92,7 +92,7 @@ def _more(left_out: int) -> list[str]:
     return [f"  {left_out} more that changed were not asked about; name some with --on"] if left_out else []
 
 
-def _lines(changes: Sequence[Change], look: Look) -> Iterator[str]:
+def _lines(changes: Sequence[ValueChange], look: Look) -> Iterator[str]:
     last = ""
     for change in changes:
         file = f"{change.kind}/{change.file}"
@@ -104,7 +104,7 @@ def _lines(changes: Sequence[Change], look: Look) -> Iterator[str]:
         yield from [line] if len(line) <= look.width else wrap(line.strip(), look.width, "    ", "      ")
 
 
-def _ends(change: Change) -> tuple[str, str, str]:
+def _ends(change: ValueChange) -> tuple[str, str, str]:
     old = "nothing" if change.old is None else change.old
     new = "nothing" if change.new is None else change.new
     return _short(old), _short(new), percent(change.ratio) if change.category == "value" else ""

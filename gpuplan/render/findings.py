@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable
 from itertools import groupby
 
-from gpuplan.specs.check import Examined, Finding
-from gpuplan.specs.checks.rules import Rule
+from gpuplan.check.examine import Examination, Finding
+from gpuplan.check.rules import CheckRule
 
 
-def findings_text(found: Examined) -> str:
+def findings_text(found: Examination) -> str:
     """One finding after the other with its place, code and advice, or an empty text."""
     lines: list[str] = []
     for one in found.findings:
@@ -20,7 +20,7 @@ def findings_text(found: Examined) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def summary(found: Examined) -> str:
+def summary(found: Examination) -> str:
     """How many errors and warnings there are in how many files, or that all is right."""
     files = _counted(found.files, "file")
     if not found.findings:
@@ -28,12 +28,12 @@ def summary(found: Examined) -> str:
     return f"{_counted(found.count('error'), 'error')}, {_counted(found.count('warning'), 'warning')} in {files}"
 
 
-def findings_github(found: Examined) -> str:
+def findings_github(found: Examination) -> str:
     """Workflow commands that mark the lines in a pull request; files relative to the working folder, which is the checkout."""
     return "".join(f"{_annotation(one)}\n" for one in found.findings)
 
 
-def findings_json(found: Examined) -> str:
+def findings_json(found: Examination) -> str:
     """All findings as one JSON object."""
     record = {
         "errors": found.count("error"),
@@ -50,7 +50,7 @@ def findings_json(found: Examined) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 
-def rules_text(rules: Iterable[Rule]) -> str:
+def rules_text(rules: Iterable[CheckRule]) -> str:
     """Every rule under its heading: code, severity, what it catches."""
     rules = list(rules)
     left = max(len(rule.code) for rule in rules)
@@ -61,9 +61,9 @@ def rules_text(rules: Iterable[Rule]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def rules_json(rules: Iterable[Rule]) -> str:
+def rules_json(rules: Iterable[CheckRule]) -> str:
     """Every rule as a JSON list."""
-    records = [{name: getattr(rule, name) for name in Rule.field_names()} for rule in rules]
+    records = [{name: getattr(rule, name) for name in CheckRule.field_names()} for rule in rules]
     return json.dumps(records, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -227,7 +227,7 @@ class _Graph:
                 count += 1
                 name = f"{term.name}#{count}"
             self._ids[id(term)] = self._same[same] = name
-            low, high = term.spread if term.spread is not None else (None, None)
+            low, high = (None, None) if term.spread is None else map(float, term.spread)
             self.terms[name] = {
                 "name": term.name, "value": number(term.value), "unit": term.unit, "source": self._source(term.source),
                 "formula": self._formula(term), "args": {}, "low": low, "high": high,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuplan.specs.priced import Priced
+from gpuplan.prices.on_record import PricedOffer
 from gpuplan.units import HOUR
 
 if TYPE_CHECKING:
-    from gpuplan.specs.price_import.imports import Outcome
-    from gpuplan.specs.price_import.rows import Flag
+    from gpuplan.prices.catalog_rows import Flag
+    from gpuplan.prices.importer import ImportOutcome
 
 PRICE_HEADS = ("instance", "USD/h", "of one", "accelerators", "kind", "region", "date", "status", "source")
 PRICE_ALIGNED = "lrrllllll"
 
 
-def price_row(row: Priced) -> list[str]:
+def price_row(row: PricedOffer) -> list[str]:
     """A price as a line of a list, per hour; a blank is not known."""
     offer, source = row.offer, row.source
     count = f"{row.count:.4g} x {row.accelerator}" if row.count is not None else ""
@@ -26,7 +26,7 @@ def price_row(row: Priced) -> list[str]:
     ]  # fmt: skip
 
 
-def price_record(row: Priced) -> dict[str, object]:
+def price_record(row: PricedOffer) -> dict[str, object]:
     """The same in base units, with all that is known about the source."""
     offer, source = row.offer, row.source
     return {
@@ -51,7 +51,7 @@ def flag_line(flag: Flag) -> str:
     return f"{'refused' if flag.refused else 'flagged'}: {flag.where()}: {flag.message} [{flag.code}]"
 
 
-def import_text(made: Outcome, folder: Path, dry: bool) -> str:
+def import_text(made: ImportOutcome, folder: Path, dry: bool) -> str:
     """What an import wrote, provider by provider, and how much it refused."""
     lines = []
     for one in made.gathered:
@@ -77,7 +77,7 @@ def import_text(made: Outcome, folder: Path, dry: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def import_record(made: Outcome, dry: bool) -> dict[str, object]:
+def import_record(made: ImportOutcome, dry: bool) -> dict[str, object]:
     """The same as plain data."""
     return {
         "written": not dry,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuplan.browse.roofline import Roof
 from gpuplan.errors import Problem, UsageError
 from gpuplan.render.text import Look, columns, wrap
-from gpuplan.specs.roofline import Roof
 from gpuplan.units import human
 
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuplan.browse.related import Related
 from gpuplan.record import Record
 from gpuplan.render.compare import side_by_side_text
 from gpuplan.render.spec import source_text
@@ -13,7 +14,6 @@ from gpuplan.render.text import Look, columns, wrap
 from gpuplan.schema import Schema, default_of, required
 from gpuplan.specs.base import SpecFile
 from gpuplan.specs.quantity import Sourced, SourcedText
-from gpuplan.specs.related import Related
 from gpuplan.units import human
 
 _TITLES = {

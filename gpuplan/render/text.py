@@ -22,7 +22,7 @@ _UNITS = {
     "bytes_per_s": "", "flop_per_s": "", "bytes": "", "flop": "", "usd_per_s": "", "usd": "", "joules": "", "watts": "", "s": "",
     "j": "", "w": "",
 }  # fmt: skip
-_LARGE = {"M": "million", "B": "billion", "T": "trillion", "Q": "quadrillion"}
+LARGE = {"M": "million", "B": "billion", "T": "trillion", "Q": "quadrillion"}
 """Counts in words: a B beside bytes could be either."""
 _SHARES = {"mfu", "hfu", "mbu"}
 _SHARE_ENDS = ("_fraction", "_share", "_utilisation")
@@ -108,7 +108,7 @@ def amount(key: str, value: float, unit: str) -> tuple[str, str]:
         return f"{human(value / 3600, 'h', 4).removesuffix(' h')}", "h"
     text = human(value, "1" if unit == "1/s" and _rate(last) else unit)
     number, _, suffix = text.partition(" ")
-    return number, _LARGE.get(suffix, suffix) if unit in ("1", "1/s") else suffix
+    return number, LARGE.get(suffix, suffix) if unit in ("1", "1/s") else suffix
 
 
 def shown(key: str, value: float, unit: str) -> str:

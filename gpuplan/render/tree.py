@@ -116,7 +116,8 @@ class _Page:
                 self.said.add((said, remark))
                 facts.append(remark)
         if leaf.spread is not None:
-            ends = span(leaf.name, *leaf.spread, leaf.unit)
+            low, high = leaf.spread
+            ends = span(leaf.name, float(low), float(high), leaf.unit)
             facts.append(f"range {' – '.join(ends)}".replace(" ", _TIE))
         return ", ".join(facts)
 

@@ -19,11 +19,11 @@ WHY: Mapping[str, str] = {
 """Where to look when the time of a kind of kernel is off."""
 
 
-class Line(Protocol):
-    """One comparison; see `gpuplan.calibrate.verify.Line`."""
+class VerifyRowView(Protocol):
+    """One comparison; see `gpuplan.calibrate.verify.VerifyRow`."""
 
     @property
-    def case(self) -> Case:
+    def case(self) -> VerifyCaseView:
         """What was run."""
 
     @property
@@ -63,7 +63,7 @@ class Line(Protocol):
         """The share of the processors that other processes took."""
 
 
-class Case(Protocol):
+class VerifyCaseView(Protocol):
     """What was run."""
 
     @property
@@ -71,7 +71,7 @@ class Case(Protocol):
         """In a few words."""
 
 
-def verify_text(device: str, on: str, lines: Sequence[Line], tolerance: float, replaced: Mapping[str, float]) -> str:
+def verify_text(device: str, on: str, lines: Sequence[VerifyRowView], tolerance: float, replaced: Mapping[str, float]) -> str:
     """The table, the median errors, and what the bare loop does otherwise than the engine profile."""
     rows = [["", "measured", "low", "expected", "high", "error", ""]]
     for line in lines:
@@ -99,11 +99,11 @@ def verify_text(device: str, on: str, lines: Sequence[Line], tolerance: float, r
     return "\n".join(line.rstrip() for line in made) + "\n"
 
 
-def _busy(line: Line) -> bool:
+def _busy(line: VerifyRowView) -> bool:
     return line.others is not None and line.others > CROWDED
 
 
-def _where(lines: Sequence[Line]) -> list[str]:
+def _where(lines: Sequence[VerifyRowView]) -> list[str]:
     """The error of each time by kind of kernel, as shares of what was measured: they add up to the error above."""
     told = [line for line in lines if line.parts]
     if not told:

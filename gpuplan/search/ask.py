@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.option import entries, named
+from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
 
 Question = TypeVar("Question", bound=Common)
 
 
-def fit(ask: FitAsk) -> Estimate:
+def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, library: Library | None = None) -> Estimate:
+    """The answer to the question that the options of a task ask, by their names in Python; see `gpuplan.plan.read.question`.
+
+    Without `advise`, no changes that would help are looked for. A `library` keeps what it has read for the next question.
+
+    Raises:
+        GpuplanError: whatever is wrong with the question or unknown to the data.
+    """
+    asked = question(ASKS[task], given)
+    made = estimated(asked, advise=advise, library=library)
+    _check_units(made, given.get("set"))
+    return made
+
+
+def estimated(ask: Common, *, advise: bool = True, library: Library | None = None) -> Estimate:
+    """The answer to a question of any task; parameters and errors as `answered`."""
+    if isinstance(ask, FitAsk):
+        return fit(ask, advise=advise, library=library)
+    if isinstance(ask, TrainAsk):
+        return train(ask, advise=advise, library=library)
+    if isinstance(ask, ServeAsk):
+        return serve(ask, advise=advise, library=library)
+    raise TypeError(f"{type(ask).__name__} is no question")
+
+
+def _check_units(made: Estimate, given: Any) -> None:
+    """Refuse values of `--set` in another unit than their term's.
+
+    Raises:
+        UsageError: all of them together.
+    """
+    problems = []
+    for name, _, unit in pins(given or ()):
+        term = made.find(name)
+        if term is None:
+            hint = did_you_mean(name, made.names()) or "`--explain` shows the terms"
+            problems.append(Problem("usage.set", f"--set {name}: the estimate has no such term", hint))
+        elif unit not in ("", term.unit):
+            problems.append(Problem("usage.set", f"--set {name}: the value is in {unit or '1'}, but the term is in {term.unit}"))
+    if problems:
+        raise UsageError(*problems)
+
+
+def fit(ask: FitAsk, *, advise: bool = True, library: Library | None = None) -> Estimate:
     """Does it fit, what binds, and what would change the answer?
 
     Raises:
@@ -22,18 +67,23 @@ def fit(ask: FitAsk) -> Estimate:
     _only_of_task(ask)
     if ask.task == "train":
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
-        made = train(TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch}), options=_OF_FIT)
+        asked = TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch})
+        made = train(asked, options=_shared_with_training(), advise=advise, library=library)
         return made.replaced(changes=tuple(_as_fit(one) for one in made.changes))
     from gpuplan.search.serving import answer_fit
 
-    return _advised(ask, answer_fit, "max_sequences")
+    return _advised(ask, answer_fit, "max_sequences", None, advise, library)
 
 
-_OF_FIT = frozenset({"on", "precision", "optimizer", "seq-len", "global-batch", "tp", "pp"})
-"""Options of a training question that `fit` has too."""
+def _shared_with_training() -> frozenset[str]:
+    """Options of a training question that `fit` has too, under its own name or another."""
+    own = {one.flag[2:] for name, one in entries(FitAsk).items() if name in TrainAsk.field_names()}
+    return frozenset(own | {"seq-len", "global-batch"})
 
 
-def train(ask: TrainAsk, *, options: Collection[str] | None = None) -> Estimate:
+def train(
+    ask: TrainAsk, *, options: Collection[str] | None = None, advise: bool = True, library: Library | None = None
+) -> Estimate:
     """How fast, how long, how dear is a training run? Changes that help are told in `options`; None: in all.
 
     Raises:
@@ -42,20 +92,20 @@ def train(ask: TrainAsk, *, options: Collection[str] | None = None) -> Estimate:
     if _by_samples(ask):
         from gpuplan.search.samples import answer_samples
 
-        return _advised(ask, answer_samples, "samples_per_s", options)
+        return _advised(ask, answer_samples, "samples_per_s", options, advise, library)
     if ask.rl is not None:
         from gpuplan.search.rl import answer_rl
 
-        return _advised(ask, answer_rl, "tokens_per_s", options)
+        return _advised(ask, answer_rl, "tokens_per_s", options, advise, library)
     _only_with_rl(ask)
     from gpuplan.search.training import answer_training
 
-    return _advised(ask, answer_training, "tokens_per_s", options)
+    return _advised(ask, answer_training, "tokens_per_s", options, advise, library)
 
 
 def _by_samples(ask: TrainAsk) -> bool:
     """Whether the model is given by its samples: described in the question, or of a card of that kind."""
-    if any(getattr(ask, name) is not None for name in SAMPLE_FIELDS):
+    if any(getattr(ask, name) is not None for name in named(TrainAsk, "described")):
         return True
     from gpuplan.models.catalog import CARDS
 
@@ -67,7 +117,7 @@ def _by_samples(ask: TrainAsk) -> bool:
     return generic_path(ask.model, [folder / "models" for folder in Catalog.open(ask.specs).folders[1:]]) is not None
 
 
-def serve(ask: ServeAsk) -> Estimate:
+def serve(ask: ServeAsk, *, advise: bool = True, library: Library | None = None) -> Estimate:
     """How fast is serving, how many sequences fit, and what does a token cost?
 
     Raises:
@@ -75,7 +125,7 @@ def serve(ask: ServeAsk) -> Estimate:
     """
     from gpuplan.search.serving import answer_serving
 
-    return _advised(ask, answer_serving, "tokens_per_s")
+    return _advised(ask, answer_serving, "tokens_per_s", None, advise, library)
 
 
 def _as_fit(change: Change) -> Change:
@@ -90,11 +140,11 @@ def _only_of_task(ask: FitAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    other = {"serve": ("precision", "optimizer"), "train": ("weights", "kv_cache")}[ask.task]
+    other = named(FitAsk, "train" if ask.task == "serve" else "serve")
     hint = "add --task train" if ask.task == "serve" else "use --precision and --optimizer, or leave --task out"
-    wrong = [name.replace("_", "-") for name in other if getattr(ask, name) is not None]
+    wrong = [entries(FitAsk)[name].flag for name in other if getattr(ask, name) is not None]
     if wrong:
-        raise UsageError(*(Problem("fit.other-task", f"--{name} means nothing to `fit --task {ask.task}`", hint) for name in wrong))
+        raise UsageError(*(Problem("fit.other-task", f"{flag} means nothing to `fit --task {ask.task}`", hint) for flag in wrong))
 
 
 def _only_with_rl(ask: TrainAsk) -> None:
@@ -103,26 +153,31 @@ def _only_with_rl(ask: TrainAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    named = [name for name in RL_FIELDS if getattr(ask, name) is not None]
-    if named:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
-        raise UsageError(
-            Problem("rl.no-method", f"{flags}: of reinforcement learning", "add --rl grpo or --rl ppo, or leave it out")
-        )
+    flags = [entries(TrainAsk)[name].flag for name in named(TrainAsk, "rl") if getattr(ask, name) is not None]
+    if flags:
+        hint = "add --rl grpo or --rl ppo, or leave it out"
+        raise UsageError(Problem("rl.no-method", f"{', '.join(flags)}: of reinforcement learning", hint))
 
 
 def _advised(
-    ask: Question, answer: Callable[[Question, Library], Estimate], figure: str, options: Collection[str] | None = None
-) -> Estimate:  # fmt: skip
+    ask: Question,
+    answer: Callable[[Question, Library], Estimate],
+    figure: str,
+    options: Collection[str] | None,
+    advise: bool,
+    library: Library | None,
+) -> Estimate:
     """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
-    from gpuplan.search.changes import better_changes, fitting_changes
-
-    library = Library.of(ask)
+    read = Library.of(ask) if library is None else library
 
     def again(changed: Question) -> Estimate:
-        return answer(changed, library)
+        return answer(changed, read)
 
     made = again(ask)
+    if not advise:
+        return made
+    from gpuplan.search.changes import better_changes, fitting_changes
+
     changes = (
         better_changes(ask, made, again, figure, options) if made.verdict.fits else fitting_changes(ask, again, options)
     )  # fmt: skip

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import PRICE_FIELDS, Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.option import named
 from gpuplan.record import Record
 from gpuplan.units import human
 
@@ -203,7 +204,7 @@ def _freed(ask: Common) -> tuple[str, ...]:
 
 def _free(ask: Common, on: str) -> Common:
     """The question on other accelerators: degrees, pinned terms and prices belonged to the old ones."""
-    ask = ask.replaced(**dict.fromkeys(PRICE_FIELDS))
+    ask = ask.replaced(**dict.fromkeys(named(Common, "price")))
     if isinstance(ask, TrainAsk):
         return ask.replaced(on=on, pins={}, **dict.fromkeys(_DEGREES))
     if isinstance(ask, (ServeAsk, FitAsk)):

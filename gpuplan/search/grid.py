@@ -1,194 +1,171 @@
-"""Many training plans at once: which are legal, which fit, and which is fastest? The formulas are those of a single plan."""
+"""What does the estimator say of every combination of some values, as arrays?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.serving import serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
-from gpuplan.plan.ask import ContextKind, Optimizer, Precision, Recompute, Schedule
-from gpuplan.plan.parallelism import Parallelism, Shape, mask
-from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning, even, train_rules
+from gpuplan.num import all_true, floor, maximum
+from gpuplan.plan.parallelism import Rule
+from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.record import Record
+from gpuplan.search.mesh import parts
+from gpuplan.search.shape import shape_of
+from gpuplan.search.space import Index, Space, field_names
+from gpuplan.term import Term
 
-CHUNK = 8192
-"""Candidates a call: the intermediates of one chunk stay in the cache, larger chunks are no faster."""
-COLUMNS = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+Plan: TypeAlias = TrainPlan | ServePlan
 
-Column = NDArray[np.float64]
-
-
-class Space(Record, kw_only=True):
-    """The plans to look at: values of each degree, and the choices that pick formulas."""
-
-    degrees: Mapping[str, Sequence[int]]
-    seq_len: int
-    global_batch: int
-    zero_stages: Sequence[int]
-    recomputes: Sequence[Recompute]
-    precision: Precision
-    optimizer: Optimizer
-    sequence_parallel: bool
-    ranks: int
-    dp: int | None = None
-    mtp: float = 0.0
-    how: Manner = Manner()
-    tuning: Tuning = Tuning()
-    saving: Saving = Saving()
-    schedule: Schedule = "1f1b"
-    cp_kind: ContextKind = "ring"
-    etp: float | None = None
-    expert_load: float | None = None
-    sync_every: float | None = None
-    shard_group: float | None = None
-    reshard_group: float | None = None
-    first_stage_layers: float | None = None
-    last_stage_layers: float | None = None
-    documents: float | None = None
-    document_spread: float | None = None
-    padded: bool = False
-
-    def plan(self, degrees: Mapping[str, Any], micro_batch: Any, zero_stage: int, recompute: Recompute) -> TrainPlan:
-        """The plan of some degrees, numbers or arrays of them, with all that the plans of this space share."""
-        return TrainPlan(
-            parallel=Parallelism(
-                **degrees, zero_stage=zero_stage, sequence_parallel=self.sequence_parallel, schedule=self.schedule,
-                cp_kind=self.cp_kind, etp=self.etp, expert_load=self.expert_load,
-                sync_every=self.sync_every, shard_group=self.shard_group,
-                reshard_group=self.reshard_group,
-                first_stage_layers=self.first_stage_layers, last_stage_layers=self.last_stage_layers,
-            ),
-            seq_len=float(self.seq_len),
-            global_batch=float(self.global_batch),
-            micro_batch=micro_batch,
-            recompute=recompute,
-            precision=self.precision,
-            optimizer=self.optimizer,
-            mtp=self.mtp,
-            how=self.how,
-            tuning=self.tuning,
-            saving=self.saving,
-            documents=self.documents,
-            document_spread=self.document_spread,
-            padded=self.padded,
-        )  # fmt: skip
+NUMBERS = (
+    "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "global_batch", "micro_batch", "batch", "prompt", "output", "context",
+)  # fmt: skip
+"""What one estimate takes all values of at once; every other value of a plan picks formulas, and has an estimate of its own."""
+DIVIDED = ("tp", "pp", "cp")
+"""Degrees that leave the rest of the accelerators to replicas."""
 
 
-class Candidates(Record):
-    """Legal plans under one choice of ZeRO stage and recomputation: arrays of one length."""
+class Grid(Record, kw_only=True, eq=False):
+    """The figures of every combination of values as arrays of one dimension for each axis, in base units."""
 
-    zero_stage: int
-    recompute: Recompute
-    columns: Mapping[str, Column]
-
-    def __len__(self) -> int:
-        """How many plans."""
-        return len(self.columns["tp"])
-
-    def part(self, chosen: Any) -> Candidates:
-        """Those at the indexes or where the mask holds."""
-        return Candidates(self.zero_stage, self.recompute, {name: column[chosen] for name, column in self.columns.items()})
-
-    def plan(self, space: Space) -> TrainPlan:
-        """The plans as one plan of arrays."""
-        degrees = {name: self.columns[name] for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
-        return space.plan(degrees, self.columns["micro_batch"], self.zero_stage, self.recompute)
-
-
-class Scored(Record):
-    """Candidates with what the estimator says of each, in base units."""
-
-    candidates: Candidates
-    step_time_s: Column
-    peak_memory_bytes: Column
+    axes: dict[str, tuple[Any, ...]]
+    """The values of each axis, in the order of the dimensions."""
+    figures: dict[str, NDArray[np.float64]]
+    """Figures by JSON key; NaN where a plan is not legal or does not have the figure."""
+    units: dict[str, str]
+    legal: NDArray[np.bool_]
+    """Which plans break no rule."""
     fits: NDArray[np.bool_]
-    surely: NDArray[np.bool_]
-    """Fits even where everything doubtful about its memory is at its high end."""
+    """Which of them have memory enough."""
+    subject: Subject
+    space: Space[Any]
+    run: Run | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each axis has."""
+        return self.legal.shape
+
+    def plan(self, index: tuple[int, ...]) -> Plan:
+        """The plan at a place, of plain numbers."""
+        made: Plan = self.space.at(_inside(self.axes, self.space, index))
+        return made
+
+    def terms(self, index: tuple[int, ...]) -> dict[str, Term]:
+        """The figures of the plan at a place, each with its whole explanation."""
+        return figures_of(self.subject, self.plan(index), self.run)
+
+    def problems(self, index: tuple[int, ...]) -> list[Problem]:
+        """Which rules the plan at a place breaks."""
+        return [rule.problem() for rule in self.space.rules(self.plan(index)) if not all_true(rule.holds)]
 
 
-def candidates(space: Space, shape: Shape) -> Iterator[Candidates]:
-    """Every legal plan of a space, grouped by the choices that pick formulas."""
-    values = [np.array(space.degrees[name], dtype=np.float64) for name in COLUMNS]
-    mesh = dict(zip(COLUMNS, (axis.ravel() for axis in np.meshgrid(*values, indexing="ij")), strict=True))
-    inner = mesh["tp"] * mesh["pp"] * mesh["cp"]
-    mesh["dp"] = np.full_like(inner, space.dp) if space.dp is not None else np.maximum(np.floor(space.ranks / inner), 1.0)
-    for zero, recompute in product(space.zero_stages, space.recomputes):
-        every = Candidates(zero, recompute, mesh)
-        plan = every.plan(space)
-        legal = np.broadcast_to(mask(train_rules(plan, shape)), inner.shape)
-        if len(space.degrees["vpp"]) > 1:
-            legal = legal & even(plan, shape.layers)
-        if legal.any():
-            yield every.part(legal)
+def grid(
+    subject: Subject, plan: Plan, axes: Mapping[str, Sequence[Any] | NDArray[Any]], *,
+    run: Run | None = None, only: Collection[str] | None = None,
+) -> Grid:  # fmt: skip
+    """Every figure of every combination of the values of some axes; what no axis names stays as it is in `plan`.
 
+    Axes are named by the fields of a plan or of its parts: numbers such as `tp`, `micro_batch` or `seq_len` (serving: `batch`,
+    `prompt`, `context`) and choices such as `recompute`, `precision` or `zero_stage`. Batches count sequences (of one replica
+    where it is served), lengths tokens. Replicas (`dp`) take the accelerators that are left wherever `tp`, `pp` or `cp` is an
+    axis and `dp` is none. `run` is a whole training run, for its time and cost; `only` names the figures that are wanted
+    (None: all).
 
-def scored(subject: Subject, space: Space, found: Candidates) -> Iterator[Scored]:
-    """What the estimator says of candidates, chunk by chunk."""
-    for start in range(0, len(found), CHUNK):
-        chunk = found.part(slice(start, start + CHUNK))
-        figures = training_figures(subject, chunk.plan(space)).figures
-        length = len(chunk)
-        step, peak, capacity = (
-            np.broadcast_to(np.asarray(figures[name].value, dtype=np.float64), (length,))
-            for name in ("step_time_s", "peak_memory_bytes", "memory_capacity_bytes")
-        )
-        # A plan that may need more than there is once the doubtful parts are at their high ends is no good choice.
-        memory = figures["peak_memory_bytes"]
-        # The spread of published peaks around all that is counted is not among them: it would leave a tenth of the memory empty.
-        doubtful = {
-            term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != "engine.memory_residual"
-        }
-        most = np.broadcast_to(np.asarray(memory.given(doubtful).value, dtype=np.float64), (length,))
-        yield Scored(chunk, step, peak, peak <= capacity, most <= capacity)
+    Estimates are made in pieces, so that beyond the arrays that are returned memory does not grow with the space.
 
-
-class Best(Record):
-    """The plan that was chosen, whether it fits, and how many were looked at."""
-
-    plan: TrainPlan
-    fits: bool
-    looked_at: int
-    fitting: int
-    score: float
-    """What was made as small as can be: seconds of a step, or bytes where nothing fits."""
-
-
-def only(space: Space, shape: Shape) -> TrainPlan | None:
-    """The one legal plan of a space where there is exactly one, which then needs no comparing."""
-    found = list(candidates(space, shape))
-    return single(found[0], space) if len(found) == 1 and len(found[0]) == 1 else None
-
-
-def best(subject: Subject, space: Space, shape: Shape, *, surely: bool = True) -> Best | None:
-    """The fastest plan that surely fits, or else fits; without one, the plan of least memory; None when no plan is legal.
-
-    Without `surely` it is enough that a plan fits in the middle.
+    Raises:
+        UsageError: an axis that no plan has, or without values.
+        UnknownError: the hardware lacks a data type or a parameter that a plan needs.
     """
-    chosen: tuple[int, float, Candidates] | None = None
-    looked_at = fitting = 0
-    for found in candidates(space, shape):
-        for one in scored(subject, space, found):
-            looked_at += len(one.candidates)
-            fitting += int(one.fits.sum())
-            sure = one.surely & surely
-            good = sure if sure.any() else one.fits
-            score = np.where(good, one.step_time_s, np.inf) if good.any() else one.peak_memory_bytes
-            rank, index = int(one.fits.any()) + int(sure.any()), int(np.argmin(score))
-            if chosen is None or (rank, -score[index]) > (chosen[0], -chosen[1]):
-                chosen = (rank, float(score[index]), one.candidates.part([index]))
-    if chosen is None:
-        return None
-    rank, least, only = chosen
-    return Best(single(only, space), rank > 0, looked_at, fitting, least)
+    given = {name: tuple(values.tolist() if isinstance(values, np.ndarray) else values) for name, values in axes.items()}
+    space = _space(subject, plan, given)
+    shape = (prod(len(values) for values in space.cases.values()), *(len(values) for values in space.axes.values()))
+    legal, fits = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
+    figures: dict[str, NDArray[np.float64]] = {}
+    units: dict[str, str] = {}
+    for part in parts(space):
+        with part.quietly():
+            made = figures_of(subject, part.plan, run)
+            enough = made["peak_memory_bytes"].value <= made[_limit(plan)].value
+        part.put(legal, True)
+        part.put(fits, enough)
+        for name, term in made.items():
+            if only is None or name in only:
+                units[name] = term.unit
+                part.put(figures.setdefault(name, np.full(shape, np.nan)), term.value)
+    names = [name for name in (*space.cases, *space.axes) if name in given]
+
+    def turned(found: NDArray[Any]) -> NDArray[Any]:
+        return found.reshape([len(given[name]) for name in names]).transpose([names.index(name) for name in given])
+
+    return Grid(
+        axes=given, figures={name: turned(found) for name, found in figures.items()}, units=units, legal=turned(legal),
+        fits=turned(fits), subject=subject, space=space, run=run,
+    )  # fmt: skip
 
 
-def single(only: Candidates, space: Space) -> TrainPlan:
-    """A plan of plain numbers from candidates of length one."""
-    numbers = {name: float(column[0]) for name, column in only.columns.items()}
-    micro_batch = numbers.pop("micro_batch")
-    return space.plan(numbers, micro_batch, only.zero_stage, only.recompute)
+def figures_of(subject: Subject, plan: Plan, run: Run | None) -> dict[str, Term]:
+    """The figures of a training or a serving plan."""
+    if isinstance(plan, TrainPlan):
+        return training_figures(subject, plan, run).figures
+    return serving_figures(subject, plan).figures
+
+
+def _limit(plan: Plan) -> str:
+    """The figure that memory must not exceed."""
+    return "memory_capacity_bytes" if isinstance(plan, TrainPlan) else "memory_budget_bytes"
+
+
+def _space(subject: Subject, plan: Plan, given: Mapping[str, tuple[Any, ...]]) -> Space[Any]:
+    """The space of some axes around a plan.
+
+    Raises:
+        UsageError: an axis that no plan has, or without values.
+    """
+    known = field_names(plan)
+    problems = [
+        Problem("grid.axis", f"`{name}` is no value of a plan", f"use {', '.join(known)}") for name in given if name not in known
+    ]
+    problems += [
+        Problem("grid.axis", f"`{name}` has no values", "name one or more") for name, values in given.items() if not values
+    ]
+    if problems:
+        raise UsageError(*problems)
+    shape = shape_of(subject.arch, subject.hw.count, subject.engine)
+
+    def rules(one: Plan) -> Iterator[Rule]:
+        if isinstance(one, TrainPlan):
+            return train_rules(one, shape)
+        return serve_rules(one, shape, subject.arch.max_context)
+
+    def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "dp" in values or not any(name in values for name in DIVIDED):
+            return values
+        tp, pp, cp = (values.get(name, getattr(plan.parallel, name)) for name in DIVIDED)
+        return {**values, "dp": maximum(floor(shape.ranks / (tp * pp * cp)), 1.0)}
+
+    # A space has an axis at least: what stays as it is makes one of a single value.
+    axes = {name: values for name, values in given.items() if name in NUMBERS} or {"dp": (plan.parallel.dp,)}
+    return Space(
+        plan=plan, axes=axes, cases={name: values for name, values in given.items() if name not in NUMBERS}, rules=rules,
+        completed=completed,
+    )  # fmt: skip
+
+
+def _inside(given: Mapping[str, Any], space: Space[Any], index: tuple[int, ...]) -> Index:
+    """The place in the space of a place in the grid."""
+    at = dict(zip(given, index, strict=True))
+    case = 0
+    for name, values in space.cases.items():
+        case = case * len(values) + at[name]
+    return (case, *(at.get(name, 0) for name in space.axes))

@@ -6,7 +6,8 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError
-from gpuplan.plan.ask import PRICE_FIELDS, Common
+from gpuplan.plan.ask import Common
+from gpuplan.plan.option import named
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
 
@@ -28,7 +29,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         UnknownError: no price on the terms that the user asked for, or it is older than allowed.
         UsageError: a price and terms that it cannot be on.
     """
-    from gpuplan.specs.offers import price_for, street_price, usd_per_s, usd_per_s_each, usd_per_s_of_all
+    from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
+    from gpuplan.specs.offers import price_for, street_price, usd_per_s
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
@@ -69,7 +71,7 @@ def said(offer: Offer) -> str:
 
 
 def _alone(ask: Common) -> None:
-    wrong = [name for name in PRICE_FIELDS if name != "price" and getattr(ask, name) is not None]
+    wrong = [name for name in named(Common, "price") if name != "price" and getattr(ask, name) is not None]
     if wrong:
         hint = "leave --price out to have one from the record"
         raise UsageError(

@@ -12,11 +12,13 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
-from gpuplan.plan.ask import INPUT_FIELDS, Idle, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import named
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, mask, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
+from gpuplan.plan.words import Idle
 from gpuplan.record import Record
 from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
@@ -103,7 +105,7 @@ def _refuse(ask: TrainAsk) -> None:
         problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
     if ask.rl == "grpo" and ask.critic is not None:
         problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
-    for name in ("sync_every", "samples", *INPUT_FIELDS):
+    for name in ("sync_every", "samples", *named(TrainAsk, "input")):
         if getattr(ask, name) is not None:
             problems.append(Problem("rl.option", f"--{name.replace('_', '-')}: not with --rl", "leave it out"))
     if problems:
@@ -300,7 +302,7 @@ def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict
         own["ppo_epochs"] = str(plan.epochs)
     own["idle"] = plan.idle
     first = ("model", "on", "accelerators")
-    return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in first}
+    return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in (*first, *own)}
 
 
 def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list[Note]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuplan.errors import Note, Problem, UsageError
+from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, samples_answer, with_pins
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.long_run import Run
@@ -13,8 +13,10 @@ from gpuplan.estimate.samples import SampledModel, SamplesFigures, samples_figur
 from gpuplan.estimate.subject import Setting
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GenericCard, generic_names, generic_path, load_generic
-from gpuplan.plan.ask import RL_FIELDS, SAMPLE_FIELDS, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import entries, named
 from gpuplan.plan.parallelism import require
+from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.fed import pace_notes, supplied
 from gpuplan.search.library import Library, Place
@@ -22,17 +24,11 @@ from gpuplan.search.shape import positive
 from gpuplan.search.training import default_precision, run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import USER, Source
-from gpuplan.units import human
 
 ENGINE = "torch-eager"
 """The engine that is taken where the user names none."""
 MOST_AT_ONCE = 256
 """The largest batch of an accelerator that is tried where neither user nor card names one."""
-_ONLY_TRANSFORMERS = (
-    "tokens", "seq_len", "vpp", "sequence_parallel", "schedule", "cp_kind", "etp", "sync_every", "reference", "expert_load",
-    "dispatcher", "recompute", "recompute_layers", "attention", "chunked_loss", "offload", "lora", "lora_targets", "dora",
-    "train_edges", "qlora", "base_weights", "compiled", "overlap", "graphs", "sharp", "rl", *RL_FIELDS,
-)  # fmt: skip
 
 
 def _flags(names: Iterable[str]) -> list[str]:
@@ -46,12 +42,12 @@ def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | N
         UsageError: some of what describes it is missing.
         SpecError: the card is not valid.
     """
-    given = [name for name in SAMPLE_FIELDS if getattr(ask, name) is not None]
+    given = [name for name in named(TrainAsk, "described") if getattr(ask, name) is not None]
     if given:
         if (CARDS / f"{ask.model.lower()}.yaml").is_file():
             what = f"{', '.join(_flags(given))}: `{ask.model}` is a card, which describes its model"
             raise UsageError(Problem("samples.twice", what, "give yours another name, or leave these out"))
-        missing = _flags(name for name in SAMPLE_FIELDS if name not in given)
+        missing = _flags(name for name in named(TrainAsk, "described") if name not in given)
         if missing:
             what = f"{', '.join(missing)} missing: parameters, FLOP and kept bytes of a sample together describe a model"
             raise UsageError(Problem("samples.incomplete", what, f"or name a card: {', '.join(generic_names())}"))
@@ -81,6 +77,9 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
         price=place.price,
     )  # fmt: skip
     profile, _ = samples_profile(setting)
+    if ask.dp is not None and ask.dp != place.hw.count:
+        what = f"--dp {ask.dp}: every one of the {place.hw.count} accelerators has a replica"
+        raise PlanError(Problem("samples.degree", what, "leave it out"))
     fed = supplied(ask, card, place.target)
     chosen: list[Choice] = []
     precision = ask.precision
@@ -124,9 +123,9 @@ def _refuse(ask: TrainAsk) -> None:
     """
     hint = "leave it out"
     problems = [
-        Problem("samples.option", f"--{name.replace('_', '-')}: not of a model that is given by its samples", hint)
-        for name in _ONLY_TRANSFORMERS
-        if getattr(ask, name) is not None
+        Problem("samples.option", f"{one.flag}: not of a model that is given by its samples", hint)
+        for name, one in entries(TrainAsk).items()
+        if not one.option.samples and getattr(ask, name) is not None
     ]
     for name in ("tp", "pp", "cp", "ep"):
         if getattr(ask, name) not in (None, 1):
@@ -184,4 +183,4 @@ def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) 
         "dp": f"{plan.dp:g}",
         "zero_stage": str(plan.zero_stage),
     }
-    return asked | ({"samples": human(ask.samples, "1")} if ask.samples is not None else {})
+    return asked | {name: text for name, text in said(ask).items() if name not in asked}

@@ -9,15 +9,17 @@ from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures, serving_profile
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.inference import fleet_usd_per_s
+from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import FitAsk, KvFormat, ServeAsk, WeightFormat
+from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
+from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
-from gpuplan.term import DEFINITION, Source, Term
+from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
@@ -126,8 +128,7 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
     memory = ServingModel.of(subject, plan).memory()
     figures = memory_figures(memory, subject.hw.memory_capacity)
     if subject.price is not None:
-        chips = Term("plan.accelerators", float(subject.hw.count), "1", DEFINITION)
-        figures["price_usd_per_s"] = fleet_usd_per_s.term("fleet.price", chips=chips, price=subject.price)
+        figures["price_usd_per_s"] = usd_per_s_of_all.term("fleet.price", units=subject.accelerators(), price=subject.price)
     return ServingFigures(figures=figures, memory=memory)
 
 
@@ -255,6 +256,7 @@ def _answered(
         asked |= {"prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}"}
     asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch * p.dp:g}"}
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
+    asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
     notes = list(found.notes)
     if task == "serve":
         dtype = ServingModel.of(found.subject, plan).types().matmul

@@ -14,19 +14,23 @@ from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
-from gpuplan.plan.ask import RL_FIELDS, Precision, Recompute, TrainAsk
-from gpuplan.plan.parallelism import REST_ON_DP, Shape, divisors, require
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import named
+from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, divisors, require
 from gpuplan.plan.precision import RECIPES
-from gpuplan.plan.train import ADAPTER_OPTIONS, Manner, Saving, TrainPlan, Tuning, train_rules
+from gpuplan.plan.read import said
+from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
+from gpuplan.plan.words import Precision, Recompute
+from gpuplan.search.best import Best, best, only
 from gpuplan.search.fed import fed_by, pace_notes
-from gpuplan.search.grid import Best, Space, best, only
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.search.space import Space, placed
+from gpuplan.search.training_space import fastest, in_quarters, training_space
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
-from gpuplan.units import human
 
 TOKENS_A_STEP = 4 * 2**20
 """The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
@@ -37,6 +41,9 @@ AS_GOOD_AS = 0.1
 SEQUENCE = 8192
 """The pretraining sequence of Llama 3 (arXiv 2407.21783, 3.1)."""
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+_NUMBERS = (
+    "documents", "document_spread", "etp", "sync_every", "shard_group", "reshard_group", "first_stage_layers", "last_stage_layers",
+)  # fmt: skip
 
 
 def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Estimate:
@@ -66,7 +73,7 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         chosen.append(Choice("recompute", plan.recompute, why))
         if plan.saving.recompute_layers is not None and ask.recompute_layers is None:
             some = "layers of each stage that are made again: quarters of a stage were looked at"
-            chosen.append(Choice("recompute_layers", str(plan.saving.recompute_layers), some))
+            chosen.append(Choice("recompute_layers", f"{plan.saving.recompute_layers:g}", some))
     if ask.zero_stage is None:
         own = plan.parallel.zero_stage == training_profile(found.subject.engine).zero_stage
         why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
@@ -88,7 +95,7 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
-def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best]:
+def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
     Habits that cost memory hold only where a plan fits with them.
@@ -97,15 +104,14 @@ def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], B
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
     space, chosen = space_of(habits.ask, found)
-    shape = shape_of(found.subject.arch, space.ranks, found.subject.engine)
-    result = chosen_plan(habits.ask, found.subject, space, shape)
+    result = chosen_plan(habits.ask, found.subject, space)
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
         return chosen_with(fewer, found)
     return habits.ask, [*habits.chosen, *chosen], result
 
 
-def training_fits(found: Best, subject: Subject) -> bool:
+def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
     """Whether a plan fits, also where it is the only one and was not compared with others."""
     if found.looked_at > 1:
         return found.fits
@@ -118,52 +124,43 @@ def worth_saying(name: str, value: float) -> bool:
     return value != 1 or name in ("tp", "pp", "dp", "micro_batch")
 
 
-def chosen_plan(ask: TrainAsk, subject: Subject, space: Space, shape: Shape) -> Best:
+def chosen_plan(ask: TrainAsk, subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan]:
     """The best plan of a space, after the user's own values were checked against the rules.
 
     Raises:
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
-    alone = only(space, shape)
+    alone = only(space)
     if alone is not None:
-        return Best(alone, fits=True, looked_at=1, fitting=1, score=0.0)  # Whether it fits is seen when it is estimated.
-    found = best(subject, space, shape)
+        return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
+    found = best(space, fastest(subject))
     if found is not None:
-        return partly(subject, space, shape, found)
-    plan = _user_plan(ask, space)
-    unknown_dp = ask.dp is None and plan.parallel.ranks != space.ranks
-    require(train_rules(plan, shape), without=REST_ON_DP if unknown_dp else ())
+        return partly(subject, space, found)
+    plan, ranks = _user_plan(ask, space), subject.hw.count
+    unknown_dp = ask.dp is None and plan.parallel.ranks != ranks
+    require(space.rules(plan), without=REST_ON_DP if unknown_dp else ())
     hint = "leave one of the degrees or the batch out, and it is chosen"
-    raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {space.ranks} accelerators with these values", hint))
+    raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {ranks} accelerators with these values", hint))
 
 
-def partly(subject: Subject, space: Space, shape: Shape, found: Best) -> Best:
+def partly(subject: Subject, space: Space[TrainPlan], found: Best[TrainPlan]) -> Best[TrainPlan]:
     """The same where only running whole layers again fits: some layers of each stage, in quarters, at every depth of pipeline."""
-    if not found.fits or found.plan.recompute != "full" or len(space.recomputes) < 2 or space.saving.recompute_layers is not None:
+    alone = len(space.cases["recompute"]) < 2
+    if not found.fits or found.plan.recompute != "full" or alone or space.plan.saving.recompute_layers is not None:
         return found
-    looked_at, fitting, chosen = found.looked_at, found.fitting, found
-    for pp in space.degrees["pp"]:
-        stage = -(-shape.layers // pp)
-        for layers in sorted({stage // 4, stage // 2, 3 * stage // 4} - {0}):
-            saving = space.saving.replaced(recompute_layers=layers)
-            some = space.replaced(recomputes=("full",), degrees={**space.degrees, "pp": [pp]}, saving=saving)
-            one = best(subject, some, shape, surely=False)
-            if one is None:
-                continue
-            looked_at, fitting = looked_at + one.looked_at, fitting + one.fitting
-            chosen = one if one.fits and one.score < chosen.score else chosen
-    return chosen.replaced(looked_at=looked_at, fitting=fitting)
+    some = best(in_quarters(space, subject.arch.depth), fastest(subject, surely=False))
+    if some is None:
+        return found
+    chosen = some if some.fits and some.keys[-1] < found.keys[-1] else found
+    return chosen.replaced(looked_at=found.looked_at + some.looked_at, fitting=found.fitting + some.fitting)
 
 
-def _user_plan(ask: TrainAsk, space: Space) -> TrainPlan:
+def _user_plan(ask: TrainAsk, space: Space[TrainPlan]) -> TrainPlan:
     """The user's values with ones where nothing was given, to say which rules they break."""
-    degrees = {name: float(getattr(ask, name) or 1) for name in ("tp", "pp", "cp", "ep", "vpp")}
-    inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
-    dp = float(ask.dp) if ask.dp is not None else max(space.ranks // inner, 1.0)
-    return space.plan(degrees | {"dp": dp}, float(ask.micro_batch or 1), space.zero_stages[0], space.recomputes[0])
+    return space.of(next(space.every_case()), {name: float(getattr(ask, name) or 1) for name in _DEGREES})
 
 
-def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
+def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice]]:
     """The plans to look at, and what was taken where the user said nothing.
 
     Raises:
@@ -211,24 +208,19 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space, list[Choice]]:
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
     degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
-    names = (
-        "documents",
-        "document_spread",
-        "etp",
-        "sync_every",
-        "shard_group",
-        "reshard_group",
-        "first_stage_layers",
-        "last_stage_layers",
-    )
-    numbers = {name: None if (value := getattr(ask, name)) is None else float(value) for name in names}
-    space = Space(
-        degrees=degrees, seq_len=seq_len, global_batch=global_batch, zero_stages=zero, recomputes=recomputes,
-        precision=precision, optimizer=ask.optimizer or "adamw", sequence_parallel=sequence_parallel, ranks=ranks, dp=ask.dp,
-        mtp=float(mtp), how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
-        tuning=tuning_of(ask), saving=saving_of(ask), schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
-        expert_load=ask.expert_load, padded=bool(ask.padded), **numbers,
+    plan = TrainPlan(
+        parallel=Parallelism(
+            sequence_parallel=sequence_parallel, schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
+            expert_load=ask.expert_load,
+        ),
+        seq_len=float(seq_len), global_batch=float(global_batch), micro_batch=1.0, precision=precision,
+        optimizer=ask.optimizer or "adamw", mtp=float(mtp), tuning=tuning_of(ask), saving=saving_of(ask), padded=bool(ask.padded),
+        how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
     )  # fmt: skip
+    plan = placed(plan, {name: float(value) for name in _NUMBERS if (value := getattr(ask, name)) is not None})
+    cases = {"zero_stage": zero, "recompute": recomputes}
+    shape = shape_of(arch, ranks, subject.engine)
+    space = training_space(plan, degrees, cases, shape, dp=None if ask.dp is None else float(ask.dp))
     return space, chosen
 
 
@@ -243,7 +235,12 @@ def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> in
             hint = "leave --mtp out"
             raise PlanError(Problem("plan.mtp-head", f"--mtp {ask.mtp}, but {card.id} predicts no tokens", hint))
         return ask.mtp
-    if card.mtp is None or ask.lora is not None or ask.reference or any(getattr(ask, name) is not None for name in RL_FIELDS):
+    if (
+        card.mtp is None
+        or ask.lora is not None
+        or ask.reference
+        or any(getattr(ask, name) is not None for name in named(TrainAsk, "rl"))
+    ):
         return 0
     chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
     return card.mtp.modules
@@ -255,10 +252,10 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     Raises:
         UsageError: options of adapters without a rank.
     """
-    named = [name for name in ADAPTER_OPTIONS if getattr(ask, name) is not None]
-    if ask.lora is None and named:
+    given_of = [name for name in named(TrainAsk, "adapters") if getattr(ask, name) is not None]
+    if ask.lora is None and given_of:
         hint = "give the adapters' rank with --lora, or leave these out"
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given_of)
         raise UsageError(Problem("plan.adapters", f"{flags}: of adapters, but there are none", hint))
     given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
     return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)
@@ -324,33 +321,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
-    manner = [(name, getattr(plan.how, name)) for name in Manner.field_names()]
-    said = [
-        (name, getattr(ask, name))
-        for name in (
-            *Tuning.field_names(),
-            "qlora",
-            *Saving.field_names(),
-            "schedule",
-            "cp_kind",
-            "etp",
-            "expert_load",
-            "sync_every",
-            "shard_group",
-            "reshard_group",
-            "first_stage_layers",
-            "last_stage_layers",
-            "documents",
-            "document_spread",
-            "padded",
-        )
-    ]
-    for name, value in (*manner, *said):
-        if name == "nvme_bandwidth" and value is not None:
-            asked[name] = human(value, "B/s")
-        elif value is not None:
-            asked[name] = (", ".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
-    return asked | {name: human(value, "1") for name in ("tokens", "samples") if (value := getattr(ask, name)) is not None}
+    return asked | {name: text for name, text in said(ask).items() if name not in asked}
 
 
 def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:

@@ -72,10 +72,11 @@ class SpecFile(Schema):
         """Every sourced value of the file with its dotted path."""
         return ((_dotted(at), value) for at, value in _walk(self, ()))
 
-    def source_of(self, sourced: Sourced | SourcedText) -> Source:
-        """The source of a value, with the text as printed there in the note."""
+    def source_of(self, sourced: Sourced | SourcedText, *told: str) -> Source:
+        """The source of a value, with the text as printed there in the note, behind what else is `told`."""
         entry = self.sources[sourced.source or next(iter(self.sources))]
-        notes = [f"printed as {sourced.text}"] if isinstance(sourced, Sourced) else []
+        notes = [text for text in told if text]
+        notes += [f"printed as {sourced.text}"] if isinstance(sourced, Sourced) else []
         notes += [text for text in (sourced.note, entry.note) if text]
         return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked, "; ".join(notes))
 

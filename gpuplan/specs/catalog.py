@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gpuplan
 from gpuplan.errors import Note, Problem, SpecError, UnknownError, UsageError, did_you_mean
@@ -34,6 +34,8 @@ ONE = {
     "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
     "operations": "operation", "models": "model",
 }  # fmt: skip
+
+Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
@@ -88,7 +90,7 @@ def key(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower())
 
 
-class Found(Record):
+class FoundFile(Record):
     """The file that a name means, and what the user should hear about the choice."""
 
     id: str
@@ -104,6 +106,7 @@ class Catalog:
     _paths: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
     _names: dict[str, dict[str, list[str]]] = field(default_factory=dict, repr=False)
     _specs: dict[tuple[type[SpecFile], Path], SpecFile] = field(default_factory=dict, repr=False)
+    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None) -> Catalog:
@@ -157,7 +160,7 @@ class Catalog:
         for ident, path in self.paths(kind).items():
             yield ident, path, read_text(path)
 
-    def find(self, kind: str, name: str) -> Found:
+    def find(self, kind: str, name: str) -> FoundFile:
         """The file that a name means: an id, alias or driver string, with the vendor or without, or the only id that begins so.
 
         Raises:
@@ -179,7 +182,7 @@ class Catalog:
                 )
                 raise UnknownError(Problem(f"spec.unknown-{ONE[kind].split()[0]}", f"no {ONE[kind]} is called `{name}`", hint))
             ident = claimed[0]
-        return Found(ident, paths[ident], tuple(self._notes(kind, name, ident)))
+        return FoundFile(ident, paths[ident], tuple(self._notes(kind, name, ident)))
 
     def load(self, cls: type[Spec], name: str) -> Spec:
         """The spec that a name means; `cls` is its schema, such as `Accelerator`.
@@ -202,6 +205,13 @@ class Catalog:
         if not isinstance(spec, cls):
             spec = self._specs[(cls, path)] = load_spec(cls, path)
         return spec
+
+    def once(self, what: Hashable, make: Callable[[], Made]) -> Made:
+        """What is made of the files, made at the first question for it; `what` says which it is, and who makes it."""
+        if what not in self._made:
+            self._made[what] = make()
+        found: Made = self._made[what]
+        return found
 
     def _claimed(self, kind: str, wanted: str) -> list[str]:
         paths, names = self.paths(kind), self.names(kind)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.num import BytesPerS, Count
+from gpuplan.formulas.links import even_share, links_together
 from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import DEFINITION, Source, Term, formula
+from gpuplan.term import Source, Term
 
 if TYPE_CHECKING:
     from gpuplan.specs.accelerator import Accelerator
@@ -45,26 +45,6 @@ class Level(Record):
     dims: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()
     latency_of: Literal["message", "all_reduce"] = "message"
-
-
-@formula(DEFINITION)
-def even_share(*, bandwidth: BytesPerS, parts: Count) -> BytesPerS:
-    """What each accelerator has of a bandwidth that all of an instance share.
-
-    >>> even_share(bandwidth=400e9, parts=8.0)
-    50000000000.0
-    """
-    return bandwidth / parts
-
-
-@formula(DEFINITION)
-def links_together(*, link_bandwidth: BytesPerS, links: Count) -> BytesPerS:
-    """What the links of one accelerator carry together in one direction.
-
-    >>> links_together(link_bandwidth=50e9, links=4.0)
-    200000000000.0
-    """
-    return link_bandwidth * links
 
 
 def level_of(system: System, at: FabricLevel, inside: int) -> Level | None:

@@ -18,7 +18,7 @@ ScaleUpKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class ScaleUp(Schema):
+class InstanceScaleUp(Schema):
     """How the accelerators of one instance reach each other."""
 
     kind: ScaleUpKind
@@ -31,7 +31,7 @@ class ScaleUp(Schema):
     """What the provider says about it."""
 
 
-class Network(Schema):
+class InstanceNetwork(Schema):
     """What one instance sends to others."""
 
     kind: Literal["ethernet", "efa", "infiniband", "rdma-roce", "gpudirect-tcpx", "gpudirect-tcpxo", "dcn"]
@@ -44,7 +44,7 @@ class Network(Schema):
     """Which cards."""
 
 
-class Shape(Schema):
+class InstanceShape(Schema):
     """One instance type of a family."""
 
     name: str
@@ -65,9 +65,9 @@ class Shape(Schema):
     """Main memory."""
     local_disk: BytesField | None = None
     """All local disks together."""
-    scale_up: ScaleUp
+    scale_up: InstanceScaleUp
     """How its accelerators reach each other."""
-    network: Network
+    network: InstanceNetwork
     """What it sends to others."""
     confidence: dict[Literal["specs", "price", "network", "local_disk"], Literal["medium", "low"]] = field(default_factory=dict)
     """For the groups of figures on which sources do not fully agree: `low` where they rest on one weak source, or on memory."""
@@ -86,7 +86,7 @@ class InstanceFamily(SpecFile):
 
     provider: Id
     """The id of the provider; also the folder of the file."""
-    instances: Annotated[tuple[Shape, ...], Limits(1)]
+    instances: Annotated[tuple[InstanceShape, ...], Limits(1)]
     """The instance types."""
 
     def faults(self) -> Iterator[Fault]:
@@ -104,7 +104,7 @@ class Instance(Record, eq=False):
     """An instance type together with the file that it comes from."""
 
     family: InstanceFamily
-    shape: Shape
+    shape: InstanceShape
 
     @property
     def name(self) -> str:
@@ -131,4 +131,4 @@ class Instance(Record, eq=False):
         return self.family.term(name, sourced)
 
 
-__all__ = ["Instance", "InstanceFamily", "Network", "ScaleUp", "Shape"]
+__all__ = ["Instance", "InstanceFamily", "InstanceNetwork", "InstanceScaleUp", "InstanceShape"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Date, Id, SpecFile
-from gpuplan.specs.measuring import Machine
+from gpuplan.specs.measured_machine import MeasuredMachine
 from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
 
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -263,7 +263,7 @@ class Measured(SpecFile):
     """Libraries and versions that were timed."""
     like: Id | None = None
     """Another file of this folder that gives what is missing here."""
-    machine: Machine | None = None
+    machine: MeasuredMachine | None = None
     """How it was measured, in files that `gpuplan calibrate` wrote; what these lack comes from a shipped file of the same id."""
     widen: RatioField | None = None
     """Factor by which the residual ranges grow when they come from `like`."""

@@ -7,38 +7,18 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
-from gpuplan.num import Count, UsdPerS
+from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
 from gpuplan.record import Record
 from gpuplan.specs.dates import first_day, last_day
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.price import Offer, PriceKind, PriceList
-from gpuplan.term import DEFINITION, Source, Term, formula
+from gpuplan.term import Source, Term
 
 if TYPE_CHECKING:
     from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.target import Target
 
 ANYWHERE = "any"
-
-
-@formula(DEFINITION)
-def usd_per_s_of_all(*, price: UsdPerS, units: Count) -> UsdPerS:
-    """What so many priced units cost together.
-
-    >>> usd_per_s_of_all(price=2 / 3600, units=8.0) * 3600
-    16.0
-    """
-    return price * units
-
-
-@formula(DEFINITION)
-def usd_per_s_each(*, price: UsdPerS, parts: Count) -> UsdPerS:
-    """What one of the accelerators of an instance costs.
-
-    >>> usd_per_s_each(price=16 / 3600, parts=8.0) * 3600
-    2.0
-    """
-    return price / parts
 
 
 class StreetPrice(Record, eq=False):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.named import named
 from gpuplan.specs.target import Target
+from gpuplan.specs.target_by_name import target_by_name
 
 
 def parse_target(text: str, catalog: Catalog) -> Target:
@@ -19,9 +19,12 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    found = None if "@" in text else named(text, catalog)
+    found = None if "@" in text else target_by_name(text, catalog)
     if found is not None:
         return found
-    from gpuplan.specs.joined import alone, joined  # Clusters and networks are read where a question needs them.
+    from gpuplan.specs.target_on_network import (  # Clusters and networks are read where a question needs them.
+        target_on_network,
+        target_or_cluster,
+    )
 
-    return joined(text, catalog) if "@" in text else alone(text, catalog)
+    return target_on_network(text, catalog) if "@" in text else target_or_cluster(text, catalog)

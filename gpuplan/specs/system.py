@@ -112,7 +112,7 @@ class ScaleOut(Schema):
     """What is odd about the network."""
 
 
-class Host(Schema):
+class SystemHost(Schema):
     """The computer around the accelerators."""
 
     cpu: str = ""
@@ -199,7 +199,7 @@ class System(SpecFile):
     """The levels of the fabric, innermost first; the last may be unbounded (between systems)."""
     scale_out: ScaleOut | None = None
     """The network cards between systems."""
-    host: Host | None = None
+    host: SystemHost | None = None
     """The computer around the accelerators."""
     power: Power | None = None
     """What the system draws."""
@@ -302,4 +302,4 @@ def shape_faults(
         yield Fault("spec.bad-shape", f"{what} has the shape {dims}, which is {math.prod(dims)}, not {size}")
 
 
-__all__ = ["FabricLevel", "Host", "ListPrice", "MeasuredBandwidth", "Power", "ScaleOut", "Slice", "System", "slice_key"]
+__all__ = ["FabricLevel", "ListPrice", "MeasuredBandwidth", "Power", "ScaleOut", "Slice", "System", "SystemHost", "slice_key"]

@@ -1,38 +1,39 @@
-"""Which tensors does a layer keep for its backward pass, and how large are they on one rank?"""
+"""Which tensors does a layer keep for its backward pass, and how large are they on one rank?
+
+A fold over what the operations of the layer make: queries, keys and values, the inputs of products, what an activation read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
-from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
-from gpuplan.plan.ask import Recompute
+from gpuplan.models.architecture import Block
+from gpuplan.plan.remat import Result
 from gpuplan.plan.train import Tuning
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
-from gpuplan.workload.context import Leaves, Pass, Split
+from gpuplan.workload.context import Group, Leaves, Pass, Split
 from gpuplan.workload.counts import count
+from gpuplan.workload.program import FEED_FORWARD, MIXERS, LayerProgram, Part, Role, Tensor
 
-_KEPT = Source(
-    "paper",
-    "Reducing Activation Recomputation in Large Transformer Models",
-    "https://arxiv.org/abs/2205.05198",
-    "4.1 (tensors kept for the backward pass)",
-    note="fused attention keeps one fp32 log-sum-exp a head and query in place of the scores (arXiv 2205.14135)",
-)
 _SCORES = Source(
     "paper",
     "Reducing Activation Recomputation in Large Transformer Models",
     "https://arxiv.org/abs/2205.05198",
     "4.1: softmax output 2, dropout mask 1, dropped scores 2 bytes a score",
 )
-_LSE_BYTES = Term("recipe.log_sum_exp_bytes", 4.0, "B", _KEPT)
 
-
-_DROPPED: dict[str, tuple[str, ...]] = {
-    "selective": ("_scores",),
-    "mlp": ("mlp", "shared"),
-    "moe": ("experts", "shared"),
+UNREAD: frozenset[Result] = frozenset(("out", "down", "expert_down"))
+"""What leads back to the hidden width: the residual sum alone reads it (a copy's weight is multiplied in before `expert_down`)."""
+RUN_AGAIN: Mapping[str, frozenset[Part]] = {
+    "mlp": frozenset((Part.CHANNELS, Part.SHARED)),
+    "moe": frozenset((Part.EXPERTS, Part.SHARED)),
 }
-"""Ends of the names of the parts that are made again: dense layers and shared experts, or whole layers of experts."""
+"""What `--recompute mlp` and `moe` make again: dense layers and shared experts, or whole layers of experts."""
+ROUTED: frozenset[Result] = frozenset(("routing",))
+"""What is kept although the experts are run again: the choice of experts must be the same."""
 
 
 class Habits(Record, kw_only=True):
@@ -57,8 +58,8 @@ class Habits(Record, kw_only=True):
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 
 
-class ActivationMaker(Record, kw_only=True):
-    """Lists the kept tensors of one micro-batch, layer by layer; every name starts with `activations`."""
+class KeptTensors(Record, kw_only=True):
+    """Sums up the tensors that one layer keeps of one micro-batch; every name starts with `activations`."""
 
     leaves: Leaves
     split: Split
@@ -71,90 +72,120 @@ class ActivationMaker(Record, kw_only=True):
     eager: bool = False
     """Attention writes its scores."""
 
-    def layer(self, key: str, block: Block) -> dict[str, Term]:
+    def parts(self, key: str, block: Block, program: LayerProgram) -> dict[str, Term]:
         """Bytes that one layer keeps when nothing is recomputed, by part."""
         at = f"activations.{key}"
-        parts: dict[str, Term] = {"norms": self.norms(at, key, block)}
-        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-            if isinstance(mixer, Attention):
-                parts[name] = self.attention(f"{at}.{name}", f"{key}.{name}", mixer)
-                if self.eager:
-                    parts[f"{name}_scores"] = self.scores(f"{at}.{name}", f"{key}.{name}")
-            elif isinstance(mixer, Mla):
-                parts[name] = self.mla(f"{at}.{name}", f"{key}.{name}", mixer)
-                if self.eager:
-                    parts[f"{name}_scores"] = self.scores(f"{at}.{name}", f"{key}.{name}")
-            elif isinstance(mixer, StateSpace):
-                parts[name] = self.state_space(f"{at}.{name}", f"{key}.{name}", mixer)
-        if isinstance(block.mlp, Mlp):
-            parts["mlp"] = self.feed_forward(f"{at}.mlp", f"{key}.mlp", gated=block.mlp.gated)
-        elif isinstance(block.mlp, Moe):
-            parts |= self.experts(at, key, block.mlp)
-        return parts
+        found: dict[str, Term] = {"norms": self.norms(key, block)}
+        for part in MIXERS:
+            inside = program.within((part,))
+            tensors = [one for one in inside.tensors if one.result not in UNREAD]
+            if not tensors:
+                continue
+            found[part.value] = self.mixer(f"{at}.{part.value}", tensors, plain=bool(inside.of(Role.QKV).ops))
+            if self.eager and inside.of(Role.ATTENTION).ops:
+                found[f"{part.value}_scores"] = self.scores(f"{at}.{part.value}", inside)
+        for part in FEED_FORWARD:
+            tensors = [one for one in program.within((part,)).tensors if one.result not in UNREAD]
+            if not tensors:
+                continue
+            if part is not Part.EXPERTS:
+                found[part.value] = self.feed_forward(f"{at}.{part.value}", tensors)
+                continue
+            found["router"] = total(f"{at}.router", [self.tensor(f"{at}.router.scores", one) for one in _of(tensors, ROUTED)])
+            found["experts"] = self.experts(f"{at}.experts", [one for one in tensors if one.result not in ROUTED])
+        return found
 
-    def kept(self, key: str, block: Block, parts: dict[str, Term], recompute: Recompute) -> Term | None:
+    def mixer(self, at: str, tensors: list[Tensor], *, plain: bool) -> Term:
+        """What a token mixer keeps; `plain`: one product makes its queries, keys and values."""
+        narrow = [one for one in tensors if one.element is None]
+        widths = {
+            str(one.result): one.repeated if self.habits.repeats_heads and one.repeated is not None else one.width for one in narrow
+        }
+        if plain and self.tuning.frozen and self.keeps_inputs:
+            widths["multiplied"] = next(one.width for one in tensors if one.result == "context")
+        if plain and self.habits.attention is not None:
+            qkv = total(f"{at}.qkv", {name: widths[name] for name in ("query", "key", "value")})
+            widths["again"] = self.leaves.times(f"{at}.copies", self.habits.attention, qkv)
+        kept = {"tensors": self.bytes(f"{at}.tensors", total(f"{at}.widths", widths), narrow[0].rows)}
+        kept |= {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors if one.element is not None}
+        return total(at, kept)
+
+    def feed_forward(self, at: str, tensors: list[Tensor]) -> Term:
+        """The up (and gate) projections and, where the down projection is trained or adapted, its input."""
+        made = [one for one in tensors if not one.multiplied]
+        widths = {str(one.result): one.width for one in made}
+        if "gate" in widths and self.habits.gate is not None:
+            widths["gate_copies"] = self.leaves.times(f"{at}.gate_copies", self.habits.gate, widths["gate"])
+        kept = {"made": self.bytes(f"{at}.made", total(f"{at}.widths", widths), made[0].rows)}
+        if self.keeps_inputs or not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all"):
+            kept |= {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors if one.multiplied}
+        return total(at, kept)
+
+    def experts(self, at: str, tensors: list[Tensor]) -> Term:
+        """Dispatched inputs and expert widths for every token copy."""
+        return total(at, {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors})
+
+    def saved(
+        self, key: str, program: LayerProgram, parts: Mapping[str, Term], recompute: Recompute
+    ) -> Term | None:  # fmt: skip
         """Bytes that one layer keeps under a kind of recomputation; None: as much as without."""
-        at = f"activations.{key}"
+        at = f"activations.{key}.{recompute}"
         if recompute == "selective" and self.habits.selective_keeps == "matmuls":
             recompute = "selective-op"
-        if recompute == "selective":
-            parts = parts | self.latents(key, block)
-        dropped = _DROPPED.get(recompute, ())
-        left = {name: term for name, term in parts.items() if not name.endswith(dropped)} if dropped else parts
+        left = dict(parts)
         if recompute == "full":
             return self.layer_input(key)
         if recompute == "selective-op":
-            return self.every_other_matmul(key, block, parts)
-        changed = len(left) < len(parts) or (
-            recompute == "selective" and any(isinstance(m, Mla) for m in (block.mixer, block.mixer2))
-        )
-        return total(f"{at}.{recompute}", left) if changed else None
+            return self.every_other_matmul(key, program, parts)
+        if recompute == "selective":
+            left = {name: term for name, term in left.items() if name not in {f"{part.value}_scores" for part in MIXERS}}
+            latents = self.latents(key, program)
+            left |= latents
+            return total(at, left) if latents or len(left) < len(parts) else None
+        again = {part.value for part in RUN_AGAIN.get(recompute, ())}
+        left = {name: term for name, term in left.items() if name not in again}
+        return total(at, left) if len(left) < len(parts) else None
 
-    def latents(self, key: str, block: Block) -> dict[str, Term]:
+    def latents(self, key: str, program: LayerProgram) -> dict[str, Term]:
         """What latent attention keeps where its up-projections are run again: the latents and the output (DeepSeek-V3, 3.2.3)."""
         found: dict[str, Term] = {}
-        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2)):
-            if not isinstance(mixer, Mla):
+        for part in (Part.MIXER, Part.MIXER2):
+            tensors = program.within((part,)).tensors
+            if not _of(tensors, ("latent_kv",)):
                 continue
-            leaf, inner = self.leaves, f"{key}.{name}"
-            widths = {"out": leaf.made[f"{inner}.out_width"], "kv_rank": leaf(f"{inner}.kv_rank", mixer.kv_rank)}
-            widths["rope"] = leaf(f"{inner}.rope_dim", mixer.rope_dim)
-            if mixer.q_rank:
-                widths["q_rank"] = leaf(f"{inner}.q_rank", mixer.q_rank)
-            at = f"activations.{key}.{name}.latents"
-            found[name] = self.tensor(at, total(f"{at}.widths", widths))
+            at = f"activations.{key}.{part.value}.latents"
+            kept = _of(tensors, ("context", "latent_kv", "latent_query"))
+            widths = {str(one.result): one.width if one.columns is None else one.columns for one in kept}
+            found[part.value] = self.bytes(at, total(f"{at}.widths", widths), kept[0].rows)
         return found
 
-    def every_other_matmul(self, key: str, block: Block, parts: dict[str, Term]) -> Term:
+    def every_other_matmul(self, key: str, program: LayerProgram, parts: Mapping[str, Term]) -> Term:
         """The layer's input, the first, third … matmul's result, and what fused attention and scans keep (their inputs are remade).
 
         Queries, values, the up projection and the result of the down projection are kept in a gated layer.
         """
-        made, at = self.leaves.made, f"activations.{key}.op"
+        at = f"activations.{key}.op"
         kept = {"input": self.layer_input(key)}
         widths: dict[str, Term] = {}
-        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-            inner = f"{key}.{name}"
-            if isinstance(mixer, Attention):
-                stay = ("q", "v") if self.habits.remakes_attention else ("q", "v", "out")
-                widths |= {f"{name}.{one}": made[f"{inner}.{one}_width"] for one in stay}
-            elif isinstance(mixer, Mla):
-                widths |= {f"{name}.q": made[f"{inner}.q_width"], f"{name}.out": made[f"{inner}.out_width"]}
-            elif mixer is not None:
-                kept[name] = parts[name]
-        if isinstance(block.mlp, Mlp):
-            widths["up"] = made[f"{key}.mlp.rank_width"]
-            if block.mlp.gated:
-                widths["down"] = self.leaves.split(f"activations.{key}.norm_width", self.hidden, self.split.sp)
+        for part in (*MIXERS, Part.CHANNELS):
+            tensors = program.within((part,)).tensors
+            stay = [one for one in tensors if one.alternate]
+            if not stay and part.value in parts:
+                kept[part.value] = parts[part.value]
+            for one in stay:
+                if one.result == "context" and self.habits.remakes_attention:
+                    continue
+                # The residual sum is cut over tensor parallel ranks with the norms.
+                widths[f"{part.value}.{one.result}"] = self.norm_width(key) if one.result == "down" else one.width
         kept |= {name: parts[name] for name in ("experts", "router", "shared") if name in parts}
         if widths:
-            kept["matmuls"] = self.tensor(f"{at}.matmuls", total(f"{at}.widths", widths))
+            kept["matmuls"] = self.bytes(f"{at}.matmuls", total(f"{at}.widths", widths))
         return total(at, kept)
 
-    def norms(self, at: str, key: str, block: Block) -> Term:
+    def norms(self, key: str, block: Block) -> Term:
         """The input of each norm, and its output where a matrix behind it is trained or adapted."""
-        leaf = self.leaves
-        per_norm = leaf.split(f"{at}.norm_width", self.hidden, self.split.sp)
+        leaf, at = self.leaves, f"activations.{key}"
+        per_norm = self.norm_width(key)
         held = leaf(f"{key}.norms", block.norms)
         copies = leaf.times(f"{at}.norm_tensors", count("kept_per_norm"), held)
         groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
@@ -163,120 +194,52 @@ class ActivationMaker(Record, kw_only=True):
         elif self.tuning.frozen:
             adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
-        kept = self.tensor(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
+        kept = self.bytes(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
         if self.stored is not None and not self.tuning.frozen:
             once = leaf.times(f"{at}.each_norm", held, per_norm)
-            ends = {"inputs": self.tensor(f"{at}.norm_inputs", once), "outputs": self.multiplied(f"{at}.norm_outputs", once)}
-            kept = total(f"{at}.norm_ends", ends)
+            outputs = self.bytes(f"{at}.norm_outputs", once, element=self.stored)
+            kept = total(f"{at}.norm_ends", {"inputs": self.bytes(f"{at}.norm_inputs", once), "outputs": outputs})
         if self.habits.norm is None or block.norm != "rms":
             return kept
         width = leaf.times(f"{at}.all_norms_width", held, per_norm)
-        wide = tensor_bytes.term(f"{at}.norms_wide", tokens=self.work.tokens, width=width, element_bytes=self.habits.norm)
-        return total(f"{at}.all_norms", {"kept": kept, "wide": wide})
+        return total(f"{at}.all_norms", {"kept": kept, "wide": self.bytes(f"{at}.norms_wide", width, element=self.habits.norm)})
 
-    def multiplied(self, name: str, width: Term, tokens: Term | None = None) -> Term:
-        """Bytes of a kept input of a matmul."""
-        return tensor_bytes.term(name, tokens=tokens or self.work.tokens, width=width, element_bytes=self.stored or self.element)
+    def norm_width(self, key: str) -> Term:
+        """The hidden width as norms and residuals hold it on a rank."""
+        return self.leaves.split(f"activations.{key}.norm_width", self.leaves.hidden, self.split.sp)
 
-    def scores(self, at: str, key: str) -> Term:
+    def scores(self, at: str, inside: LayerProgram) -> Term:
         """Scores of one layer that are written out and kept."""
+        group: Group = self.work.groups[0]
         return attention_score_bytes.term(
-            f"{at}.scores", sequences=self.work.sequences, heads=self.leaves.made[f"{key}.rank_heads"],
-            q_tokens=self.work.q_len, kv_tokens=self.work.kv_len, element_bytes=self.habits.score,
+            f"{at}.scores", sequences=group.sequences, heads=inside.attentions[0].heads, q_tokens=group.q_len,
+            kv_tokens=group.kv_len, element_bytes=self.habits.score,
         )  # fmt: skip
 
     def layer_input(self, key: str) -> Term:
         """Bytes that one layer keeps when all of it is recomputed: its input."""
-        width = self.leaves.split(f"activations.{key}.norm_width", self.hidden, self.split.sp)
-        return self.tensor(f"activations.{key}.input", width)
+        return self.bytes(f"activations.{key}.input", self.norm_width(key))
 
-    def tensor(self, name: str, width: Term, tokens: Term | None = None) -> Term:
-        """Bytes of one kept tensor."""
-        return tensor_bytes.term(name, tokens=tokens or self.work.tokens, width=width, element_bytes=self.element)
+    def tensor(self, name: str, one: Tensor) -> Term:
+        """Bytes of one kept tensor, in the type in which it is kept."""
+        element = one.element
+        if element is None:
+            element = self.stored if one.multiplied and self.stored is not None else self.element
+        return self.bytes(name, one.width, one.rows, element)
+
+    def bytes(self, name: str, width: Term, rows: Term | None = None, element: Term | None = None) -> Term:
+        """Bytes of rows of a width, one for each token unless `rows` says otherwise."""
+        return tensor_bytes.term(
+            name, tokens=self.work.tokens if rows is None else rows, width=width,
+            element_bytes=self.element if element is None else element,
+        )  # fmt: skip
 
     @property
     def keeps_inputs(self) -> bool:
         """Quantised matmuls of bitsandbytes keep their inputs although nothing behind them is trained."""
         return self.tuning.base_weights in ("nf4", "nf4-dq", "int8") and not self.habits.frees_quantised_inputs
 
-    @property
-    def hidden(self) -> Term:
-        """The model's hidden width."""
-        return self.leaves.made["model.hidden"]
 
-    def attention(self, at: str, key: str, a: Attention) -> Term:
-        """Queries, keys, values, the output, and the log-sum-exp."""
-        leaf = self.leaves
-        widths = {name: leaf.made[f"{key}.{name}_width"] for name in ("q", "k", "v", "out")}
-        if self.habits.repeats_heads:
-            widths |= {"k": widths["q"], "v": widths["out"]}
-        if self.tuning.frozen and self.keeps_inputs:
-            widths["multiplied"] = leaf.made[f"{key}.out_width"]
-        if a.output_gate:
-            widths["gate"] = leaf.made[f"{key}.out_width"]
-        if self.habits.attention is not None:
-            qkv = total(f"{at}.qkv", {name: widths[name] for name in ("q", "k", "v")})
-            widths["again"] = leaf.times(f"{at}.copies", self.habits.attention, qkv)
-        return total(
-            at,
-            {
-                "qkv_and_output": self.tensor(f"{at}.qkv_and_output", total(f"{at}.widths", widths)),
-                "log_sum_exp": tensor_bytes.term(
-                    f"{at}.log_sum_exp", tokens=self.work.tokens, width=leaf.made[f"{key}.rank_heads"], element_bytes=_LSE_BYTES
-                ),
-            },
-        )
-
-    def mla(self, at: str, key: str, a: Mla) -> Term:
-        """Latents, expanded queries, keys and values, and the output."""
-        leaf = self.leaves
-        widths = {"q": leaf.made[f"{key}.q_width"], "k": leaf.made[f"{key}.q_width"], "out": leaf.made[f"{key}.out_width"]}
-        widths |= {"v": leaf.made[f"{key}.out_width"], "kv_rank": leaf(f"{key}.kv_rank", a.kv_rank)}
-        if a.q_rank:
-            widths["q_rank"] = leaf(f"{key}.q_rank", a.q_rank)
-        return self.tensor(at, total(f"{at}.widths", widths))
-
-    def state_space(self, at: str, key: str, s: StateSpace) -> Term:
-        """Projected values, gate, keys and queries, before and after the convolution, and the scan's output."""
-        leaf = self.leaves
-        inner = leaf.made[f"{key}.rank_inner"]
-        shared = leaf.made.get(f"{key}.group_width", inner)
-        kept = count("kept_inner_widths" if s.conv_kernel else "kept_inner_widths_plain")
-        copies = leaf.times(f"{at}.inner_widths", kept, inner)
-        groups = leaf.times(f"{at}.group_widths", count("kept_group_widths"), shared)
-        return self.tensor(at, total(f"{at}.widths", {"inner": copies, "groups": groups}))
-
-    def feed_forward(self, at: str, key: str, *, gated: bool) -> Term:
-        """The up (and gate) projections and, where the down projection is trained or adapted, its input."""
-        leaf = self.leaves
-        inner = leaf.made[f"{key}.rank_width"]
-        widths = {"up": leaf.made[f"{key}.up_width"]}
-        if gated and self.habits.gate is not None:
-            widths["gate"] = leaf.times(f"{at}.gate_copies", self.habits.gate, inner)
-        trained = self.keeps_inputs or not self.tuning.frozen or self.tuning.lora_targets in ("mlp", "all")
-        if trained and self.stored is None:
-            return self.tensor(at, total(f"{at}.widths", widths | {"inner": inner}))
-        kept = self.tensor(f"{at}.made" if trained else at, total(f"{at}.widths", widths))
-        return total(at, {"made": kept, "multiplied": self.multiplied(f"{at}.multiplied", inner)}) if trained else kept
-
-    def experts(self, at: str, key: str, moe: Moe) -> dict[str, Term]:
-        """Dispatched inputs and expert widths for every token copy, the router's scores, the shared experts.
-
-        Outputs are not kept: a copy's weight is multiplied in before the down projection.
-        """
-        leaf = self.leaves
-        copies = leaf.times(f"{at}.token_copies", self.work.expert_tokens, leaf(f"{key}.experts.top_k", moe.top_k))
-        outer = leaf(f"{key}.experts.latent", moe.latent) if moe.latent else self.hidden
-        multiplied = {"input": outer, "inner": leaf.made[f"{key}.experts.rank_width"]}
-        up = leaf.made[f"{key}.experts.up_width"]
-        kept = {
-            "up": self.tensor(f"{at}.experts.up", up, copies),
-            "multiplied": self.multiplied(f"{at}.experts.multiplied", total(f"{at}.experts.widths", multiplied), copies),
-        }
-        parts = {
-            "experts": total(f"{at}.experts", kept),
-            "router": self.tensor(f"{at}.router", leaf(f"{key}.experts.count", moe.experts)),
-        }
-        if moe.shared_experts:
-            parts["shared"] = self.feed_forward(f"{at}.shared", f"{key}.shared", gated=moe.gated)
-        return parts
+def _of(tensors: list[Tensor], results: Collection[str]) -> list[Tensor]:
+    """The tensors that are some results."""
+    return [one for one in tensors if one.result in results]

@@ -1,44 +1,48 @@
-"""What the backward pass of a layer does, given its forward pass: two matmuls for each, attention's, and twice the streams."""
+"""What does the backward pass of a layer do, given its forward pass: two products for each, attention's, and twice the streams?"""
 
 from __future__ import annotations
 
-from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.basic import product, repeated_bytes
 from gpuplan.term import Term
 from gpuplan.work import Attention, Matmul, Stream
-from gpuplan.workload.context import Leaves
 from gpuplan.workload.counts import count
-from gpuplan.workload.layer import LayerWork
+from gpuplan.workload.program import LayerProgram, Op, Phase, label
 
 
-def backward(
-    work: LayerWork, leaves: Leaves, old: str, new: str, gradient: Term, *, frozen: bool = False
-) -> LayerWork:  # fmt: skip
-    """The backward work of a layer; `old` and `new` are the prefixes of names, `gradient` the bytes of a weight gradient.
+def backward(forward: LayerProgram, key: str, gradient: Term, *, frozen: bool = False) -> LayerProgram:
+    """The backward work of a layer; `gradient` is the bytes of a weight's gradient.
 
     Each [m, k] x [k, n] product needs the gradient of its input, [m, n] x [n, k], and of its weights, [k, m] x [m, n], unless
     these are frozen.
     """
+    return LayerProgram(tuple(made for op in forward.ops for made in _of(op, key, gradient, frozen=frozen)))
 
-    def name(text: str) -> str:
-        return text.replace(old, new, 1)
 
-    matmuls: list[Matmul] = []
-    for item in work.matmuls:
-        of_input = item.replaced(name=f"{name(item.name)}_dgrad", n=item.k, k=item.n)
-        of_weights = item.replaced(
-            name=f"{name(item.name)}_wgrad", m=item.k, k=item.m, right_bytes=item.left_bytes, out_bytes=gradient
-        )
-        matmuls += [of_input] if frozen else [of_input, of_weights]
-    attentions: list[Attention] = [item.replaced(name=name(item.name), backward=True) for item in work.attentions]
-    twice = count("backward_streams")
-    streams = [
-        Stream(
-            name=name(item.name),
-            size=repeated_bytes.term(f"{name(item.name)}.traffic", count=twice, size=item.size),
-            launches=leaves.times(f"{name(item.name)}.launches", twice, item.launches),
-        )
-        for item in work.streams
-    ]
-    again = [item.replaced(name=name(item.name)) for item in work.tensor_collectives]
-    experts = [item.replaced(name=name(item.name)) for item in work.expert_collectives]
-    return LayerWork(matmuls, attentions, streams, again, experts)
+def _of(op: Op, key: str, gradient: Term, *, frozen: bool) -> list[Op]:
+    """What the backward pass does for one operation."""
+    name = label(Phase.BACKWARD, key, op.part, op.role)
+    base = op.replaced(phase=Phase.BACKWARD, makes=(), matrices=())
+    match op.item:
+        case Matmul():
+            made = product_gradients(op.item, name, gradient, frozen=frozen)
+            return [base.replaced(item=item) for item in made]
+        case Attention():
+            return [base.replaced(item=op.item.replaced(name=name, backward=True))]
+        case Stream():
+            twice = count("backward_streams")
+            size = repeated_bytes.term(f"{name}.traffic", count=twice, size=op.item.size)
+            launches = product.term(f"{name}.launches", a=twice, b=op.item.launches)
+            return [base.replaced(item=Stream(name=name, size=size, launches=launches))]
+        case _:
+            return [base.replaced(item=op.item.replaced(name=name))]
+
+
+def product_gradients(item: Matmul, name: str, gradient: Term, *, frozen: bool) -> list[Matmul]:
+    """The gradient of a product's input, and that of its weights unless they are frozen."""
+    of_input = item.replaced(name=f"{name}_dgrad", n=item.k, k=item.n)
+    if frozen:
+        return [of_input]
+    of_weights = item.replaced(
+        name=f"{name}_wgrad", m=item.k, k=item.m, right_bytes=item.left_bytes, out_bytes=gradient, sums_rows=True
+    )
+    return [of_input, of_weights]

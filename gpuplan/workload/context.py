@@ -21,12 +21,23 @@ class Split(Record, kw_only=True):
     tp: Term
     ep: Term
     etp: Term
-    sp: Term
-    """Ways that norms and residuals are cut: tp under sequence parallelism, otherwise one."""
+    sequence_parallel: bool = False
+    """Norms and residuals are cut over the tensor parallel ranks."""
     tp_stride: Term = ONE
     kv_heads: KvHeads = "replicated"
     """What ranks do that are more than the key and value heads."""
-    ep_stride: Term = ONE
+    experts_apart: bool = False
+    """The ranks that share an expert (`etp`) are neighbours, and those that hold other experts are as far apart."""
+
+    @property
+    def sp(self) -> Term:
+        """Ways that norms and residuals are cut: tp under sequence parallelism, otherwise one."""
+        return self.tp if self.sequence_parallel else ONE
+
+    @property
+    def ep_stride(self) -> Term:
+        """How far apart ranks with different experts are."""
+        return self.etp if self.experts_apart else ONE
 
 
 class Types(Record, kw_only=True):
@@ -44,16 +55,29 @@ class Types(Record, kw_only=True):
     """Operands carry scales by blocks."""
 
 
-class Pass(Record, kw_only=True):
-    """One pass of a layer: how many tokens and sequences a rank sees, and where its queries stand."""
+class Group(Record, kw_only=True):
+    """Sequences that a pass treats alike: how many, how many new tokens each brings, and the keys that the last of these sees.
 
-    tokens: Term
+    A training step and a prefill are one group of whole prompts; a decode step is one of single tokens; a step of chunked prefill
+    holds a group of chunks beside a group that decodes.
+    """
+
     sequences: Term
     q_len: Term
     kv_len: Term
+    decodes: bool = False
+    """Each sequence goes on from its cache: keys are compressed there, recurrent states are read and written."""
+    appends: bool = False
+    """New keys and values are copied into a cache for later steps."""
+
+
+class Pass(Record, kw_only=True):
+    """One pass of a layer: the tokens that its products see on a rank, and the groups of sequences that attention sees."""
+
+    tokens: Term
+    groups: tuple[Group, ...]
     expert_tokens: Term
     """Token copies that the experts of one rank process, for one copy a token (top_k comes from the block)."""
-    decode: bool = False
     hidden_passes: Term
     rms_passes: Term | None = None
     """Further passes over the hidden width in layers with RMS norms."""
@@ -62,6 +86,11 @@ class Pass(Record, kw_only=True):
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""
     kernels: Term
     """Memory-bound kernels a layer."""
+
+    @property
+    def decodes(self) -> bool:
+        """Every sequence goes on from its cache."""
+        return all(group.decodes for group in self.groups)
 
 
 @dataclass(slots=True)
@@ -77,6 +106,11 @@ class Leaves:
         if key not in self.made:
             self.made[key] = Term(key, float(value), "1", self.source)
         return self.made[key]
+
+    @property
+    def hidden(self) -> Term:
+        """The model's hidden width."""
+        return self.made["model.hidden"]
 
     def split(self, name: str, amount: Term, ways: Term) -> Term:
         """An amount cut `ways` ways, made once."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuplan.formulas.basic import product, repeated_bytes, share
-from gpuplan.formulas.layers import sliced_bytes
+from gpuplan.formulas.basic import repeated_bytes, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.models.architecture import Architecture, Block, Mlp
+from gpuplan.models.architecture import Architecture
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Collective, Matmul, Stream
 from gpuplan.workload.activations import Habits
-from gpuplan.workload.backward import backward
+from gpuplan.workload.backward import product_gradients
 from gpuplan.workload.context import ONE, Types
 from gpuplan.workload.counts import count
-from gpuplan.workload.layer import LayerMaker, LayerWork
-
-QKV = 3
-"""Matrices that read the input of attention."""
+from gpuplan.workload.draft import Setting
 
 
 class EdgeWays(NamedTuple):
@@ -59,24 +55,23 @@ class EdgeWork(Record):
 
 
 def edge_work(
-    arch: Architecture, maker: LayerMaker, gradient: Term, logit_bytes: Term, types: Types, vocab: Term, ways: EdgeWays,
+    arch: Architecture, setting: Setting, gradient: Term, logit_bytes: Term, types: Types, vocab: Term, ways: EdgeWays,
     *, frozen: bool = False,
 ) -> EdgeWork:  # fmt: skip
     """The work of embedding, head (`vocab` of it on this rank) and loss for one micro-batch."""
-    tokens, hidden = maker.work.tokens, maker.hidden
+    tokens, hidden = setting.work.tokens, setting.hidden
     head: tuple[Matmul, ...] = ()
     if arch.head:
         forward = Matmul(
             name="head.forward", m=tokens, n=vocab, k=hidden, batch=ONE, dtype=types.attention,
             left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
         )  # fmt: skip
-        made = backward(LayerWork(matmuls=[forward]), maker.leaves, "head.forward", "head.backward", gradient, frozen=frozen)
-        head = (forward, *made.matmuls)
+        head = (forward, *product_gradients(forward, "head.backward", gradient, frozen=frozen))
     read, gather = vocab, None
     if ways.gathered and arch.head:
-        read = maker.leaves("vocab", arch.vocab)
+        read = setting.leaves("vocab", arch.vocab)
         size = tensor_bytes.term("head.gathered_logits", tokens=tokens, width=read, element_bytes=types.activation)
-        gather = maker.collective("head.gather", "all_gather", size, ways.head, ONE)
+        gather = Collective(name="head.gather", kind="all_gather", size=size, group=ways.head, stride=ONE)
     loss = logits_bytes.term("head.loss_traffic", tokens=tokens, vocab=read, element_bytes=logit_bytes, copies=count("loss_passes"))
     row = tensor_bytes.term("embedding.rows", tokens=tokens, width=hidden, element_bytes=types.activation)
     passes = count("embedding_passes")
@@ -87,30 +82,3 @@ def edge_work(
         Stream(name="embedding", size=traffic, launches=passes),
         gather,
     )
-
-
-def with_habits(forward: LayerWork, back: LayerWork, block: Block, habits: Habits, *, sequence_parallel: bool) -> LayerWork:
-    """The backward work with what the engine's habits add: slices of padded experts, and collectives, which both passes get.
-
-    Where matrices each gather their input, queries, keys and values are three, gate and up projection two; a usual layer gathers
-    once for all of them. Without sequence parallelism inputs are whole already and only gradients are reduced.
-    """
-    grouped = next((item for item in forward.matmuls if item.grouped), None)
-    if habits.padded is not None and grouped is not None:
-        at = f"{grouped.name}.slices"
-        rows = product.term(f"{at}.rows", a=grouped.m, b=grouped.batch)
-        padded = tensor_bytes.term(f"{at}.padded", tokens=rows, width=grouped.k, element_bytes=grouped.left_bytes)
-        size = sliced_bytes.term(f"{at}.traffic", padded=padded, load=habits.padded, experts=grouped.batch)
-        back.streams.append(Stream(name=at, size=size, launches=grouped.batch))
-    if not habits.inputs_apart:
-        return back
-    more = {"mixer": QKV - 1, "mlp": 1 if isinstance(block.mlp, Mlp) and block.mlp.gated else 0}
-    for work, kind in ((forward, "all_gather"), (back, "reduce_scatter" if sequence_parallel else "all_reduce")):
-        if work is forward and not sequence_parallel:
-            continue
-        for item in list(work.tensor_collectives):
-            found = next((number for name, number in more.items() if item.name.endswith(f".{name}.all_reduce")), 0)
-            work.tensor_collectives += [
-                item.replaced(name=f"{item.name}.input{number}", kind=kind) for number in range(2, found + 2)
-            ]
-    return back

@@ -7,14 +7,14 @@ from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.mtp import module_norm_params, module_projection_params
 from gpuplan.formulas.params import idle_expert_params
 from gpuplan.formulas.training import on_single_stage
-from gpuplan.models.architecture import Architecture, Moe
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Collective, Matmul
-from gpuplan.workload.backward import backward
+from gpuplan.workload.backward import product_gradients
 from gpuplan.workload.context import ONE, Leaves
-from gpuplan.workload.layer import LayerMaker, LayerWork
+from gpuplan.workload.draft import Setting
 from gpuplan.workload.stages import Stage, block_keys
 
 
@@ -46,19 +46,22 @@ def modules_of(arch: Architecture, leaves: Leaves, number: Term) -> Modules:
     )  # fmt: skip
 
 
-def with_work(modules: Modules, maker: LayerMaker, gradient: Term, *, frozen: bool) -> Modules:
+def with_work(modules: Modules, setting: Setting, gradient: Term, *, frozen: bool) -> Modules:
     """The same with the projection's matmuls, cut by columns as Megatron-Core does."""
-    leaves, hidden = maker.leaves, maker.hidden
+    leaves, hidden, types, tokens = setting.leaves, setting.hidden, setting.types, setting.work.tokens
     both = leaves.times("mtp.inputs_width", leaves("mtp.inputs", 2), hidden)
-    width = leaves.split("mtp.rank_width", hidden, maker.split.tp)
-    forward = LayerWork(matmuls=[maker.matmul("forward.mtp.projection", maker.work.tokens, width, both)])
-    back = backward(forward, leaves, "forward.", "backward.", gradient, frozen=frozen)
-    size = tensor_bytes.term("mtp.projected_bytes", tokens=maker.work.tokens, width=hidden, element_bytes=maker.types.activation)
+    width = leaves.split("mtp.rank_width", hidden, setting.split.tp)
+    forward = Matmul(
+        name="forward.mtp.projection", m=tokens, n=width, k=both, batch=ONE, dtype=types.matmul, left_bytes=types.operand,
+        right_bytes=types.weight, out_bytes=types.activation, blocked=types.blocked,
+    )  # fmt: skip
+    back = product_gradients(forward, "backward.mtp.projection", gradient, frozen=frozen)
+    size = tensor_bytes.term("mtp.projected_bytes", tokens=tokens, width=hidden, element_bytes=types.activation)
     gathers = (
-        Collective(name="forward.mtp.gather", kind="all_gather", size=size, group=maker.split.tp, stride=ONE),
-        Collective(name="backward.mtp.scatter", kind="reduce_scatter", size=size, group=maker.split.tp, stride=ONE),
+        Collective(name="forward.mtp.gather", kind="all_gather", size=size, group=setting.split.tp, stride=ONE),
+        Collective(name="backward.mtp.scatter", kind="reduce_scatter", size=size, group=setting.split.tp, stride=ONE),
     )
-    return modules.replaced(matmuls=(*forward.matmuls, *back.matmuls), gathers=gathers)
+    return modules.replaced(matmuls=(forward, *back), gathers=gathers)
 
 
 def with_modules(stages: tuple[Stage, ...], modules: Modules, pp: Term) -> tuple[Stage, ...]:
@@ -90,11 +93,11 @@ def active_params(arch: Architecture, counts: ParamCount, leaves: Leaves, module
     block = arch.stacks[index].blocks[name]
     one: BlockCount = next(one for one in counts.blocks if one.block == name and one.stack == arch.stacks[index].kind)
     layer = one.layer_total
-    if isinstance(block.mlp, Moe):
+    if block.moe is not None:
         idle = idle_expert_params.term(
             "params.mtp.idle", layers=ONE, routed=one.layer["experts"],
-            experts=leaves(f"{modules.key}.experts.count", block.mlp.experts),
-            top_k=leaves(f"{modules.key}.experts.top_k", block.mlp.top_k),
+            experts=leaves(f"{modules.key}.experts.count", block.moe.experts),
+            top_k=leaves(f"{modules.key}.experts.top_k", block.moe.top_k),
         )  # fmt: skip
         layer = difference.term("params.mtp.active_layer", whole=layer, part=idle)
     head = counts.head if counts.head is not None else counts.embedding

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas.layers import score_bytes
+from gpuplan.formulas.memory import attention_score_bytes
 from gpuplan.term import Source, Term
 from gpuplan.work import Attention, Matmul, Stream
-from gpuplan.workload.context import Leaves
+from gpuplan.workload.context import ONE, Leaves
 
 _KERNELS = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198",
@@ -42,5 +42,7 @@ def written_out(item: Attention, leaves: Leaves) -> tuple[list[Matmul], Stream]:
         ]  # fmt: skip
     else:
         made = [product("scores", q, kv, dk), product("mixed_values", q, dv, kv)]
-    size = score_bytes.term(f"{at}.score_bytes", products=heads, q_len=q, kv_len=kv, element_bytes=SCORE_TRAFFIC[item.backward])
+    size = attention_score_bytes.term(
+        f"{at}.score_bytes", sequences=ONE, heads=heads, q_tokens=q, kv_tokens=kv, element_bytes=SCORE_TRAFFIC[item.backward]
+    )
     return made, Stream(name=f"{at}.score_kernels", size=size, launches=SCORE_KERNELS)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import weight_read_bytes
-from gpuplan.formulas.memory import (
-    conv_state_bytes,
-    kv_bytes_per_token_split,
-    mla_bytes_per_token,
-    paged_tokens,
-    ssm_state_bytes,
-    state_bytes,
-    windowed_tokens,
-)
+from gpuplan.formulas.memory import paged_tokens, state_bytes
 from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on_single_stage, rank_params, sharded_params
-from gpuplan.models.architecture import Architecture, Attention, Block, Mla, StateSpace
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
-from gpuplan.workload.context import ONE, STATE_BYTES, Leaves, Pass, Split, Types
+from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.draft import Setting
+from gpuplan.workload.kinds.base import Caching
+from gpuplan.workload.kinds.table import kind_of, mixers
 from gpuplan.workload.kv_heads import kv_copies
-from gpuplan.workload.layer import LayerMaker, LayerWork
+from gpuplan.workload.layer import layer_program
+from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.stages import block_keys, fullest_stage
 
 
@@ -44,7 +40,7 @@ class ServeTerms(Record, kw_only=True):
 class PassWork(Record):
     """One pass through all layers on one rank: work by kind of block, its layer count, the head, and the weights read."""
 
-    layers: dict[str, LayerWork]
+    layers: dict[str, LayerProgram]
     counts: dict[str, Term]
     head: tuple[Matmul, ...]
     weights_read: Term
@@ -64,27 +60,27 @@ def serving_pass(
     """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits."""
     leaves("hidden", arch.hidden)
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
-    split = Split(tp=serve.tp, ep=serve.ep, etp=etp, sp=ONE, kv_heads=serve.kv_heads)
-    maker = LayerMaker(leaves=leaves, split=split, types=types, work=shape)
-    made: dict[str, LayerWork] = {}
+    split = Split(tp=serve.tp, ep=serve.ep, etp=etp, kv_heads=serve.kv_heads)
+    made: dict[str, LayerProgram] = {}
     layer_counts: dict[str, Term] = {}
     read: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
         stack = arch.stacks[index]
-        if stack.kind == "encoder" and shape.decode and len(arch.stacks) > 1:
+        encodes = stack.kind == "encoder"
+        if encodes and shape.decodes and len(arch.stacks) > 1:
             continue
-        made[key] = maker.layer(f"{name}.{key}", key, stack.blocks[block_name])
-        if not shape.decode and stack.kind != "encoder":
-            made[key].attentions = [one.replaced(appends=True) for one in made[key].attentions]
+        groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in shape.groups)
+        setting = Setting(leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups))
+        made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
-        layer = total(f"{name}.{key}.weights_read", {item.name: _read(item) for item in made[key].matmuls})
+        layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].matmuls])
         read[key] = repeated_bytes.term(f"{name}.{key}.all_weights_read", count=layer_counts[key], size=layer)
     head: tuple[Matmul, ...] = ()
     if arch.head:
         vocab = leaves.split("head.rank_vocab", leaves("vocab", arch.vocab), serve.tp)
         head = (
             Matmul(
-                name=f"{name}.head", m=head_rows, n=vocab, k=maker.hidden, batch=ONE, dtype=types.attention,
+                name=f"{name}.head", m=head_rows, n=vocab, k=leaves.hidden, batch=ONE, dtype=types.attention,
                 left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
             ),
         )  # fmt: skip
@@ -106,7 +102,7 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
     """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value."""
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
-    copies = kv_copies(arch, leaves, Split(tp=serve.tp, ep=serve.ep, etp=etp, sp=ONE, kv_heads=serve.kv_heads))
+    copies = kv_copies(arch, leaves, Split(tp=serve.tp, ep=serve.ep, etp=etp, kv_heads=serve.kv_heads))
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
         one = next(o for o in counts.blocks if o.block == block_name and o.stack == arch.stacks[index].kind)
@@ -163,73 +159,11 @@ def cache_bytes(
         stack = arch.stacks[index]
         if stack.kind == "encoder":
             continue
-        parts |= _block_cache(
-            f"{at}.{key}", key, stack.blocks[block_name], held[key], leaves, serve, tokens=tokens, element=element, capped=capped
-        )
+        for part, mixer in mixers(stack.blocks[block_name]):
+            name = f"{at}.{key}.{part.value}"
+            caching = Caching(
+                at=name, path=f"{key}.{part.value}", leaves=leaves, layers=held[key], tp=serve.tp, tokens=tokens, element=element,
+                capped=capped,
+            )  # fmt: skip
+            parts[name] = kind_of(mixer).cache(caching, mixer)
     return total(f"{at}.sequence", parts) if parts else Term(f"{at}.sequence", 0.0, "B", DEFINITION)
-
-
-def _block_cache(
-    prefix: str,
-    key: str,
-    block: Block,
-    layers: Term,
-    leaves: Leaves,
-    serve: ServeTerms,
-    *,
-    tokens: Term,
-    element: Term,
-    capped: bool,
-) -> dict[str, Term]:
-    parts: dict[str, Term] = {}
-    for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-        at, path = f"{prefix}.{name}", f"{key}.{name}"
-        if isinstance(mixer, Attention):
-            whole = leaves(f"{path}.kv_heads", mixer.kv_heads)
-            heads = leaves.split(f"{path}.rank_kv_heads", whole, leaves.least(f"{path}.kv_ways", serve.tp, whole))
-            each = kv_bytes_per_token_split.term(
-                f"{at}.per_token", layers=layers, kv_heads=heads, k_head_dim=leaves(f"{path}.head_dim", mixer.head_dim),
-                v_head_dim=leaves(f"{path}.v_head_dim", mixer.v_head_dim or mixer.head_dim), element_bytes=element,
-            )  # fmt: skip
-            seen = tokens
-            limit = mixer.window or mixer.chunk
-            if limit and capped:
-                seen = windowed_tokens.term(f"{at}.tokens", tokens=tokens, window=leaves(f"{path}.window", limit))
-            parts[at] = repeated_bytes.term(at, count=seen, size=each)
-        elif isinstance(mixer, Mla):
-            each = mla_bytes_per_token.term(
-                f"{at}.per_token", layers=layers, kv_lora_rank=leaves(f"{path}.kv_rank", mixer.kv_rank),
-                rope_head_dim=leaves(f"{path}.rope_dim", mixer.rope_dim), element_bytes=element,
-            )  # fmt: skip
-            parts[at] = repeated_bytes.term(at, count=tokens, size=each)
-        elif isinstance(mixer, StateSpace):
-            inner = leaves.split(f"{path}.rank_inner", leaves(f"{path}.inner", mixer.inner), serve.tp)
-            states = {
-                "state": ssm_state_bytes.term(
-                    f"{at}.state",
-                    layers=layers,
-                    heads=ONE,
-                    head_dim=inner,
-                    state_size=leaves(f"{path}.state", mixer.state),
-                    element_bytes=STATE_BYTES,
-                )
-            }
-            if mixer.conv_kernel:
-                states["conv"] = conv_state_bytes.term(
-                    f"{at}.conv",
-                    layers=layers,
-                    channels=_conv_channels(path, mixer, inner, leaves, serve),
-                    kernel=leaves(f"{path}.conv_kernel", mixer.conv_kernel),
-                    element_bytes=STATE_BYTES,
-                )
-            parts[at] = total(at, states)
-    return parts
-
-
-def _conv_channels(path: str, mixer: StateSpace, inner: Term, leaves: Leaves, serve: ServeTerms) -> Term:
-    """The channels that pass the convolution: values, and beside them keys and queries (B and C) in all kinds after Mamba-1."""
-    if mixer.kind == "mamba1":
-        return inner
-    groups = leaves.split(f"{path}.rank_groups", leaves(f"{path}.groups", mixer.groups), serve.tp)
-    shared = leaves.times(f"{path}.group_width", groups, leaves(f"{path}.state", mixer.state))
-    return total(f"{path}.conv_channels", {"values": inner, "keys": shared, "queries": shared})

@@ -23,7 +23,7 @@ from gpuplan.formulas.training import (
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import all_true, is_array
-from gpuplan.plan.ask import Schedule
+from gpuplan.plan.words import Schedule
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.workload.context import ONE, Leaves

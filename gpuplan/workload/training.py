@@ -17,7 +17,7 @@ from gpuplan.formulas.training import (
     rank_tokens,
     sharded_params,
 )
-from gpuplan.models.architecture import Architecture, Block
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.remat import Remat
 from gpuplan.plan.train import TrainPlan
@@ -25,16 +25,19 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
 from gpuplan.work import Collective
-from gpuplan.workload.activations import ActivationMaker, Habits
-from gpuplan.workload.adapters import AdapterMaker
+from gpuplan.workload.activations import Habits, KeptTensors
+from gpuplan.workload.adapters import Adapters
 from gpuplan.workload.backward import backward
-from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
+from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
-from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work, with_habits
+from gpuplan.workload.draft import Dispatch, Setting
+from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
+from gpuplan.workload.engine_habits import with_habits
 from gpuplan.workload.kv_heads import kv_copies
-from gpuplan.workload.layer import Dispatch, LayerMaker, LayerWork
+from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
-from gpuplan.workload.remat import RematMaker
+from gpuplan.workload.program import ADAPTERS, LayerProgram, Phase
+from gpuplan.workload.recomputation import NamedResults
 from gpuplan.workload.stages import Stage, block_keys, paired, stages
 
 
@@ -58,20 +61,33 @@ class StepTerms(Record, kw_only=True):
     logit_bytes: Term
 
 
-class BlockWork(Record):
+class BlockWork(Record, kw_only=True):
     """One kind of block: its forward and backward work, what it keeps, what is left of that where the plan recomputes."""
 
-    forward: LayerWork
-    backward: LayerWork
+    forward: LayerProgram
+    backward: LayerProgram
     context: Collective | None
     kept: Term
-    saved: Term
+    recomputed_kept: Term | None
+    """What is kept where the plan recomputes; None: nothing of the layer is recomputed, and `kept` is."""
     adapters: Term | None = None
     """Trained parameters of one layer on one rank, where the weights themselves are frozen."""
-    again: LayerWork | None = None
+    again: LayerProgram | None = None
     """What the backward pass runs again, where the plan tells it by named results."""
     hosted: Term | None = None
     """Bytes of one layer that wait in the host's memory."""
+    norm_width: Term
+    """The hidden width as norms and residuals hold it on a rank."""
+
+    @property
+    def weights(self) -> int:
+        """Products with weights of its own, adapters aside."""
+        return len(self.forward.having(lambda op: op.role not in ADAPTERS).matmuls)
+
+    @property
+    def saved(self) -> Term:
+        """What a layer keeps under the plan."""
+        return self.kept if self.recomputed_kept is None else self.recomputed_kept
 
 
 class StageParams(Record):
@@ -130,14 +146,18 @@ def training_work(
     p = plan.parallel
     etp = expert_tensor_ways.term("plan.etp", tp=step.tp, ep=step.ep) if p.etp is None else Term("plan.etp", p.etp, "1", USER)
     split = Split(
-        tp=step.tp, ep=step.ep, etp=etp, sp=step.tp if plan.parallel.sequence_parallel else ONE, kv_heads=kv_heads,
-        ep_stride=ONE if p.etp is None or p.etp == 1 else etp,
+        tp=step.tp, ep=step.ep, etp=etp, sequence_parallel=plan.parallel.sequence_parallel, kv_heads=kv_heads,
+        experts_apart=p.etp is not None and p.etp != 1,
     )  # fmt: skip
     work = Pass(
         tokens=tokens,
-        sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
-        q_len=step.seq_len,
-        kv_len=step.seq_len,
+        groups=(
+            Group(
+                sequences=share.term("step.sequences", amount=step.micro_batch, ways=step.cp),
+                q_len=step.seq_len,
+                kv_len=step.seq_len,
+            ),
+        ),
         expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
@@ -146,40 +166,36 @@ def training_work(
         document=seen_document(plan, step.seq_len),
     )
     leaves("hidden", arch.hidden)
-    maker = LayerMaker(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)
+    setting = Setting(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)
     tuning = plan.tuning
-    keeper = ActivationMaker(
+    keeper = KeptTensors(
         leaves=leaves, split=split, work=work, element=types.activation, habits=habits or Habits(), tuning=tuning,
         eager=plan.saving.attention == "eager", stored=stored,
     )  # fmt: skip
-    adapter = AdapterMaker(leaves=leaves, tuning=tuning, ep=step.ep)
-    named = None if remat is None else RematMaker(leaves=leaves, split=split, work=work, element=types.activation, remat=remat)
+    named = None if remat is None else NamedResults(leaves=leaves, split=split, element=types.activation, remat=remat)
     blocks: dict[str, BlockWork] = {}
     for key, (index, name) in block_keys(arch).items():
         block = arch.stacks[index].blocks[name]
-        forward = maker.layer(f"forward.{key}", key, block)
-        back = with_habits(
-            forward, backward(forward, leaves, "forward.", "backward.", step.gradient, frozen=tuning.frozen), block, keeper.habits,
-            sequence_parallel=p.sequence_parallel,
-        )  # fmt: skip
-        kept = keeper.layer(key, block)
+        program = layer_program(setting, Phase.FORWARD.value, key, block)
+        back = backward(program, key, step.gradient, frozen=tuning.frozen)
+        forward, back = with_habits(program, back, key, keeper.habits, sequence_parallel=p.sequence_parallel)
         adapters = None
         if tuning.frozen:
-            matrices = adapter.matrices(key, block)
-            adapters = adapter.params(key, matrices)
-            thin = LayerWork(matmuls=adapter.matmuls(f"forward.{key}", matrices, types, work))
-            forward.matmuls.extend(thin.matmuls)
-            back.matmuls.extend(backward(thin, leaves, "forward.", "backward.", step.gradient).matmuls)
-        everything = total(f"activations.{key}", kept)
-        context = _context(key, forward, plan, step, types)
-        saved = keeper.kept(key, block, kept, plan.recompute) or everything
-        blocks[key] = BlockWork(forward, back, context, everything, saved, adapters)
-        if named is not None:
-            blocks[key] = _named_results(blocks[key], named, key, block)
+            beside = Adapters(leaves=leaves, tuning=tuning)
+            adapters = beside.params(key, program)
+            thin = beside.program(key, program, types, work)
+            forward, back = forward + thin, back + backward(thin, key, step.gradient)
+        kept = keeper.parts(key, block, program)
+        made = BlockWork(
+            forward=forward, backward=back, context=_context(key, program, plan, step, types),
+            kept=total(f"activations.{key}", kept), recomputed_kept=keeper.saved(key, program, kept, plan.recompute),
+            adapters=adapters, norm_width=keeper.norm_width(key),
+        )  # fmt: skip
+        blocks[key] = made if named is None else _named_results(made, named, key)
     modules = None
     if plan.mtp:
         number = Term("plan.mtp", plan.mtp, "1", mtp_from)
-        modules = with_work(modules_of(arch, leaves, number), maker, step.gradient, frozen=tuning.frozen)
+        modules = with_work(modules_of(arch, leaves, number), setting, step.gradient, frozen=tuning.frozen)
     held = stages(
         arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=p.schedule,
         first=_named("first_stage_layers", p.first_stage_layers), last=_named("last_stage_layers", p.last_stage_layers),
@@ -208,7 +224,7 @@ def training_work(
         params=params,
         trained={stage.place: _adapters(blocks, stage, params[stage.place], plan) for stage in held} if tuning.frozen else params,
         edge=edge_work(
-            arch, maker, step.gradient, step.logit_bytes, types, vocab, ways, frozen=tuning.frozen and not tuning.train_edges
+            arch, setting, step.gradient, step.logit_bytes, types, vocab, ways, frozen=tuning.frozen and not tuning.train_edges
         ),
         tokens=tokens,
         micro_batches=step.micro_batches,
@@ -238,12 +254,13 @@ def _named(name: str, value: float | None) -> Term | None:
     return None if value is None else Term(f"plan.{name}", value, "1", USER)
 
 
-def _named_results(made: BlockWork, named: RematMaker, key: str, block: Block) -> BlockWork:
+def _named_results(made: BlockWork, named: NamedResults, key: str) -> BlockWork:
     """The work of a block under a policy that names the results that are kept."""
+    remat = named.remat
     return made.replaced(
-        saved=named.held(key, block, named.remat.kept, "kept"),
-        again=named.again(key, block, made.forward),
-        hosted=named.held(key, block, named.remat.hosted, "hosted") if named.remat.hosted else None,
+        recomputed_kept=named.held(key, made.forward, remat.kept, "kept"),
+        again=named.again(key, made.forward),
+        hosted=named.held(key, made.forward, remat.hosted, "hosted") if remat.hosted else None,
     )
 
 
@@ -345,7 +362,7 @@ def _zero(key: str) -> Term:
     return Term(f"params.{key}.none", 0.0, "1", DEFINITION)
 
 
-def _context(key: str, forward: LayerWork, plan: TrainPlan, step: StepTerms, types: Types) -> Collective | None:
+def _context(key: str, forward: LayerProgram, plan: TrainPlan, step: StepTerms, types: Types) -> Collective | None:
     """Context parallelism gathers the keys and values of the whole sequence in every layer with attention."""
     if not forward.attentions:
         return None
@@ -364,7 +381,7 @@ def _context(key: str, forward: LayerWork, plan: TrainPlan, step: StepTerms, typ
     return Collective(name=f"context.{key}", kind="all_gather", size=size, group=step.cp, stride=step.tp)
 
 
-def _heads_for_tokens(key: str, forward: LayerWork, step: StepTerms, types: Types) -> Collective:
+def _heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: Types) -> Collective:
     """Ulysses: queries, keys, values and outputs are exchanged, a part of the sequence for a part of the heads."""
     core = forward.attentions[0]
     wide = {
@@ -382,7 +399,7 @@ def _heads_for_tokens(key: str, forward: LayerWork, step: StepTerms, types: Type
 
 def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
     """What one stage sends to the next for a micro-batch: the hidden states, scattered under sequence parallelism."""
-    width = leaves.split("pipeline.width", leaves.made["model.hidden"], split.sp)
+    width = leaves.split("pipeline.width", leaves.hidden, split.sp)
     size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
     stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
     stride = farthest_stage.term("pipeline.farthest", stride=stride, pp=step.pp)

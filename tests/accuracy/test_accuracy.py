@@ -14,7 +14,7 @@ from gpuplan.accuracy.compare import Point
 from gpuplan.accuracy.judge import Judged, Judgement, Ran, judge, training_question
 from gpuplan.accuracy.report import report
 from gpuplan.accuracy.rows import Row, Skip, read_rows
-from gpuplan.cli.judging import answers, wanted_rows
+from gpuplan.cli.accuracy_run import answers, wanted_rows
 from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.render.accuracy import table

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from gpuplan.accuracy.rows import Row
-from gpuplan.cli.judging import wanted_rows
+from gpuplan.cli.accuracy_run import wanted_rows
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Library
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.cli.importing import Asked, imported
+from gpuplan.cli.calibrate_import_run import ImportFilesRequest, import_files
 from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -20,7 +20,7 @@ from tests.calibrate.fake import seconds, truth
 
 pytest.importorskip("scipy", reason="fits need SciPy")
 
-ASKED = Asked("", (), "h200-sxm-141gb", None, None, None, None, None, (), False)
+ASKED = ImportFilesRequest("", (), "h200-sxm-141gb", None, None, None, None, None, (), False)
 SHAPES = [
     (m, n, k)
     for m in (16, 128, 512, 2048, 8192)
@@ -85,7 +85,7 @@ def test_collectives_over_hosts_tell_of_the_network(
 ) -> None:
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     asked = dataclasses.replace(ASKED, kind="nccl-tests", out=str(out), accelerator=None)
-    imported(dataclasses.replace(asked, files=(nccl_hosts(home, near, factor),)))
+    import_files(dataclasses.replace(asked, files=(nccl_hosts(home, near, factor),)))
     assert "network.all_reduce" in capsys.readouterr().out
     catalog = Catalog([shipped_folder(), out.parent.parent])
     made = hardware_of(parse_target("16xh200-sxm-141gb", catalog), catalog=catalog)
@@ -101,13 +101,13 @@ def test_collectives_over_hosts_tell_of_the_network(
 def test_hosts_that_no_known_machine_has_are_told(home: Path) -> None:
     asked = dataclasses.replace(ASKED, kind="nccl-tests", files=(nccl_hosts(home, 5),), accelerator=None)
     with pytest.raises(UsageError, match="5 ranks on each host, but a machine of NVIDIA H200 SXM has 8"):
-        imported(asked)
+        import_files(asked)
     with pytest.raises(UsageError, match="it is 8 x h200-sxm-141gb"):
-        imported(dataclasses.replace(asked, files=(nccl_hosts(home, 8),), accelerator="8xh200-sxm-141gb"))
+        import_files(dataclasses.replace(asked, files=(nccl_hosts(home, 8),), accelerator="8xh200-sxm-141gb"))
 
 
 def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    imported(dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),)))
+    import_files(dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),)))
     said = capsys.readouterr().out
     path = home / "xdg_config_home" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml"
     assert f"wrote {path}: {len(SHAPES)} rows" in said
@@ -127,9 +127,9 @@ def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[s
 def test_a_second_import_keeps_the_first(home: Path) -> None:
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     asked = dataclasses.replace(ASKED, out=str(out))
-    imported(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),)))
+    import_files(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),)))
     matmuls = Catalog([shipped_folder()]).read(Measured, out).matmul
-    imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),), accelerator=None))
+    import_files(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),), accelerator=None))
     both = Catalog([shipped_folder()]).read(Measured, out)
     assert both.matmul == matmuls
     assert both.collective is not None
@@ -152,9 +152,9 @@ def test_a_second_import_keeps_the_first(home: Path) -> None:
 def test_the_same_file_again_changes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     asked = dataclasses.replace(ASKED, kind="mamf-finder", out=str(out))
-    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    import_files(dataclasses.replace(asked, files=(mamf(home),)))
     points, before = out.with_suffix(".points.jsonl").read_text(), out.read_text()
-    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    import_files(dataclasses.replace(asked, files=(mamf(home),)))
     assert out.with_suffix(".points.jsonl").read_text() == points
     assert out.read_text() == before
     assert "the present parameters stay" in capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_rates_of_copies_leave_the_start_of_a_copy(home: Path) -> None:
     )
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     before = hardware_of(parse_target("h200-sxm-141gb", Catalog([shipped_folder()])), catalog=Catalog([shipped_folder()]))
-    imported(dataclasses.replace(ASKED, kind="nvbandwidth", files=(str(home / "nv.txt"),), out=str(out), accelerator=None))
+    import_files(dataclasses.replace(ASKED, kind="nvbandwidth", files=(str(home / "nv.txt"),), out=str(out), accelerator=None))
     made = hardware(out)
     assert made.host_link is not None
     assert made.parameters["host.efficiency"].value == pytest.approx(55.4e9 / float(made.host_link.value), rel=1e-3)  # type: ignore[arg-type]
@@ -177,14 +177,14 @@ def test_rates_of_copies_leave_the_start_of_a_copy(home: Path) -> None:
 def test_too_few_rows_say_so_and_write_nothing(home: Path) -> None:
     (home / "few.txt").write_text("1 | 600.0 TFLOPS @ 4096x4096x4096\n")
     with pytest.raises(UsageError, match=r"matmul\.bf16: only 1 trustworthy rows"):
-        imported(dataclasses.replace(ASKED, kind="mamf-finder", files=(str(home / "few.txt"),), dtype="bf16"))
+        import_files(dataclasses.replace(ASKED, kind="mamf-finder", files=(str(home / "few.txt"),), dtype="bf16"))
     assert not (home / "xdg_config_home").exists()
 
 
 def test_a_full_disk_leaves_what_was_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     asked = dataclasses.replace(ASKED, kind="mamf-finder", out=str(out))
-    imported(dataclasses.replace(asked, files=(mamf(home),)))
+    import_files(dataclasses.replace(asked, files=(mamf(home),)))
     before = out.read_text()
 
     def full(*_: object) -> None:
@@ -192,32 +192,32 @@ def test_a_full_disk_leaves_what_was_there(home: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UsageError, match="No space left"):
-        imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
+        import_files(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
     assert out.read_text() == before
 
 
 def test_who_the_device_is_must_be_known(home: Path) -> None:
     asked = dataclasses.replace(ASKED, kind="mamf-finder", files=(mamf(home),), accelerator=None)
     with pytest.raises(UsageError, match="--accelerator"):
-        imported(asked)
+        import_files(asked)
     with pytest.raises(GpuplanError, match="acme-1"):
-        imported(dataclasses.replace(asked, accelerator="acme-1"))
+        import_files(dataclasses.replace(asked, accelerator="acme-1"))
     with pytest.raises(UsageError, match="cannot read"):
-        imported(dataclasses.replace(asked, files=(str(home / "none.txt"),)))
+        import_files(dataclasses.replace(asked, files=(str(home / "none.txt"),)))
 
 
 def test_tables_go_to_the_command_that_fits_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuplan.cli import fitting
+    from gpuplan.cli import calibrate_fit_run
 
     asked = dataclasses.replace(ASKED, kind="aiconfigurator", files=("h100_sxm",))
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UsageError, match="pip install aiconfigurator-core"):
-        imported(asked)
+        import_files(asked)
     package = SimpleNamespace(submodule_search_locations=[str(home)])
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: package)
-    seen: list[fitting.Asked] = []
-    monkeypatch.setattr(fitting, "fitting", seen.append)
-    imported(asked)
+    seen: list[calibrate_fit_run.FitTablesRequest] = []
+    monkeypatch.setattr(calibrate_fit_run, "fit_tables", seen.append)
+    import_files(asked)
     assert (seen[0].source, seen[0].system) == (str(home / "systems" / "data"), "h100_sxm")
 
 
@@ -226,9 +226,9 @@ def test_a_later_calibration_keeps_what_was_imported(home: Path) -> None:
 
     out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
     asked = dataclasses.replace(ASKED, out=str(out))
-    imported(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
+    import_files(dataclasses.replace(asked, kind="nccl-tests", files=(nccl(home),)))
     fresh = home / "fresh" / "measured" / "h200-sxm-141gb.yaml"
-    imported(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),), out=str(fresh)))
+    import_files(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home),), out=str(fresh)))
     before, text = Catalog([shipped_folder()]).read(Measured, out), fresh.read_text()
     assert with_earlier(text, home / "none.yaml") == text
     out.write_text(with_earlier(text, out))

@@ -17,11 +17,11 @@ from gpuplan.calibrate.measure.speed import Speed
 from gpuplan.calibrate.measure.subject import subject_of
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
+from gpuplan.probe.host import Host
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
-from gpuplan.specs.probe.host import Host
 
 TODAY = "2026-11-21"
 PLAIN = Catalog([shipped_folder()])
@@ -500,7 +500,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_no_half_file(tmp_path: Path, mon
     def full(_half: object, _whole: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gpuplan.specs.probe.write.os.replace", full)
+    monkeypatch.setattr("gpuplan.probe.new_file.os.replace", full)
     with pytest.raises(UsageError, match="No space left"):
         run(tmp_path)
     monkeypatch.undo()

@@ -9,12 +9,12 @@ import pytest
 
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.imports import points
-from gpuplan.cli.showing import Asked, shown
+from gpuplan.cli.calibrate_show_run import ShowRequest, show_fit
 from gpuplan.errors import UnknownError, UsageError
 from tests.calibrate.fake import seconds, truth
 
 ID = "h200-sxm-141gb"
-ASKED = Asked(ID, None, None, (), False)
+ASKED = ShowRequest(ID, None, None, (), False)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def kept(home: Path) -> Path:
 
 @pytest.mark.usefixtures("kept")
 def test_the_plot_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(ASKED)
+    show_fit(ASKED)
     said = capsys.readouterr().out
     assert "matmul bf16: 6 kernels, median error" in said
     assert "all reduce: 6 kernels" in said
@@ -55,37 +55,37 @@ def test_the_plot_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("kept")
 def test_kinds_pick_and_json_tells_all(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(Asked(None, "all_reduce", None, (), True))
+    show_fit(ShowRequest(None, "all_reduce", None, (), True))
     said = json.loads(capsys.readouterr().out)
     assert said["id"] == ID
     assert [one["name"] for one in said["series"]] == ["all reduce"]
     assert said["series"][0]["bias"] == pytest.approx(1 / 1.1 - 1, abs=0.02)
     with pytest.raises(UsageError, match="did you mean `matmul`"):
-        shown(Asked(ID, "matmull", None, (), False))
+        show_fit(ShowRequest(ID, "matmull", None, (), False))
     with pytest.raises(UnknownError, match="no measured decode kernels are kept"):
-        shown(Asked(ID, "decode", None, (), False))
+        show_fit(ShowRequest(ID, "decode", None, (), False))
 
 
 def test_without_points_it_says_how_to_get_them() -> None:
     with pytest.raises(UnknownError, match="gpuplan calibrate import"):
-        shown(ASKED)
+        show_fit(ASKED)
     with pytest.raises(UnknownError, match="no measured kernels are kept here"):
-        shown(Asked(None, None, None, (), False))
+        show_fit(ShowRequest(None, None, None, (), False))
 
 
 @pytest.mark.usefixtures("kept")
 def test_the_picture(home: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     path = home / "kernels.png"
-    shown(Asked(ID, None, str(path), (), False))
+    show_fit(ShowRequest(ID, None, str(path), (), False))
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="is no PNG file"):
-        shown(Asked(ID, None, str(home / "kernels.gif"), (), False))
+        show_fit(ShowRequest(ID, None, str(home / "kernels.gif"), (), False))
     with pytest.raises(UsageError, match="does not exist"):
-        shown(Asked(ID, None, str(home / "none" / "kernels.png"), (), False))
+        show_fit(ShowRequest(ID, None, str(home / "none" / "kernels.png"), (), False))
 
 
 def test_a_point_that_is_none_says_where(kept: Path) -> None:
     kept.write_text(kept.read_text() + "{}\n")
     with pytest.raises(UsageError, match=r"points\.jsonl:21: the line is no point"):
-        shown(ASKED)
+        show_fit(ASKED)

@@ -12,7 +12,7 @@ from gpuplan.calibrate.verify import (
     SIZES,
     Case,
     Foretold,
-    Line,
+    VerifyRow,
     Where,
     case_of,
     chosen,
@@ -23,7 +23,7 @@ from gpuplan.calibrate.verify import (
 )  # fmt: skip
 from gpuplan.calibrate.verify_kinds import shared, spent
 from gpuplan.calibrate.verify_model import Size
-from gpuplan.cli.verify import Oracle, subject_id
+from gpuplan.cli.calibrate_verify_run import Oracle, subject_id
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.render.verify import verify_text
 from gpuplan.specs.catalog import Catalog, shipped_folder
@@ -86,7 +86,7 @@ def test_a_gpu_is_profiled_once_all_cases_are_timed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gpuplan.calibrate.verify.measured_kinds", lambda run, gpu, seconds: kinds)
     case = case_of(SIZES[0], "train", H200)
     told = Foretold(seconds=(0.8, 0.9, 1.0), kinds=dict.fromkeys(kinds, 0.2))
-    time = Line(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.0)
+    time = VerifyRow(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.0)
     lines = explained([time, time.replaced(what="memory")], [(case, told)], H200)
     assert lines[0].parts == {kind: (one, 0.2) for kind, one in kinds.items()}
     assert not lines[1].parts
@@ -174,9 +174,9 @@ def test_unknown_sizes_are_told_from_known_ones() -> None:
 def test_the_table_says_errors_and_what_is_outside() -> None:
     case = case_of(SIZES[0], "train", CPU)
     lines = [
-        Line(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.2),
-        Line(case=case, what="time", measured=1.0, low=1.1, expected=1.3, high=1.5),
-        Line(case=case, what="memory", measured=1e9, low=0.9e9, expected=1e9, high=2e9),
+        VerifyRow(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.2),
+        VerifyRow(case=case, what="time", measured=1.0, low=1.1, expected=1.3, high=1.5),
+        VerifyRow(case=case, what="memory", measured=1e9, low=0.9e9, expected=1e9, high=2e9),
     ]
     assert median_error(lines) == pytest.approx(0.2)
     text = verify_text("a chip", "chip", lines, 0.15, {"engine.step_host": 0.0})
@@ -186,7 +186,7 @@ def test_the_table_says_errors_and_what_is_outside() -> None:
     assert "median error 20.0%, above the tolerance of 15%; 1 of 2 within the range" in text
     assert all(len(line) <= 80 for line in text.splitlines())
     parts = {"matmuls": (0.5, 0.5), "attention": (0.1, 0.1), "streams": (0.3, 0.1), "host": (0.1, 0.2)}
-    told = [Line(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.2, parts=parts, others=0.4)]
+    told = [VerifyRow(case=case, what="time", measured=1.0, low=0.8, expected=0.9, high=1.2, parts=parts, others=0.4)]
     text = verify_text("a chip", "chip", told, 0.15, {"engine.step_host": 0.0})
     (row,) = (line for line in text.splitlines() if "-20.0%" in line)
     assert row.split()[-5:] == ["+0.0%", "+0.0%", "-20.0%", "+10.0%", "-10.0%"]

@@ -13,7 +13,7 @@ import pytest
 
 from gpuplan.calibrate.verify import Case, Where
 from gpuplan.calibrate.verify_model import SIZES, Model, Size
-from gpuplan.cli.verify import Oracle
+from gpuplan.cli.calibrate_verify_run import Oracle
 from gpuplan.specs.catalog import Catalog
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -35,7 +35,7 @@ TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
     ("unknown accelerator", ("specs", "show", "h100-smx"), 5, "nothing is called `h100-smx`", "h100-sxm"),
     ("unknown in comparison", ("compare", "h100-smx", "t4"), 5, "no accelerator is called `h100-smx`", "h100-sxm"),
     ("one target to compare", ("compare", "fit", "m", "--on", "h100"), 2, "a comparison wants two or more", "--on"),
-    ("unknown formula", ("explain", "roofline_secnds"), 5, "no formula is called `roofline_secnds`", "roofline_seconds"),
+    ("unknown formula", ("explain", "kernel_secnds"), 5, "no formula is called `kernel_secnds`", "kernel_seconds"),
     ("no command to explain", ("explain", "mfu", "fitt"), 2, "`fitt` is not a command", "gpuplan explain mfu train"),
     ("nothing listed", ("specs", "list", "h1000"), 5, "no accelerators with `h1000`", ""),
     ("no such schema", ("specs", "schema", "acelerator"), 2, "no schema of `acelerator`", "accelerator"),

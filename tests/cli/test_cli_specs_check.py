@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cli_calls import Call
 
+from gpuplan.check.examine import RULES
 from gpuplan.errors import Exit
 from gpuplan.specs.catalog import shipped_folder
-from gpuplan.specs.check import RULES
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 AWS = "prices/aws.yaml"

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from cli_calls import Call
 
+from gpuplan.browse.per_dollar_and_watt import value_figures
+from gpuplan.browse.roofline import roof
+from gpuplan.render.accelerators_compared import accelerators_text
 from gpuplan.render.roofline import roofline_text
 from gpuplan.render.text import Look
-from gpuplan.render.worth import worth_text
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.offers import street_price
-from gpuplan.specs.roofline import roof
-from gpuplan.specs.worth import worth
 
 
 def test_what_a_dollar_and_a_watt_give(call: Call) -> None:
@@ -58,13 +58,13 @@ def test_an_unknown_price_is_unknown_and_never_zero(call: Call) -> None:
 def test_the_best_of_a_row_is_marked() -> None:
     catalog = Catalog([shipped_folder()])
     specs = [catalog.load(Accelerator, name) for name in ("h100-sxm-80gb", "rtx-4090")]
-    worths = [worth(spec, catalog, price / 3600) for spec, price in zip(specs, (4.0, 0.4), strict=True)]
-    lines = {line[:26].strip(): line for line in worth_text(specs, worths, Look(120)).splitlines()}
+    worths = [value_figures(spec, catalog, price / 3600) for spec, price in zip(specs, (4.0, 0.4), strict=True)]
+    lines = {line[:26].strip(): line for line in accelerators_text(specs, worths, Look(120)).splitlines()}
     assert lines["USD for a TB/s·h"].endswith("0.40 ◂")
     assert "TFLOP/s ◂ " in lines["bf16 for a watt"]
     assert "◂" not in lines["memory"]
     for width in (40, 80, 200):
-        assert all(len(line) <= max(width, 60) for line in worth_text(specs, worths, Look(width)).splitlines())
+        assert all(len(line) <= max(width, 60) for line in accelerators_text(specs, worths, Look(width)).splitlines())
 
 
 def test_compare_is_the_same_from_both_commands(call: Call) -> None:

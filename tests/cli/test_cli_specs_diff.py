@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cli_calls import Call
 
+from gpuplan.browse.diff import compare
 from gpuplan.specs.catalog import shipped_folder
-from gpuplan.specs.diff import compare
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 

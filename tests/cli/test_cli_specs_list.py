@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cli_calls import Call
 
+from gpuplan.browse.listing import LISTINGS, rows_of
+from gpuplan.browse.partial_read import blocks, read_keys
 from gpuplan.cli.specs import SHOWN
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
-from gpuplan.specs.glance import blocks, glance
-from gpuplan.specs.listing import LISTINGS, rows_of
 
 MINIMAL = """format: 1
 id: {id}
@@ -63,8 +63,8 @@ def test_every_listed_value_is_what_the_file_says() -> None:
 @pytest.mark.parametrize("kind", ["accelerators", "systems", "instances", "prices"])
 def test_a_part_of_a_file_is_read_as_in_the_whole_file(kind: str) -> None:
     for _, path, text in Catalog([shipped_folder()]).texts(kind):
-        part = glance(path, [("id",), ("memory", "capacity"), ("compute_dense", "fp8"), ("fabric",), ("l2",)], text)
-        full = glance(path, [(key,) for key in ("id", "memory", "compute_dense", "fabric", "l2")], text)
+        part = read_keys(path, [("id",), ("memory", "capacity"), ("compute_dense", "fp8"), ("fabric",), ("l2",)], text)
+        full = read_keys(path, [(key,) for key in ("id", "memory", "compute_dense", "fabric", "l2")], text)
         for at in (("id",), ("memory", "capacity"), ("compute_dense", "fp8"), ("fabric",), ("l2",)):
             assert part.at(*at) == full.at(*at)
             assert part.lines.line(at) == full.lines.line(at)
@@ -75,7 +75,7 @@ def test_a_part_of_a_file_is_read_as_in_the_whole_file(kind: str) -> None:
     ["{id: a, memory: {capacity: 80 GB}}\n", "id: a\n'memory':\n  capacity: 80 GB\n", "memory:\n    capacity: 80 GB\nid: a\n"],
 )
 def test_what_is_not_written_in_blocks_is_read_whole(text: str) -> None:
-    assert glance(Path("a.yaml"), [("id",), ("memory", "capacity")], text).at("memory", "capacity") == "80 GB"
+    assert read_keys(Path("a.yaml"), [("id",), ("memory", "capacity")], text).at("memory", "capacity") == "80 GB"
 
 
 def test_lines_keep_their_numbers() -> None:
@@ -83,7 +83,7 @@ def test_lines_keep_their_numbers() -> None:
     kept = blocks(text, [("memory", "capacity")])
     assert kept.count("\n") == text.count("\n")
     assert "HBM" not in kept
-    assert glance(Path("a.yaml"), [("memory", "capacity")], text).lines.line(("memory", "capacity", "value")) == 10
+    assert read_keys(Path("a.yaml"), [("memory", "capacity")], text).lines.line(("memory", "capacity", "value")) == 10
 
 
 @pytest.mark.parametrize(

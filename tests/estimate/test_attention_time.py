@@ -132,7 +132,7 @@ def test_experts_in_a_latent_space_multiply_and_travel_narrow() -> None:
     assert depth.value == 1024
     sent = next(term for term in time.walk() if term.name.endswith("dispatch_sent"))
     assert dict(sent.args)["width"].value == 1024
-    assert any(term.name.endswith("latent_down.flop") for term in time.walk())
+    assert any(term.name.endswith("experts.narrowed.flop") for term in time.walk())
 
 
 def test_each_expert_costs_its_starts() -> None:

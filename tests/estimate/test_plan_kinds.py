@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import UnknownError
-from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
 from gpuplan.models.architecture import Attention
 from gpuplan.plan.train import Manner, Saving, Tuning
+from gpuplan.workload.program import Role
 from tests.estimate.subjects import subject, train_plan
 
 GIB = 2.0**30
@@ -176,14 +177,11 @@ def test_matrices_that_gather_their_own_inputs_gather_twelve_times_a_layer() -> 
     # parallel ranks in 5 steps of 4 micro-batches and 40 layers. A usual layer gathers its input once before each half.
     plan: dict[str, Any] = {"tp": 4.0, "recompute": "full", "precision": "bf16-pure", "zero_stage": 3}
     for compiled, gathers in ((False, 9679 / (5 * 4 * 40)), (True, 6)):
-        figures = made("llama-3-8b", "4xh200-sxm-141gb", "kempnerforge", **plan, how=Manner(compiled=compiled))
+        asked = train_plan(**plan, how=Manner(compiled=compiled))
+        work = step_pricer(subject("llama-3-8b", "4xh200-sxm-141gb", "kempnerforge"), asked).work.blocks["layer"]
         # An all-reduce is a gather and a scatter, and the forward pass is run twice.
-        found = [
-            term.name for term in figures.time.step.walk() if term.name.endswith((".transfer_s",)) and "all_reduce" in term.name
-        ]
-        once = {name.removesuffix(".transfer_s") for name in found if name.count(".transfer_s") == 1 and "nvlink" not in name}
-        forward = [name for name in once if name.startswith("forward.")]
-        back = [name for name in once if name.startswith("backward.") and ".input" not in name]
+        forward = work.forward.tensor_collectives
+        back = work.backward.of(Role.SUM).tensor_collectives
         assert 2 * len(forward) + len(back) == pytest.approx(gathers, abs=0.2)
 
 

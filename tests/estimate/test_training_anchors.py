@@ -8,7 +8,6 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Library
-from gpuplan.search.shape import shape_of
 from gpuplan.search.training import answer_training, chosen_plan, space_of
 
 LIBRARY = Library.of(TrainAsk(model="", on=""))
@@ -17,7 +16,7 @@ LIBRARY = Library.of(TrainAsk(model="", on=""))
 def figures(ask: TrainAsk, tokens: float | None = None) -> dict[str, float]:
     found = LIBRARY.look_up(ask, "train", with_price=False)
     space, _ = space_of(ask, found)
-    plan: TrainPlan = chosen_plan(ask, found.subject, space, shape_of(found.subject.arch, space.ranks)).plan
+    plan: TrainPlan = chosen_plan(ask, found.subject, space).plan
     return {name: float(term.value) for name, term in training_figures(found.subject, plan, tokens).figures.items()}  # type: ignore[arg-type]
 
 

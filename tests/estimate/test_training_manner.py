@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from gpuplan.estimate.recipe import training_profile
-from gpuplan.estimate.training import training_figures
+from gpuplan.estimate.training import step_pricer, training_figures
 from gpuplan.formulas.collectives import all_to_all_wire, dispatch_wire
 from gpuplan.formulas.training import contended_seconds
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.train import Manner, TrainPlan, Tuning
 from gpuplan.search.library import Library
+from gpuplan.workload.program import Part
 
 LIBRARY = Library.of(TrainAsk(model="", on=""))
 
@@ -149,8 +150,8 @@ def test_whole_experts_of_sequence_parallel_ranks_sum_nothing() -> None:
         found = LIBRARY.look_up(TrainAsk(model=model, on="256xh100", engine="nemo"), "train", with_price=False)
         parallel = Parallelism(tp=2.0, pp=1.0, cp=1.0, ep=32.0, vpp=1.0, dp=128.0, sequence_parallel=True)
         plan = TrainPlan(parallel=parallel, seq_len=4096.0, micro_batch=1.0, global_batch=2048.0)
-        names = {term.name for term in training_figures(found.subject, plan).figures["step_time_s"].walk()}
-        return sum(".mlp.all_reduce" in name and ".moe." in name for name in names)
+        forward = step_pricer(found.subject, plan).work.blocks["moe"].forward
+        return len([item for item in forward.within((Part.EXPERTS,)).tensor_collectives if float(item.group.value) > 1])
 
     assert not summed("qwen3-235b-a22b")
     assert summed("deepseek-v3")

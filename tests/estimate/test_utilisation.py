@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuplan.estimate.training import training_figures
-from gpuplan.formulas import flop
+from gpuplan.formulas.reference import gpt
 from gpuplan.plan.train import Saving, Tuning
 from tests.estimate.subjects import subject, train_plan
 
@@ -27,15 +27,15 @@ def counted(model: str, engine: str = "megatron-lm", on: str = "64xh100-sxm-80gb
 def test_model_flop_of_gpt_3_are_those_of_the_paper() -> None:
     # arXiv 2205.05198, appendix A, and 2104.04473, appendix; biases, norms and positions are not in theirs.
     none, full = (counted("gpt-3-175b", seq_len=2048.0, recompute=kind) for kind in ("none", "full"))
-    assert none["full"] == pytest.approx(flop.gpt_model_flop(**GPT3), rel=2e-3)
+    assert none["full"] == pytest.approx(gpt.gpt_model_flop(**GPT3), rel=2e-3)
     assert none["done"] == none["full"]
-    assert full["done"] == pytest.approx(flop.gpt_full_recompute_flop(**GPT3), rel=4e-3)
+    assert full["done"] == pytest.approx(gpt.gpt_full_recompute_flop(**GPT3), rel=4e-3)
 
 
 def test_selective_recomputation_does_the_attention_core_once_more() -> None:
     # The paper counts the whole of attention twice (2205.05198, appendix A); what is run again is a third of it.
     made = counted("gpt-3-175b", seq_len=2048.0, recompute="selective")
-    paper = flop.gpt_selective_recompute_flop(**GPT3) - flop.gpt_model_flop(**GPT3)  # type: ignore[operator]
+    paper = gpt.gpt_selective_recompute_flop(**GPT3) - gpt.gpt_model_flop(**GPT3)  # type: ignore[operator]
     assert made["done"] - made["full"] == pytest.approx(paper / 3, rel=2e-3)
 
 

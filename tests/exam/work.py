@@ -7,41 +7,32 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from gpuplan.formulas.flop import attention_parity_tokens, forward_flop, six_nd_flop, training_flop
+from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes, share
+from gpuplan.formulas.flop import attention_training_flop_per_token, forward_flop, six_nd_flop
+from gpuplan.formulas.inference import whole_sequences
 from gpuplan.formulas.memory import (
     attention_score_bytes,
-    checkpoint_activation_bytes,
-    double_quantised_bytes_per_param,
-    gpt_attention_core_bytes,
-    gpt_layer_activation_bytes,
-    inference_rule_bytes,
     kv_bytes_per_token,
-    kv_cache_bytes,
     logits_bytes,
     lora_params,
-    mla_bytes_per_token,
-    model_state_bytes,
-    offload_host_bytes,
-    quantised_bytes_per_param,
     shard_bytes,
     state_bytes,
     tensor_bytes,
     windowed_tokens,
 )
-from gpuplan.formulas.mesh import replication, slice_for, tokens_per_chip
 from gpuplan.formulas.params import attention_projection_params, experts_params, layers_params, mlp_params
-from gpuplan.formulas.pipeline import (
-    bubble_overhead,
-    interleaved_activation_factor,
-    interleaved_bubble_overhead,
-    micro_batches,
-    stage_transfer_bytes,
-)
-from gpuplan.formulas.roofline import chips_to_hold, memory_share, pooled_bytes
-from gpuplan.formulas.serving import fitting, free_bytes, kv_turnover_per_step, max_batch, power_of_two_below
-from gpuplan.formulas.training import step_tokens
+from gpuplan.formulas.pipeline import in_flight_interleaved, micro_batches
+from gpuplan.formulas.reference.bounds import chips_to_hold
+from gpuplan.formulas.reference.gpt import gpt_attention_core_bytes, gpt_layer_activation_bytes
+from gpuplan.formulas.reference.rules import double_quantised_bytes_per_param, offload_host_bytes, quantised_bytes_per_param
+from gpuplan.formulas.reference.servers import kv_turnover_per_step
+from gpuplan.formulas.rl import share_of_seconds
+from gpuplan.formulas.roofline import memory_share
+from gpuplan.formulas.training import bubble_seconds, step_tokens
 from gpuplan.models.count import Part
+from gpuplan.solve import solve
 
+from .asked import card_kv_bytes, fits, kv_bytes, read
 from .shapes import ELEMENT_BYTES, counted, plain_gpt
 
 Inputs: TypeAlias = SimpleNamespace
@@ -49,18 +40,20 @@ Inputs: TypeAlias = SimpleNamespace
 Answers: TypeAlias = dict[str, Callable[[Inputs], Any]]
 """What answers each case."""
 GB = 1e9
+PAGE = 4096
+"""Tokens of which the cache of one is taken: whole pages of any engine."""
 
 
 def _total(i: Inputs) -> Any:
-    return counted(i.model).params_total.value
+    return read(counted(i.model).params_total)
 
 
 def _active(i: Inputs) -> Any:
-    return counted(i.model).params_active.value
+    return read(counted(i.model).params_active)
 
 
 def _gpt(i: Inputs) -> Any:
-    return counted(plain_gpt(vars(i))).params_total.value
+    return read(counted(plain_gpt(vars(i))).params_total)
 
 
 def _full_mha(i: Inputs, **more: Any) -> dict[str, Any]:
@@ -68,7 +61,7 @@ def _full_mha(i: Inputs, **more: Any) -> dict[str, Any]:
 
 
 def _layer_sum(i: Inputs, part: Part) -> Any:
-    parts: list[Any] = [layers_params(layers=one.layers.value, layer=one.layer[part].value) for one in counted(i.model).blocks]
+    parts: list[Any] = [layers_params(layers=read(one.layers), layer=read(one.layer[part])) for one in counted(i.model).blocks]
     return sum(parts)
 
 
@@ -77,18 +70,29 @@ def _mha(i: Inputs, matrices: float) -> tuple[Any, Any]:
     return attention, mlp_params(hidden=i.d_model, width=getattr(i, "d_ff", 4 * i.d_model), matrices=matrices)
 
 
-def _kv(i: Inputs) -> Any:
-    """Cache bytes a token, from a whole shape or from layers and the width of all key-value heads together."""
-    element = ELEMENT_BYTES[getattr(i, "kv_dtype", None) or i.dtype] if hasattr(i, "dtype") or hasattr(i, "kv_dtype") else i.bytes
-    if hasattr(i, "model"):
-        m = i.model
-        return kv_bytes_per_token(layers=m["layers"], kv_heads=m["kv_heads"], head_dim=m["head_dim"], element_bytes=element)
-    return kv_bytes_per_token(layers=i.layers, kv_heads=1, head_dim=i.kv_heads_x_dim, element_bytes=element)
-
-
 def kv_of(i: Inputs, tokens: str = "seq") -> Any:
-    """Cache bytes of all sequences of a question."""
-    return kv_cache_bytes(bytes_per_token=_kv(i), tokens=getattr(i, tokens), sequences=getattr(i, "batch", 1))
+    """Cache bytes of all sequences of a question, from a whole shape or from layers and the width of all heads together."""
+    shape = getattr(i, "model", None) or {"layers": i.layers, "kv_heads": i.kv_heads_x_dim // 128, "head_dim": 128}
+    kind = getattr(i, "kv_dtype", None) or getattr(i, "dtype", "bf16")
+    batch, length = getattr(i, "batch", 1), int(getattr(i, tokens))
+    if kind == "int4":  # narrower than any engine on record keeps its cache
+        dim = shape["head_dim"]
+        each = kv_bytes_per_token(
+            layers=shape["layers"], kv_heads=shape["kv_heads"], k_head_dim=dim, v_head_dim=dim, element_bytes=ELEMENT_BYTES[kind]
+        )
+        return repeated_bytes(count=batch * length, size=each)
+    return repeated_bytes(count=batch, size=kv_bytes(shape, kind, length))
+
+
+def _kv(i: Inputs) -> Any:
+    """Cache bytes a token."""
+    return kv_of(SimpleNamespace(**vars(i), seq=PAGE)) / PAGE
+
+
+def sequences_in(free: Any, each: Any) -> Any:
+    """How many caches fill the free memory, as a real number."""
+    (found,) = solve(repeated_bytes, "count", float(free), {"size": float(each)})
+    return found.low
 
 
 def _weights(i: Inputs) -> Any:
@@ -99,7 +103,7 @@ def free_beside_weights(i: Inputs) -> Any:
     """What the chips have left beside the weights."""
     chips = getattr(i, "chips", None) or i.gpus
     weights = i.weights_gb * GB if hasattr(i, "weights_gb") else _weights(i)
-    return free_bytes(capacity=pooled_bytes(chip_bytes=i.hbm_gb * GB, chips=chips), used=weights)
+    return remaining_bytes(budget=repeated_bytes(count=chips, size=i.hbm_gb * GB), used=weights)
 
 
 def _states(i: Inputs) -> Any:
@@ -112,9 +116,8 @@ def _zero3(i: Inputs) -> Any:
 
 
 def _saved(i: Inputs, copies: float, layers: int) -> Any:
-    return checkpoint_activation_bytes(
-        layers=layers, saved_per_layer=copies, tokens=i.tokens, hidden=i.model["d_model"], element_bytes=i.bytes
-    )
+    size = tensor_bytes(tokens=i.tokens, width=i.model["d_model"], element_bytes=i.bytes)
+    return repeated_bytes(count=layers * copies, size=size)
 
 
 def _core(i: Inputs) -> Any:
@@ -137,8 +140,7 @@ def _six_nd(i: Inputs) -> Any:
 
 def full_recompute_flop(params: Any, tokens: Any) -> Any:
     """Training FLOP when the whole forward pass is done twice."""
-    once = forward_flop(params=params, tokens=tokens)
-    return training_flop(forward_flop=once, recomputed_forward_flop=once)
+    return six_nd_flop(params=params, tokens=tokens) + forward_flop(params=params, tokens=tokens)
 
 
 def _saved_by_double_quantisation(i: Inputs) -> Any:
@@ -158,14 +160,40 @@ def _mixed_precision_file(i: Inputs) -> Any:
     )
 
 
+def _parity(i: Inputs) -> Any:
+    """The sequence length at which attention takes as many FLOP as the matrices of a layer."""
+    (found,) = solve(
+        attention_training_flop_per_token,
+        "seq_len",
+        float(six_nd_flop(params=sum(_mha(i, 3)), tokens=1)),
+        {"layers": 1.0, "heads": 1.0, "head_dim": i.d_model},
+    )
+    return found.low
+
+
+def _idle(pp: Any, steps: Any, vpp: Any) -> Any:
+    """Idle time over that of the micro-batches, whose time is one."""
+    return share_of_seconds(part=bubble_seconds(stage=1.0, pp=pp, vpp=vpp), whole=1.0 * steps)
+
+
+def _whole(i: Inputs) -> Any:
+    free = remaining_bytes(budget=repeated_bytes(count=i.chips, size=i.hbm_gib * 2**30), used=i.weights_gb * GB)
+    return whole_sequences(pool=free, each=i.kv_gb_per_seq * GB)
+
+
+def _fewest(counts: tuple[int, ...], line: str) -> int:
+    """The smallest of some numbers of machines on which a model fits."""
+    return next(count for count in counts if fits(line.format(count)))
+
+
 PARAMS: Answers = {
-    "sb-tf-q1a": lambda i: counted(_full_mha(i, norms=1)).params_total.value,
+    "sb-tf-q1a": lambda i: read(counted(_full_mha(i, norms=1)).params_total),
     "sb-tf-q1b": lambda i: _mha(i, 3)[0] / (_mha(i, 3)[0] + _mha(i, 3)[1]),
     "sb-at-params": _total,
     "sb-at-ffw": lambda i: _layer_sum(i, "mlp"),
     "sb-at-att": lambda i: _layer_sum(i, "mixer"),
-    "sb-at-vocab": lambda i: counted(i.model).embedding.value + counted(i.model).head.value,  # type: ignore[union-attr]
-    "sb-inf-q1": lambda i: counted(vars(i)).params_total.value,
+    "sb-at-vocab": lambda i: read(counted(i.model).embedding) + read(counted(i.model).head),
+    "sb-inf-q1": lambda i: read(counted(vars(i)).params_total),
     "nar-p-310b": _gpt,
     "card-l2-7b": _total,
     "card-l2-13b": _total,
@@ -186,11 +214,11 @@ PARAMS: Answers = {
 }
 
 FLOP: Answers = {
-    "sb-tf-8d": lambda i: attention_parity_tokens(layer_matmul_params=sum(_mha(i, 3)), heads=1, head_dim=i.d_model),
+    "sb-tf-8d": _parity,
     "sb-tf-rematflops": lambda i: full_recompute_flop(1, 1),
     "sb-at-fpt": _six_nd,
     "mle-65": lambda i: full_recompute_flop(
-        i.params, tokens_per_chip(tokens=step_tokens(global_batch=i.global_batch, seq_len=i.seq), chips=i.gpus)
+        i.params, share(amount=step_tokens(global_batch=i.global_batch, seq_len=i.seq), ways=i.gpus)
     ),
     "gpt3-flops": _six_nd,
     "chin": _six_nd,
@@ -199,20 +227,21 @@ FLOP: Answers = {
 }
 
 TRAINING_MEMORY: Answers = {
-    "sb-sh-q1": lambda i: replication(chips=math.prod(i.mesh.values()), shards=math.prod(i.mesh[axis] for axis in i.sharded_over)),
-    "sb-tf-remat": lambda i: checkpoint_activation_bytes(
-        layers=i.layers, saved_per_layer=i.saved_per_layer, tokens=i.tokens, hidden=i.d_model, element_bytes=i.bytes
+    "sb-sh-q1": lambda i: share(amount=math.prod(i.mesh.values()), ways=math.prod(i.mesh[axis] for axis in i.sharded_over)),
+    "sb-tf-remat": lambda i: repeated_bytes(
+        count=i.layers * i.saved_per_layer, size=tensor_bytes(tokens=i.tokens, width=i.d_model, element_bytes=i.bytes)
     ),
     "sb-at-mem": lambda i: (
         state_bytes(params=i.params, bytes_per_param=i.bytes_weights + i.bytes_optimizer, shards=1)
-        + checkpoint_activation_bytes(
-            layers=i.layers, saved_per_layer=i.checkpoints_per_layer, tokens=i.tokens, hidden=i.d_model, element_bytes=i.bytes
+        + repeated_bytes(
+            count=i.layers * i.checkpoints_per_layer,
+            size=tensor_bytes(tokens=i.tokens, width=i.d_model, element_bytes=i.bytes),
         )
     ),
     "sb-at-min": lambda i: chips_to_hold(total_bytes=i.bytes, chip_bytes=i.hbm_gb * GB),
     "sb-at-perchip": lambda i: shard_bytes(size=i.bytes, shards=i.chips),
     "sb-tr-q2a": _states,
-    "sb-tr-q3b": lambda i: pooled_bytes(chip_bytes=i.hbm_gb * GB, chips=i.chips),
+    "sb-tr-q3b": lambda i: repeated_bytes(count=i.chips, size=i.hbm_gb * GB),
     "sb-gpu-700": _states,
     "sb-gpu-9": lambda i: chips_to_hold(total_bytes=i.bytes, chip_bytes=i.hbm_gb * GB),
     "sb-gpu-875": lambda i: shard_bytes(size=i.bytes, shards=i.ways),
@@ -236,14 +265,9 @@ TRAINING_MEMORY: Answers = {
         gpus_per_node=i.gpus_per_node,
         buffer_factor=i.buffer,
     ),
-    "zero-1": lambda i: model_state_bytes(
-        params=i.params,
-        weight_bytes=i.bytes[0],
-        gradient_bytes=i.bytes[1],
-        optimizer_bytes=i.bytes[2],
-        weight_shards=1,
-        gradient_shards=1,
-        optimizer_shards=i.dp,
+    "zero-1": lambda i: sum(
+        state_bytes(params=i.params, bytes_per_param=size, shards=shards)
+        for size, shards in zip(i.bytes, (1, 1, i.dp), strict=True)
     ),
     "zero-1t": _states,
     "ultra-16-7b": _states,
@@ -252,15 +276,11 @@ TRAINING_MEMORY: Answers = {
     "kor-64": lambda i: _core(i) / tensor_bytes(tokens=i.seq, width=i.d_model, element_bytes=1),
     "kor-65": lambda i: memory_share(used=_core(i), capacity=_layer(i)),
     "kor-act22": _layer,
-    "kor-il": lambda i: interleaved_activation_factor(pp=i.pp, vpp=i.interleave),
-    "nar-p2p": lambda i: stage_transfer_bytes(
-        micro_batch=i.micro_batch, seq_len=i.seq, hidden=i.d_model, element_bytes=i.bytes, shards=1
-    ),
-    "nar-bub1": lambda i: bubble_overhead(pp=i.pp, micro_batches=i.micro_batches),
-    "nar-bub2": lambda i: interleaved_bubble_overhead(pp=i.pp, micro_batches=i.micro_batches, vpp=i.interleave),
-    "nar-bub5": lambda i: bubble_overhead(
-        pp=i.pp, micro_batches=micro_batches(global_batch=i.global_batch, micro_batch=i.micro_batch, dp=i.dp)
-    ),
+    "kor-il": lambda i: in_flight_interleaved(pp=i.pp, stage=0, micro_batches=1e9, vpp=i.interleave) / i.pp,
+    "nar-p2p": lambda i: tensor_bytes(tokens=i.micro_batch * i.seq, width=i.d_model, element_bytes=i.bytes),
+    "nar-bub1": lambda i: _idle(i.pp, i.micro_batches, 1),
+    "nar-bub2": lambda i: _idle(i.pp, i.micro_batches, i.interleave),
+    "nar-bub5": lambda i: _idle(i.pp, micro_batches(global_batch=i.global_batch, micro_batch=i.micro_batch, dp=i.dp), 1),
     "lora-350": lambda i: state_bytes(params=i.params, bytes_per_param=i.bytes, shards=1),
     "qlora-780": _states,
     "qlora-0373": _saved_by_double_quantisation,
@@ -282,43 +302,30 @@ CACHE: Answers = {
     "hf31-kv-405b": kv_of,
     "jamba-mi": kv_of,
     "kip-kv": _kv,
-    "sb-ai-seqs-int8": lambda i: fitting(free=free_beside_weights(i), each=kv_of(i)),
-    "sb-ai-seqs-int4": lambda i: fitting(free=free_beside_weights(i), each=kv_of(i)),
-    "kip-8000": lambda i: fitting(free=free_beside_weights(i), each=i.kv_bytes_per_token),
-    "kip-23000": lambda i: fitting(free=free_beside_weights(i), each=i.kv_bytes_per_token),
+    "sb-ai-seqs-int8": lambda i: sequences_in(free_beside_weights(i), kv_of(i)),
+    "sb-ai-seqs-int4": lambda i: sequences_in(free_beside_weights(i), kv_of(i)),
+    "kip-8000": lambda i: sequences_in(free_beside_weights(i), i.kv_bytes_per_token),
+    "kip-23000": lambda i: sequences_in(free_beside_weights(i), i.kv_bytes_per_token),
     "sb-ai-96": lambda i: kv_turnover_per_step(batch=i.batch, prompt_tokens=i.prefill, output_tokens=i.decode),
-    "isca-466": lambda i: (
-        kv_bytes_per_token(element_bytes=i.bytes, **i.qwen2_5_72b)
-        / mla_bytes_per_token(
-            layers=i.deepseek_v3["layers"],
-            kv_lora_rank=i.deepseek_v3["kv_lora"],
-            rope_head_dim=i.deepseek_v3["qk_rope"],
-            element_bytes=i.bytes,
-        )
-    ),
+    "isca-466": lambda i: card_kv_bytes("qwen2.5-72b", PAGE) / card_kv_bytes("deepseek-v3", PAGE),
     "mistral-8": lambda i: i.seq / windowed_tokens(tokens=i.seq, window=i.window),
 }
 
 INFERENCE_MEMORY: Answers = {
     "sb-inf-w13": _weights,
     "sb-inf-act": lambda i: tensor_bytes(tokens=i.tokens, width=i.d_model, element_bytes=ELEMENT_BYTES[i.dtype]),
-    "sb-inf-fit": lambda i: power_of_two_below(
-        count=max_batch(
-            free=free_bytes(capacity=pooled_bytes(chip_bytes=i.hbm_gib * 2**30, chips=i.chips), used=i.weights_gb * GB),
-            sequence_bytes=i.kv_gb_per_seq * GB,
-        )
+    "sb-inf-fit": lambda i: 2 ** math.floor(math.log2(_whole(i))),
+    "sb-ai-8": lambda i: _fewest(
+        (4, 8, 16), "fit llama-3-70b --on tpu-v5e-{} --weights int8 --kv-cache int8 --context 8192 --batch 32"
     ),
-    "sb-ai-8": lambda i: slice_for(chips=chips_to_hold(total_bytes=i.bytes, chip_bytes=i.hbm_gb * GB)),
     "sb-ai-min-int8": lambda i: memory_share(used=_weights(i), capacity=i.hbm_gb * GB),
     "sb-ai-min-int4": lambda i: memory_share(used=_weights(i), capacity=i.hbm_gb * GB),
     "mle-mx6": lambda i: quantised_bytes_per_param(element_bytes=i.bits / 8, scale_bytes=i.scale_bits / 8, group=i.block),
-    "em-12": lambda i: inference_rule_bytes(weights_bytes=i.weights_gb * GB, overhead_factor=i.factor),
+    "em-12": lambda i: part_of_bytes(size=i.weights_gb * GB, ratio=i.factor),
     "vllm-65": lambda i: memory_share(used=_weights(i), capacity=i.hbm_gb * GB),
     "hf31-w-405b-fp8": _weights,
     "hf31-w-405b-int4": _weights,
-    "hf31-node": lambda i: chips_to_hold(
-        total_bytes=_weights(i), chip_bytes=pooled_bytes(chip_bytes=i.hbm_gb * GB, chips=i.gpus_per_node)
-    ),
+    "hf31-node": lambda i: _fewest((1, 2, 4), "fit llama-3.1-405b --on {}xdgx-h100 --weights bf16 --tp 8 --context 8192 --batch 1"),
     "hfopt-oc": _weights,
     "hfopt-16k": _scores,
     "hfopt-1k": _scores,

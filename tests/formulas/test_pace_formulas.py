@@ -8,41 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.formulas.cost import accelerator_seconds, energy_joules, energy_usd, joules_per_token, run_usd, usd_per_million_tokens
-from gpuplan.formulas.mesh import (
+from gpuplan.formulas.cost import accelerator_seconds, energy_joules, joules_per_token, run_usd, usd_per_million_tokens
+from gpuplan.formulas.inference import experts_touched
+from gpuplan.formulas.kernels import kernel_seconds
+from gpuplan.formulas.pipeline import in_flight_1f1b
+from gpuplan.formulas.reference.bounds import critical_tokens, matmul_critical_m
+from gpuplan.formulas.reference.checkpoints import lost_fraction
+from gpuplan.formulas.reference.mesh import (
     decode_tp_limit,
     dp_critical_tokens,
     fsdp_optimal_degree,
     fsdp_tp_critical_tokens,
     mesh_all_reduce_seconds,
     mesh_gather_seconds,
-    slice_for,
-    tp_layer_wire,
-    tp_limit,
 )
-from gpuplan.formulas.pipeline import (
-    bubble_fraction,
-    bubble_overhead,
-    in_flight_1f1b,
-    interleaved_bubble_overhead,
-    one_f_one_b_bubble_seconds,
-    pipeline_seconds,
-    zb_h1_bubble_seconds,
-)
-from gpuplan.formulas.reliability import daly_interval_seconds, lost_fraction, wall_clock_seconds, young_interval_seconds
-from gpuplan.formulas.roofline import critical_tokens, matmul_critical_m, ridge_intensity, roofline_seconds
-from gpuplan.formulas.serving import (
-    concurrency,
-    decode_step_bound_seconds,
-    experts_touched,
-    power_of_two_below,
-    queue_seconds,
-    request_seconds,
-    speculative_step_seconds,
-    speculative_tokens,
-    tpot_seconds,
-    uncached_tokens,
-)
+from gpuplan.formulas.reference.servers import speculative_tokens
+from gpuplan.formulas.reliability import daly_interval_seconds, daly_wall_seconds, young_interval_seconds
+from gpuplan.formulas.roofline import ridge_intensity
+from gpuplan.formulas.training import bubble_seconds
 
 
 def _simulate_1f1b(pp: int, micro_batches: int, forward: float, backward: float) -> tuple[float, list[int]]:
@@ -80,14 +63,9 @@ def _simulate_1f1b(pp: int, micro_batches: int, forward: float, backward: float)
 @pytest.mark.parametrize(("pp", "micro_batches"), [(1, 4), (2, 2), (4, 4), (4, 16), (8, 3), (8, 32)])
 def test_1f1b_simulated(pp: int, micro_batches: int) -> None:
     seconds, held = _simulate_1f1b(pp, micro_batches, 1.0, 2.0)
-    overhead = bubble_overhead(pp=pp, micro_batches=micro_batches)
-    assert pipeline_seconds(stage_s=3.0, micro_batches=micro_batches, bubble_overhead=overhead) == pytest.approx(seconds)
-    assert [in_flight_1f1b(pp=pp, stage=stage, micro_batches=micro_batches) for stage in range(pp)] == held
-    idle = one_f_one_b_bubble_seconds(pp=pp, forward_s=1.0, backward_input_s=1.0, backward_weight_s=1.0)
+    idle = bubble_seconds(stage=3.0, pp=pp, vpp=1)
     assert idle == pytest.approx(seconds - 3.0 * micro_batches)
-    assert bubble_fraction(bubble_overhead=overhead) == pytest.approx(idle / seconds)
-    assert zb_h1_bubble_seconds(pp=pp, forward_s=1.0, backward_input_s=1.0, backward_weight_s=1.0) <= idle
-    assert interleaved_bubble_overhead(pp=pp, micro_batches=micro_batches, vpp=1) == overhead
+    assert [in_flight_1f1b(pp=pp, stage=stage, micro_batches=micro_batches) for stage in range(pp)] == held
 
 
 @pytest.mark.parametrize(("experts", "top_k", "tokens"), [(4, 2, 1), (4, 2, 3), (5, 1, 3)])
@@ -101,30 +79,6 @@ def test_experts_touched_by_enumeration(experts: int, top_k: int, tokens: int) -
 def test_speculation_is_a_geometric_sum(acceptance: float, draft: int) -> None:
     tokens = speculative_tokens(acceptance=acceptance, draft_tokens=draft)
     assert tokens == pytest.approx(sum(acceptance**i for i in range(draft + 1)))
-    assert speculative_step_seconds(verify=1.0, draft_step=0.0, draft_tokens=draft, tokens=tokens) <= 1.0 + 1e-12
-
-
-@given(rate=st.floats(0.1, 0.9), service=st.floats(0.01, 10))
-def test_queue_limits(rate: float, service: float) -> None:
-    random = queue_seconds(utilisation=rate, service=service, arrival_variation=1.0, service_variation=1.0)
-    constant = queue_seconds(utilisation=rate, service=service, arrival_variation=1.0, service_variation=0.0)
-    assert random == pytest.approx(rate / (1 / service - rate / service))  # M/M/1
-    assert constant == pytest.approx(random / 2)  # M/D/1
-    arrivals = rate / service
-    assert concurrency(requests_per_s=arrivals, request=random + service) == pytest.approx(rate / (1 - rate))
-
-
-def test_request_and_token_times_invert_each_other() -> None:
-    whole = request_seconds(ttft=0.7, tpot=0.03, output_tokens=257)
-    assert tpot_seconds(request=whole, ttft=0.7, output_tokens=257) == pytest.approx(0.03)
-    assert uncached_tokens(prompt_tokens=100.0, hit_share=0.0) == 100.0
-
-
-@given(count=st.floats(1, 1e6))
-def test_powers_of_two(count: float) -> None:
-    below, above = power_of_two_below(count=count), slice_for(chips=count)
-    assert below <= count <= above
-    assert above in (below, 2 * below)
 
 
 @given(save=st.floats(1, 600), ratio=st.floats(20, 5000))
@@ -135,7 +89,9 @@ def test_young_interval_loses_least(save: float, ratio: float) -> None:
     for other in (0.5, 0.9, 1.1, 2.0):
         assert lost_fraction(save=save, interval=best * other, mtbf=mtbf, restart=0.0) > least
     assert daly_interval_seconds(save=save, mtbf=mtbf) == pytest.approx(best, rel=0.35)
-    assert wall_clock_seconds(training=1.0, lost_fraction=least) > 1.0
+    # to first order the exact time of a run agrees with it
+    wall = daly_wall_seconds(training=1.0, save=save, interval=best, mtbf=mtbf, restart=0.0)
+    assert 1.0 - 1.0 / wall == pytest.approx(least, rel=0.25)
 
 
 def test_daly_where_saving_takes_longer_than_runs() -> None:
@@ -150,19 +106,9 @@ def test_critical_m_is_where_compute_meets_memory(n: int, k: int) -> None:
         moved = m * k + k * n + m * n
         assert 2 * m * n * k / peak == pytest.approx(moved / bandwidth)
         assert m >= critical_tokens(peak_flop_per_s=peak, bandwidth=bandwidth, weight_bytes=1)
-        assert roofline_seconds(flop=2 * m * n * k, bytes_moved=moved, peak_flop_per_s=peak, bandwidth=bandwidth) == pytest.approx(
-            moved / bandwidth
-        )
+        times = {"compute": 2 * m * n * k / peak, "memory": moved / bandwidth}
+        assert kernel_seconds(**times, start=0.0, unhidden=0.0, residual=1.0) == pytest.approx(moved / bandwidth)
     assert ridge_intensity(peak_flop_per_s=peak, bandwidth=bandwidth) == pytest.approx(1000 / 3)
-
-
-@given(batch=st.integers(1, 4096))
-def test_no_decode_step_beats_its_bytes(batch: int) -> None:
-    bound = decode_step_bound_seconds(
-        weights_bytes=26e9, kv_bytes=1e9 * batch, flop=26e9 * batch, bandwidth=1e12, peak_flop_per_s=4e14
-    )
-    assert bound >= (26e9 + 1e9 * batch) / 1e12 * (1 - 1e-12)
-    assert bound >= 26e9 * batch / 4e14 * (1 - 1e-12)
 
 
 def test_mesh_limits_agree() -> None:
@@ -173,7 +119,6 @@ def test_mesh_limits_agree() -> None:
     # at the optimum each kind of communication takes half of the time of the arithmetic
     assert alpha / 2 * fsdp / tokens == pytest.approx(0.5)
     assert alpha * (chips / fsdp) / width == pytest.approx(0.5)
-    assert tp_limit(width=width, critical_tokens=alpha) == pytest.approx(width / 2550)
     assert decode_tp_limit(width=16384, batch=32, bandwidth_ratio=8) == 64
 
 
@@ -182,7 +127,6 @@ def test_mesh_times() -> None:
     assert mesh_gather_seconds(**shape) == 1e-5
     assert mesh_gather_seconds(**{**shape, "size": 1e3}) == 8e-6
     assert mesh_all_reduce_seconds(**shape) == 2e-5
-    assert tp_layer_wire(micro_batch=1, seq_len=2048, hidden=12288, element_bytes=2, tp=1) == 0
 
 
 def test_money_and_energy_are_consistent() -> None:
@@ -193,4 +137,3 @@ def test_money_and_energy_are_consistent() -> None:
     )
     joules = energy_joules(accelerator_seconds=accelerator_seconds(chips=8, seconds=1.0), watts=700, pue=1.0)
     assert joules == pytest.approx(joules_per_token(watts=8 * 700, tokens_per_s=tokens_per_s) * tokens_per_s)
-    assert energy_usd(joules=3.6e6, price=0.12 / 3.6e6) == pytest.approx(0.12)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from gpuplan.cli.answer import estimate
-from gpuplan.cli.inner import parsed
+from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import Exit
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.table import table
@@ -43,7 +43,7 @@ def asked(scenario: str) -> dict[str, Any]:
 def answered(scenario: str) -> Estimate:
     task, *words = shlex.split(asked(scenario)["command"])
     words = [str(HERE / scenario / word) if word.endswith(".json") else word for word in words]
-    return estimate(task, parsed(task, words))
+    return estimate(task, parsed_options(task, words))
 
 
 def short(value: float) -> float:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from search.test_contract import space_for
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.long_run import Run
@@ -15,9 +14,8 @@ from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import Saving, TrainPlan, Tuning
 from gpuplan.search.ask import train
-from gpuplan.search.grid import candidates, single
-from gpuplan.search.shape import shape_of
 from tests.estimate.subjects import MODELS, subject, traffic, train_plan
+from tests.search.spaces import legal_plans, space_for
 
 RANKS = 16
 ON = f"{RANKS}xh100-sxm-80gb"
@@ -25,10 +23,8 @@ ON = f"{RANKS}xh100-sxm-80gb"
 
 def some_plans(model: str, **given: Any) -> Iterator[TrainPlan]:
     """A handful of legal plans, spread over the degrees."""
-    space = space_for(model, ranks=RANKS, **given)
-    for found in candidates(space, shape_of(subject(model).arch, RANKS)):
-        for index in range(0, len(found), max(len(found) // 4, 1)):
-            yield single(found.part([index]), space)
+    plans = legal_plans(space_for(model, ranks=RANKS, **given))
+    yield from plans[:: max(len(plans) // 4, 1)]
 
 
 def figures(model: str, plan: TrainPlan, on: str = ON, engine: str = "megatron-lm") -> TrainingFigures:
@@ -41,7 +37,7 @@ def peak(model: str, on: str = ON, engine: str = "megatron-lm", **given: Any) ->
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_parts_sum_to_the_totals(model: str) -> None:
-    for plan in some_plans(model, zero_stages=(0, 3), recomputes=("none", "full")):
+    for plan in some_plans(model, zero_stage=(0, 3), recompute=("none", "full")):
         made = figures(model, plan)
         for stages in (made.memory.stages, made.time.stages):
             for whole, parts in stages.values():
@@ -52,7 +48,7 @@ def test_the_parts_sum_to_the_totals(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_part_is_negative(model: str) -> None:
-    for plan in some_plans(model, zero_stages=(1, 3), recomputes=("none", "selective")):
+    for plan in some_plans(model, zero_stage=(1, 3), recompute=("none", "selective")):
         made = figures(model, plan)
         for stages in (made.memory.stages, made.time.stages):
             for _, parts in stages.values():
@@ -61,7 +57,7 @@ def test_no_part_is_negative(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_hardware_flop_is_never_below_model_flop_nor_faster_than_the_peak(model: str) -> None:
-    for plan in some_plans(model, zero_stages=(1,), recomputes=("none", "selective", "full")):
+    for plan in some_plans(model, zero_stage=(1,), recompute=("none", "selective", "full")):
         made = figures(model, plan).figures
         assert made["hfu"].value >= made["mfu"].value >= made["mfu_causal"].value > 0
         # The mask leaves half of the scores: the other half is in `mfu` by convention and need not run.
@@ -125,7 +121,7 @@ def test_a_degree_of_one_has_no_traffic(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_all_ranks_together_hold_the_model_at_least_once(model: str) -> None:
     total = float(subject(model).counts.params_total.value)
-    for plan in some_plans(model, zero_stages=(1,)):
+    for plan in some_plans(model, zero_stage=(1,)):
         made = figures(model, plan)
         weights = max(
             float(part.value) for _, parts in made.memory.stages.values() for part in parts if part.name.endswith("memory.weights")
@@ -161,7 +157,7 @@ def test_a_tied_model_holds_its_embedding_on_both_ends_of_a_pipeline() -> None:
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gemma-3-27b", "gpt2"])
 def test_a_step_takes_longer_than_its_arithmetic_at_the_peak(model: str) -> None:
-    for plan in some_plans(model, recomputes=("none", "full")):
+    for plan in some_plans(model, recompute=("none", "full")):
         about = subject(model, ON)
         made = figures(model, plan)
         params = float(about.counts.params_active.value) - float(about.counts.embedding.value)

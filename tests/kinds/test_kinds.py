@@ -19,11 +19,12 @@ import yaml
 
 from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip, packaged, read_rows
-from gpuplan.cli.inner import parsed
-from gpuplan.cli.judging import answers
-from gpuplan.cli.values import question
+from gpuplan.cli.accuracy_run import answers
+from gpuplan.cli.answer import of_question
+from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import GpuplanError
-from gpuplan.plan.ask import Common, TrainAsk
+from gpuplan.plan.ask import ASKS, Common, TrainAsk
+from gpuplan.plan.read import question
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.training import default_precision
@@ -60,7 +61,7 @@ def functions(file: str) -> frozenset[str]:
 def asked(scenario: str) -> TrainAsk:
     """The question of a golden scenario."""
     task, *words = shlex.split(yaml.safe_load((TESTS / "golden" / scenario / "ask.yaml").read_text(encoding="utf-8"))["command"])
-    found = question(task, parsed(task, words))
+    found = question(ASKS[task], of_question(parsed_options(task, words)))
     assert isinstance(found, TrainAsk)
     return found
 
@@ -142,8 +143,9 @@ def fields() -> dict[str, Any]:
 def test_every_option_has_a_kind(field: str) -> None:
     wanted = [kind["asks"][field] for kind in KINDS if field in kind["asks"]]
     assert wanted, f"tests/kinds/kinds.yaml has no kind of plan with `{field}`"
-    if field == "price_kind":
-        return  # Prices have tests of their own; spot is the one that a run must reckon with.
+    if field in ("price_kind", "keep", "to_host"):
+        # Prices have tests of their own; spot is the one that a run must reckon with. So have the results of a layer.
+        return
     named = {one for value in wanted for one in (value if isinstance(value, list) else [value])}
     missing = [value for value in choices(fields()[field]) if value not in named]
     assert not missing, f"tests/kinds/kinds.yaml has no kind of plan with `{field}` of {missing}"

@@ -168,3 +168,10 @@ def test_a_clock_that_was_not_seen_to_settle_falls_no_further_than_others() -> N
     assert after["matmul.fp4.throttle"].value == before["matmul.bf16.throttle"].value
     for kind in ("matmul.bf16", "matmul.fp8", "attention.prefill.bf16"):
         assert after[f"{kind}.throttle"].value == before[f"{kind}.throttle"].value
+
+
+def test_all_targets_of_a_chip_share_the_terms_of_its_kernels() -> None:
+    one, many = (hardware_of(parse_target(name, CATALOG), catalog=CATALOG) for name in ("h100-sxm-80gb", "2xdgx-h100"))
+    assert many.parameter("matmul.bf16.efficiency") is one.parameter("matmul.bf16.efficiency")
+    served = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG, engine="vllm")
+    assert served.parameter("matmul.bf16.efficiency") is not one.parameter("matmul.bf16.efficiency")

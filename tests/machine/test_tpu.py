@@ -59,7 +59,7 @@ def test_experts_compute_the_tiles_where_their_rows_meet_twice() -> None:
     def took(rows: float, *, grouped: bool, gradient: bool = False) -> float:
         shape = {"m": leaf(5120), "k": leaf(rows)} if gradient else {"m": leaf(rows), "k": leaf(5120)}
         item = Matmul(
-            name="experts_up_wgrad" if gradient else "experts_up", n=leaf(8192), batch=leaf(16), dtype="bf16", left_bytes=TWO,
+            name="experts_up", sums_rows=gradient, n=leaf(8192), batch=leaf(16), dtype="bf16", left_bytes=TWO,
             right_bytes=TWO, out_bytes=TWO, grouped=grouped, **shape,
         )  # fmt: skip
         return float(seconds(item, hw).value)

@@ -4,8 +4,8 @@ from gpuplan.errors import Note
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Verdict
 from gpuplan.formulas.cost import accelerator_seconds, run_usd
 from gpuplan.formulas.flop import mfu, six_nd_flop
+from gpuplan.formulas.kernels import compute_seconds, kernel_seconds, memory_seconds
 from gpuplan.formulas.memory import state_bytes
-from gpuplan.formulas.roofline import roofline_seconds
 from gpuplan.term import USER, Source, Term, total
 
 SHEET = Source(
@@ -30,9 +30,15 @@ def sample(*, fits: bool = True) -> Estimate:
     peak = Term("hw.bf16_flop_per_s", 7.91e15, "FLOP/s", SHEET)
     bandwidth = Term("hw.hbm_bytes_per_s", 26.8e12, "B/s", SHEET, spread=(24.0e12, 27.5e12))
     moved = Term("step.bytes_moved", 2.1e12, "B", Source("derived", "two reads of all weights"))
-    forward = roofline_seconds.term(
-        "train.step.forward_backward", flop=flop, bytes_moved=moved, peak_flop_per_s=peak, bandwidth=bandwidth
+    nothing, whole = Term("kernel.none", 0.0, "1", USER), Term("kernel.efficiency", 1.0, "1", USER)
+    compute = compute_seconds.term(
+        "train.step.compute", flop=flop, flop_per_s=peak, efficiency=whole, depth=tokens, short_depth=nothing
     )
+    memory = memory_seconds.term("train.step.memory", size=moved, bandwidth=bandwidth, efficiency=whole)
+    forward = kernel_seconds.term(
+        "train.step.forward_backward", compute=compute, memory=memory, start=Term("kernel.start", 0.0, "s", USER), unhidden=nothing,
+        residual=whole,
+    )  # fmt: skip
     comm = Term("train.step.exposed_comm", 3.1, "s", PAPER, spread=(2.5, 4.4))
     optimizer = Term("train.step.optimizer", 0.0412, "s", ASSUMED, spread=(0.03, 0.08))
     step = total("train.step", {"forward_backward": forward, "exposed_comm": comm, "optimizer": optimizer})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan.browse.related import related
 from gpuplan.render.spec_page import spec_page
 from gpuplan.render.text import Look
 from gpuplan.schema import Schema
@@ -16,7 +17,6 @@ from gpuplan.specs.base import SpecFile
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.quantity import Sourced
-from gpuplan.specs.related import related
 from gpuplan.specs.system import System
 
 CATALOG = Catalog([shipped_folder()])

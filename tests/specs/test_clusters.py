@@ -2,13 +2,13 @@
 
 import pytest
 
+from gpuplan.check.examine import check
 from gpuplan.errors import SpecError, UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.wire import collective_seconds
 from gpuplan.schema import read
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.check import check
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.network import Network
 from gpuplan.specs.on import parse_target

@@ -6,9 +6,9 @@ from gpuplan.errors import GpuplanError
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import Instance, InstanceFamily
-from gpuplan.specs.named import find_instance
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
+from gpuplan.specs.target_by_name import find_instance
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 FAMILIES = {ident: CATALOG.read(InstanceFamily, path) for ident, path in CATALOG.paths("instances").items()}

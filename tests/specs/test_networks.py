@@ -6,9 +6,9 @@ from gpuplan.errors import GpuplanError, UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.named import find_instance
 from gpuplan.specs.network import Network
 from gpuplan.specs.on import parse_target
+from gpuplan.specs.target_by_name import find_instance
 from gpuplan.strict_yaml import parse_yaml
 from tests.specs.shared_data import table
 

@@ -5,10 +5,10 @@ import pytest
 from gpuplan.errors import Exit, UnknownError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import InstanceFamily
-from gpuplan.specs.named import find_instance
 from gpuplan.specs.offers import Terms, choose, offers_of, price_for, street_price, usd_per_s
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.price import PriceList
+from gpuplan.specs.target_by_name import find_instance
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 LISTS = {ident: CATALOG.read(PriceList, path) for ident, path in CATALOG.paths("prices").items()}

@@ -17,7 +17,7 @@ import yaml
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
-from gpuplan.formulas.memory import gpt_layer_activation_bytes_sp, gpt_layer_activation_bytes_tp
+from gpuplan.formulas.reference.gpt import gpt_layer_activation_bytes_sp, gpt_layer_activation_bytes_tp
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
 from gpuplan.models.count import count
 from gpuplan.term import Source

@@ -23,7 +23,7 @@ from gpuplan.machine import overlay
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measuring import checksum
+from gpuplan.specs.measured_machine import checksum
 from gpuplan.strict_yaml import load_yaml, parse_yaml
 from gpuplan.term import Term
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from gpuplan.calibrate.device import Device, DeviceLostError
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
-from gpuplan.specs.probe import tpu
-from gpuplan.specs.probe.host import Host
+from gpuplan.probe import tpu
+from gpuplan.probe.host import Host
 
 BACKENDS = ("torch", "jax")
 """Modules of `gpuplan.calibrate.backends`, in the order in which `auto` looks for their frameworks."""
@@ -31,7 +31,7 @@ def open_device(backend: str, index: int | None) -> Device:
         return _own(backend, index)
     if backend == "auto":
         # PyTorch would measure the processor of a TPU's host.
-        order = reversed(BACKENDS) if tpu.hear(Host()).devices else BACKENDS
+        order = reversed(BACKENDS) if tpu.ask_host(Host()).devices else BACKENDS
         backend = next((name for name in order if find_spec(name) is not None), "")
         if not backend:
             raise UsageError(Problem("calibrate.no-backend", "neither PyTorch nor JAX is installed", INSTALL))

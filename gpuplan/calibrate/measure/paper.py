@@ -13,7 +13,7 @@ from gpuplan.calibrate.device import Identity, Reading
 from gpuplan.calibrate.measure.outcome import Found, Outcome, Value
 from gpuplan.calibrate.measure.runner import Measured
 from gpuplan.calibrate.measure.subject import Subject
-from gpuplan.specs.measuring import checksum
+from gpuplan.specs.measured_machine import checksum
 
 HEAD = "# Written by gpuplan calibrate. Whoever edits it is told so by every estimate, until it is measured again."
 SMALL = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}

@@ -23,11 +23,11 @@ from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.probe.host import Host
+from gpuplan.probe.new_file import write_new
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
-from gpuplan.specs.probe.host import Host
-from gpuplan.specs.probe.write import write_new
 
 
 @dataclass(frozen=True)

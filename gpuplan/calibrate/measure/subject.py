@@ -18,15 +18,15 @@ from gpuplan.calibrate.measure.speed import flop, moved
 from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.machine import overlay
 from gpuplan.machine.build import distinct
+from gpuplan.probe import cpu
+from gpuplan.probe.draft import slug
+from gpuplan.probe.host import Host
+from gpuplan.probe.host import ReportedDevice as HostDevice
+from gpuplan.probe.match import matching_spec
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of
 from gpuplan.specs.on import parse_target
-from gpuplan.specs.probe import cpu
-from gpuplan.specs.probe.draft import slug
-from gpuplan.specs.probe.host import Device as HostDevice
-from gpuplan.specs.probe.host import Host
-from gpuplan.specs.probe.known import known
 from gpuplan.specs.system import System
 from gpuplan.term import Source, Term
 
@@ -59,16 +59,16 @@ class Subject:
 def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
     """What a device is called in the catalog, and what is known of it."""
     processor = identity.architecture in PROCESSORS
-    heard = cpu.hear(host) if processor else None
+    asked = cpu.ask_host(host) if processor else None
     name = cpu.bare(identity.name) if processor else identity.name
-    if heard is not None and heard.name and name.lower() in ("", "cpu"):
-        name = heard.name
+    if asked is not None and asked.name and name.lower() in ("", "cpu"):
+        name = asked.name
     device = HostDevice(
-        name=name, vendor=_vendor(name, heard), unit="socket" if processor else "gpu", said_by=identity.backend,
+        name=name, vendor=_vendor(name, asked), unit="socket" if processor else "gpu", said_by=identity.backend,
         memory="" if identity.memory_bytes is None else f"{identity.memory_bytes / 2**30:.2f} GiB", units=identity.units,
     )  # fmt: skip
-    spec = _die(known(device, catalog), identity, catalog)
-    family = spec.family if spec is not None else _family(identity, device.vendor, heard, catalog)
+    spec = _die(matching_spec(device, catalog), identity, catalog)
+    family = spec.family if spec is not None else _family(identity, device.vendor, asked, catalog)
     part = spec is not None and not _whole(identity, spec)
     if spec is not None and not part and not _ours(spec, catalog):
         return Subject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
@@ -107,16 +107,16 @@ def _ours(spec: Accelerator, catalog: Catalog) -> bool:
     return catalog.rank(path) > 0 and path.read_text(encoding="utf-8").startswith(MARK)
 
 
-def _vendor(name: str, heard: cpu.Cpu | None) -> str:
-    if heard is not None and heard.vendor:
-        return heard.vendor
+def _vendor(name: str, asked: cpu.Cpu | None) -> str:
+    if asked is not None and asked.vendor:
+        return asked.vendor
     first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].lower()).strip("-")
     return first or "unknown"
 
 
-def _family(identity: Identity, vendor: str, heard: cpu.Cpu | None, catalog: Catalog) -> str:
+def _family(identity: Identity, vendor: str, asked: cpu.Cpu | None, catalog: Catalog) -> str:
     """The family that lends its parameters: of other parts with the same instruction set, or that of all processors of a kind."""
-    if heard is not None:
+    if asked is not None:
         return "arm" if identity.architecture in ("aarch64", "arm64") or vendor in ("arm", "apple") else "x86"
     major = identity.architecture.partition(".")[0]
     for wanted in (f'compute_capability: "{identity.architecture}"', f'compute_capability: "{major}.'):

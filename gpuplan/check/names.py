@@ -1,0 +1,106 @@
+"""Does every name lead to exactly one file: ids, aliases, drivers' strings, and the names that files refer to?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.errors import did_you_mean
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.base import SpecFile
+from gpuplan.specs.catalog import key
+from gpuplan.specs.cluster import Cluster
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.measured import Measured
+from gpuplan.specs.network import Network
+from gpuplan.specs.price import PriceList
+from gpuplan.specs.system import System
+from gpuplan.strict_yaml import Path_
+
+
+def names(library: SpecLibrary) -> Iterator[Finding]:
+    """Ids and aliases that two files claim, and names that nothing is called."""
+    claimed: dict[tuple[str, str], LoadedFile] = {}
+    for one in library.files:
+        yield from _claims(one, claimed)
+        for at, kind, name in _references(one.spec, one.path.parent.name != "families"):
+            if name not in library.catalog.paths(kind):
+                near = did_you_mean(key(name), [*library.catalog.paths(kind), *library.catalog.names(kind)])
+                hint = near or f"write the id of one of the {kind}, or add its file"
+                yield one.bad("spec.unknown-reference", at, f"`{name}` is not the id of one of the {kind}", hint)
+        if isinstance(one.spec, PriceList):
+            at_instances = (
+                (("offers", at, "instance"), f"{one.spec.id}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
+            )
+            yield from _instances(one, library, at_instances)
+        elif isinstance(one.spec, (System, Network)):
+            yield from _instances(one, library, ((("clouds", at), name) for at, name in enumerate(one.spec.clouds)))
+        elif isinstance(one.spec, InstanceFamily) and one.path.absolute().parent.name != one.spec.provider:
+            message = f"the file is of the provider `{one.spec.provider}`, and its folder is `{one.path.absolute().parent.name}`"
+            yield one.bad("spec.provider-folder", ("provider",), message, f"move it to instances/{one.spec.provider}/")
+
+
+def _claims(one: LoadedFile, claimed: dict[tuple[str, str], LoadedFile]) -> Iterator[Finding]:
+    own = {key(one.spec.id)} if one.kind != "instances" else set()
+    listed = [(("aliases",), name) for name in one.spec.aliases]
+    listed += [(("driver_names",), name) for name in getattr(one.spec, "driver_names", ())]
+    for at, name in [*((("id",), name) for name in own), *((at, key(name)) for at, name in listed)]:
+        first = claimed.setdefault((one.kind, name), one)
+        # A later folder may take a name from an earlier one, or replace its file.
+        if first is not one and root(first) == root(one):
+            message = f"`{name}` is a name of `{one.spec.id}` and of `{first.spec.id}`"
+            yield one.bad("spec.duplicate-alias", at, message, f"take it out here or in {first.path}")
+
+
+def root(one: LoadedFile) -> Path:
+    """The specs folder that a file stands in."""
+    parts = one.path.absolute().parts
+    return Path(*parts[: len(parts) - 1 - parts[-2::-1].index(one.kind) - 1])
+
+
+def _instances(one: LoadedFile, library: SpecLibrary, listed: Iterator[tuple[Path_, str]]) -> Iterator[Finding]:
+    known = library.catalog.names("instances")
+    for at, name in listed:
+        if key(name) not in known:
+            provider, _, instance = name.partition(":")
+            hint = did_you_mean(key(name), known) or f"add it to a file in instances/{provider}/"
+            yield one.bad("spec.unknown-reference", at, f"no instance of {provider} is called `{instance}`", hint)
+
+
+def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]:
+    """Every key that names another file by its id: where, the kind it names, and the name.
+
+    Measurements of one accelerator (`alone`) carry its id; those of a family or a fabric stand in `families/`.
+    """
+    if isinstance(spec, Accelerator):
+        if spec.default_system is not None:
+            yield ("default_system",), "systems", spec.default_system
+        for task, engine in spec.default_engines.items():
+            yield ("default_engines", task), "engines", engine
+    elif isinstance(spec, System):
+        yield ("accelerator",), "accelerators", spec.accelerator
+        if spec.scale_out is not None and spec.scale_out.network is not None:
+            yield ("scale_out", "network"), "networks", spec.scale_out.network
+    elif isinstance(spec, Cluster):
+        yield ("accelerator",), "accelerators", spec.accelerator
+        yield ("system",), "systems", spec.system
+        for at, level in enumerate(spec.levels):
+            if level.network is not None:
+                yield ("levels", at, "network"), "networks", level.network
+    elif isinstance(spec, Measured) and alone:
+        yield ("id",), "accelerators", spec.id
+    elif isinstance(spec, Engine):
+        if spec.attention_like is not None:
+            yield ("attention_like",), "engines", spec.attention_like
+        for at, era in enumerate(spec.eras):
+            if era.attention_like is not None:
+                yield ("eras", at, "attention_like"), "engines", era.attention_like
+        if spec.matmuls_like is not None:
+            yield ("matmuls_like",), "engines", spec.matmuls_like
+    elif isinstance(spec, InstanceFamily):
+        for at, shape in enumerate(spec.instances):
+            yield ("instances", at, "accelerator"), "accelerators", shape.accelerator
+            if shape.system is not None:
+                yield ("instances", at, "system"), "systems", shape.system

@@ -1,0 +1,103 @@
+"""What can one unit of an architecture do in one clock, and what does one link carry? The table that files are held to."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from gpuplan.schema import Limits, Schema
+from gpuplan.specs.accelerator import Accelerator, RateName
+from gpuplan.specs.base import Id, SpecFile, load_spec
+from gpuplan.specs.catalog import shipped_folder
+from gpuplan.specs.quantity import BytesPerSField, CountField, RatioField
+
+
+class PartLine(Schema):
+    """The parts of an architecture that have the same rates."""
+
+    capabilities: tuple[str, ...] = ()
+    """The compute capabilities of these parts; nothing means all."""
+    names: tuple[str, ...] = ()
+    """Words of which one is in the name of these parts; a line without any is for the parts that no other line names."""
+    most_units: Annotated[int, Limits(1)]
+    """How many units one full device has."""
+    per_clock: dict[RateName, CountField]
+    """FLOP (or OP) of one unit in one clock, dense, accumulating in 32 bits."""
+    also: tuple[RateName, ...] = ()
+    """Data types that these parts have at rates that differ from part to part."""
+    half_accumulate: tuple[RateName, ...] = ()
+    """Data types that run twice as fast when they accumulate in 16 bits."""
+    note: str = ""
+    """What is odd about these parts."""
+
+    def supports(self, dtype: str) -> bool:
+        """Whether these parts have a rate of that data type at all."""
+        return dtype in self.per_clock or dtype in self.also
+
+
+class SiliconArchitecture(Schema):
+    """An architecture and its lines of parts."""
+
+    name: str
+    """What the vendor calls it."""
+    families: tuple[Id, ...]
+    """The `family` of its accelerator files."""
+    vendor: str
+    """Its vendor: a file of another one that borrows the family is not held to these rates."""
+    unit: Literal["sm", "cu", "core", "xe-core", "mme"]
+    """What one unit is called."""
+    sparsity: RatioField | None = None
+    """How much faster structured sparsity is printed, where there is such a mode."""
+    lines: Annotated[tuple[PartLine, ...], Limits(1)]
+    """Parts with different rates."""
+
+
+class LinkKind(Schema):
+    """A generation of a vendor's link."""
+
+    kind: str
+    """As accelerator files call it."""
+    each: tuple[BytesPerSField, ...]
+    """What one link carries in one direction, by kind of part."""
+    most: Annotated[int, Limits(1)]
+    """How many links a part has at most."""
+
+
+class PcieGeneration(Schema):
+    """A generation of PCI Express."""
+
+    generation: Annotated[int, Limits(1)]
+    """Its number."""
+    lane: BytesPerSField
+    """What one lane carries in one direction, after encoding."""
+
+
+class Silicon(SpecFile):
+    """Rates that belong to an architecture or a link rather than to one part."""
+
+    architectures: tuple[SiliconArchitecture, ...]
+    """Architectures."""
+    links: tuple[LinkKind, ...]
+    """Links between accelerators."""
+    pcie: tuple[PcieGeneration, ...]
+    """Links to the host."""
+
+    def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
+        """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""
+        found = next((one for one in self.architectures if spec.family in one.families and spec.vendor == one.vendor), None)
+        if found is None:
+            return None
+        lines = [
+            line
+            for line in found.lines
+            if not line.capabilities or spec.compute_capability is None or spec.compute_capability in line.capabilities
+        ]
+        text = " ".join((spec.name, *spec.driver_names))
+        named = [line for line in lines if any(re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE) for name in line.names)]
+        fit = named or [line for line in lines if not line.names]
+        return (found, fit[0]) if len(fit) == 1 else None
+
+
+def silicon() -> Silicon:
+    """The table that is shipped."""
+    return load_spec(Silicon, shipped_folder() / "rules" / "silicon.yaml")

@@ -1,0 +1,140 @@
+"""What does `gpuplan calibrate fit` do: which tables, which chip, which blocks of which file?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuplan.cli.answer import put
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.record import Record
+
+if TYPE_CHECKING:
+    from gpuplan.calibrate.chips import Fitted
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.catalog import Catalog
+
+KINDS = ("matmul", "grouped", "attention", "links")
+
+
+class FitTablesRequest(Record):
+    """The options as typed."""
+
+    source: str
+    system: str
+    accelerator: str | None
+    kinds: str
+    out: str | None
+    specs: tuple[str, ...]
+
+
+def fit_tables(asked: FitTablesRequest) -> None:
+    """Fit, print the report, and rewrite the blocks of the file that was named.
+
+    Raises:
+        UsageError: no such folder, table, kind or system, or scipy is not installed.
+        UnknownError: the accelerator is not known.
+    """
+    from gpuplan.cli.specs import open_catalog
+
+    problems = []
+    place = Path(asked.source)
+    if not place.is_dir():
+        problems.append(Problem("calibrate.no-tables", f"--from {place}: there is no such folder", "name the folder of the tables"))
+    wanted = [kind.strip() for kind in asked.kinds.split(",") if kind.strip()]
+    for kind in wanted:
+        if kind not in KINDS:
+            hint = did_you_mean(kind, KINDS) or f"use {', '.join(KINDS)}"
+            problems.append(Problem("usage.word", f"--kinds {kind}: no such kind", hint))
+    if problems:
+        raise UsageError(*problems)
+    try:
+        from gpuplan.calibrate import chips
+        from gpuplan.calibrate.experts import fit_experts
+        from gpuplan.calibrate.kinds import Chip
+    except ImportError as error:
+        raise UsageError(
+            Problem("calibrate.no-fit", f"fits need {error.name}", "pip install 'gpuplan[tables]' brings it")
+        ) from None
+    if asked.system not in chips.KERNELS:
+        hint = did_you_mean(asked.system, chips.KERNELS) or f"known are {', '.join(chips.KERNELS)}"
+        raise UsageError(Problem("usage.word", f"--system {asked.system}: nothing says which kernels stand for it", hint))
+    catalog = open_catalog(asked.specs)
+    spec = _spec(asked, catalog)
+    rate = None if spec.scale_up is None else spec.scale_up.bandwidth_per_direction
+    link = None if rate is None else rate.value
+    chip = Chip.of(spec, link)
+    made = chips.Fitted()
+    for kind, one in (("matmul", chips.fit_matmuls), ("attention", chips.fit_attention), ("links", chips.fit_links)):
+        if kind in wanted and (kind != "links" or link is not None):
+            made.sets |= one(place, asked.system, chip).sets
+    if "grouped" in wanted:
+        made.sets |= fit_experts(place, asked.system, chip, _stream(spec, catalog)).sets
+    put(report(spec.id, made))
+    if asked.out is not None:
+        _write(Path(asked.out), made)
+
+
+def report(ident: str, made: Fitted) -> str:
+    """The errors of each set on the shapes that were held back, beside those of flat efficiencies."""
+    head = ("set", "rows", "held back", "median", "p90", "bias", "flat roofline")
+    lines = [
+        (
+            key.removeprefix("engines."), f"{one.rows_fitted:,}", f"{one.rows_held_back:,}", f"{one.median_ape:.1%}",
+            f"{one.p90_ape:.1%}", f"{one.bias:+.1%}", "-" if one.flat_median_ape is None else f"{one.flat_median_ape:.1%}",
+        )
+        for key, one in made.sets.items()
+    ]  # fmt: skip
+    widths = [max(len(row[at]) for row in (head, *lines)) for at in range(len(head))]
+    text = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+        for row in (head, *lines)
+    ]
+    return f"{ident}: errors on shapes that were held back\n" + "\n".join(text) + "\n"
+
+
+def _spec(asked: FitTablesRequest, catalog: Catalog) -> Accelerator:
+    from gpuplan.specs.accelerator import Accelerator
+
+    if asked.accelerator is not None:
+        return catalog.load(Accelerator, asked.accelerator)
+    part = re.sub(r"[^a-z0-9]+", "-", asked.system.lower()).removesuffix("-sxm")
+    try:
+        return catalog.load(Accelerator, part)
+    except UnknownError:
+        hint = "name it with --accelerator"
+        raise UnknownError(Problem("calibrate.no-chip", f"no accelerator is called `{part}`", hint)) from None
+
+
+def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
+    """The efficiency and the start of streams on a chip, as an estimate takes them.
+
+    Raises:
+        UnknownError: nothing is measured of the chip.
+    """
+    from gpuplan.machine.overlay import chain_of, single_terms
+
+    terms = single_terms(chain_of(catalog, spec.id, spec.family, None))
+    return {key: float(terms[f"stream.{key}"].value) for key in ("efficiency", "launch")}
+
+
+def _write(file: Path, made: Fitted) -> None:
+    """Replace the blocks of the file; it is written whole or not at all."""
+    from gpuplan.calibrate.rewrite import rewritten
+    from gpuplan.calibrate.write import block
+    from gpuplan.probe.new_file import write_new
+
+    hint = "start from a copy of a shipped file of hardware_specs/measured"
+    try:
+        before = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(Problem("calibrate.unreadable", f"cannot read {file}: {error.strerror}", hint)) from None
+    after = rewritten(before, {key: block(one) for key, one in made.sets.items()})
+    for kind in ("matmul", "grouped"):
+        spread = made.spread(f"{kind}.")
+        if spread is not None:
+            line = f"  {kind}: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
+            after = re.sub(rf"^  {kind}: \{{low: [^}}]*\}}\n", "", after, flags=re.M)
+            after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
+    write_new({file: after}, force=True)

@@ -1,0 +1,273 @@
+"""What does `gpuplan calibrate` without a command do, and what does it say meanwhile?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuplan.calibrate.measure.runner import counted
+from gpuplan.calibrate.measure.session import Listener
+from gpuplan.errors import Exit, Problem, UnknownError, UsageError
+from gpuplan.units import human
+
+if TYPE_CHECKING:
+    from gpuplan.calibrate.device import Device, Probe
+    from gpuplan.calibrate.measure.session import Plan, Report, Wish
+
+QUIET_S = 10.0
+"""Where no terminal listens, progress is a line this often."""
+
+
+@dataclass(frozen=True)
+class CalibrateRequest:
+    """The options as typed."""
+
+    quick: bool
+    full: bool
+    backend: str
+    device: str | None
+    kinds: str | None
+    out: str | None
+    fresh: bool
+    on: str | None
+    timeout: str | None
+    dry_run: bool
+    specs: tuple[str, ...]
+    json: bool
+
+
+class Progress(Listener):
+    """Says on standard error how far it is: on one line of a terminal, otherwise now and then a line."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._line = ""
+        self._last = 0.0
+
+    def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
+        """A probe is about to be measured."""
+        now = time.monotonic()
+        if not self._terminal and now - self._last < QUIET_S:
+            return
+        self._last = now
+        text = f"{done}/{of} probes, {_time(left_s)} left, {probe.kind} {probe.dtype}"
+        if not self._terminal:
+            print(text, file=sys.stderr, flush=True)
+            return
+        print(f"\r{text:<{len(self._line)}}", end="", file=sys.stderr, flush=True)
+        self._line = text
+
+    def start(self, name: str, probes: int, seconds: float) -> None:
+        """So many probes are about to be measured."""
+        self.say(f"{name}: {probes} probes, about {_time(seconds)}")
+
+    def say(self, text: str) -> None:
+        """Something the user should know at once."""
+        self.clear()
+        print(text if text.startswith(("error:", "  hint:")) else f"note: {text}", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Take the line of progress away."""
+        if self._line:
+            print(f"\r{'':<{len(self._line)}}\r", end="", file=sys.stderr, flush=True)
+            self._line = ""
+
+
+def measure(asked: CalibrateRequest) -> int:
+    """Measure the device, write what came of it and say so; the exit code.
+
+    Raises:
+        UsageError: wrong words, no such device or backend, or a file that cannot be written.
+        UnknownError: the device was lost.
+    """
+    from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceLostError, RanksLostError
+    from gpuplan.calibrate.measure.opening import open_device
+    from gpuplan.calibrate.measure.watch import TERMINATED, Terminated, terminable
+
+    wish = _wish(asked)
+    if wish.hang_limit is not None:
+        os.environ[PEER_TIMEOUT] = f"{wish.hang_limit:g}"
+    _require_scipy()
+    progress = Progress()
+    try:
+        with terminable():
+            device = open_device(asked.backend, None if asked.device is None else _index(asked.device))
+            return _measure_on(device, asked, wish, progress)
+    except RanksLostError as error:
+        hint = "what was measured is kept; start all ranks again to go on"
+        raise UnknownError(Problem("calibrate.ranks-lost", str(error), hint)) from None
+    except DeviceLostError as error:
+        hint = "see that the driver and the device are well, then call the same command again"
+        raise UnknownError(Problem("calibrate.device-lost", f"the device does not answer: {error}".rstrip(": "), hint)) from None
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        return TERMINATED
+    finally:
+        progress.clear()
+
+
+def _measure_on(device: Device, asked: CalibrateRequest, wish: Wish, progress: Progress) -> int:
+    from gpuplan.calibrate.device import DeviceLostError
+    from gpuplan.calibrate.measure.session import calibrate, plan
+    from gpuplan.cli.specs import open_catalog
+
+    try:
+        if device.identity().rank > 0:
+            device.follow()
+            return int(Exit.OK)
+        catalog = open_catalog(asked.specs)
+        made = plan(device, wish, catalog, progress)
+        if asked.dry_run:
+            print(jsonlib.dumps(_planned(made), indent=2) if asked.json else "\n".join(_list(made)))
+            return int(Exit.OK)
+        report = calibrate(device, made, wish, catalog, progress)
+    finally:
+        with suppress(DeviceLostError):
+            device.close()
+    progress.clear()
+    print(jsonlib.dumps(_record(report), indent=2, ensure_ascii=False) if asked.json else "\n".join(_lines(report)))
+    return int(Exit.OK)
+
+
+def _require_scipy() -> None:
+    """See before anything is measured that it can be fitted.
+
+    Raises:
+        UsageError: a library is missing.
+    """
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
+    if missing:
+        hint = "pip install 'gpuplan[calibrate]' brings it"
+        raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
+
+
+def _wish(asked: CalibrateRequest) -> Wish:
+    from datetime import date
+
+    from gpuplan import __version__
+    from gpuplan.calibrate.measure.session import Wish
+
+    if asked.quick and asked.full:
+        raise UsageError(Problem("usage.conflict", "`--quick` and `--full` exclude each other", "give one of them"))
+    extent: Any = "quick" if asked.quick else "full" if asked.full else "default"
+    kinds = [word.strip() for word in (asked.kinds or "").split(",") if word.strip()]
+    return Wish(
+        extent=extent, kinds=kinds, out=None if asked.out is None else Path(asked.out), fresh=asked.fresh, on=asked.on or "",
+        hang_limit=None if asked.timeout is None else _seconds(asked.timeout), today=date.today().isoformat(), version=__version__,
+    )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        hint = "write it as `120`, at least 1 and at most 86400"
+        raise UsageError(Problem("usage.number", f"--timeout: `{text}` is no number of seconds", hint))
+    return value
+
+
+def _index(text: str) -> int:
+    if not text.isdigit():
+        raise UsageError(Problem("usage.number", f"--device: `{text}` is not the number of a device", "write it as `0`"))
+    return int(text)
+
+
+def _list(made: Plan) -> list[str]:
+    """The probes in the order of their kinds, with the time that one launch and the whole probe should take."""
+    from gpuplan.render.text import columns
+
+    lines = [f"{made.identity.name} ({made.subject.id}): {len(made.planned)} probes, about {_time(made.seconds)}", ""]
+    rows = [
+        [one.probe.name or one.probe.kind, one.probe.dtype, _shape(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
+        for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.name, one.probe.dtype, one.launch))
+    ]
+    lines += columns([["probe", "", "", "one launch", "in all"], *rows], "lllrr")
+    left = Counter(made.refused.values())
+    return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
+
+
+def _shape(probe: Probe) -> str:
+    """The sizes of a probe in a few words."""
+    shape = {key: f"{value:.0f}" for key, value in probe.shape.items()}
+    if "m" in shape:
+        experts = f", {shape['batch']} experts" if probe.kind == "grouped_matmul" else ""
+        return f"{shape['m']} x {shape['n']} x {shape['k']}{experts}"
+    if "heads" in shape:
+        return f"{shape['sequences']} x {shape['kv_len']}, {shape['heads']}/{shape['kv_heads']} heads of {shape['k_dim']}"
+    if "launches" in shape:
+        return f"{shape['launches']} launches"
+    apart = f", every {shape['stride']}." if "stride" in shape else ""
+    return human(probe.shape["size"], "B") + (f", {shape['group']} ranks{apart}" if "group" in shape else "")
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us"
+
+
+def _planned(made: Plan) -> dict[str, Any]:
+    probes = [{"probe": one.probe.key(), "launch_s": one.launch, "cost_s": one.cost} for one in made.planned]
+    return {"device": made.identity.name, "id": made.subject.id, "seconds": made.seconds, "probes": probes, "out": str(made.out)}
+
+
+def _lines(report: Report) -> list[str]:
+    run = report.run
+    good = sum(not sample.marks for sample in run.samples.values())
+    lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {_time(run.seconds)}"]
+    marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
+    lines += [f"left out after retries: {counted(count, 'probe')} ({mark})" for mark, count in marks.items()]
+    skipped = Counter(one.why for one in run.skipped.values())
+    lines += [f"not measured: {counted(count, 'probe')} ({why})" for why, count in skipped.items()]
+    lines += ["", f"{'parameters':<28} {'rows':>5} {'median error':>13} {'90 % below':>11}"]
+    for place, found in report.made.sets.items():
+        if place in report.made.short:
+            continue
+        lines.append(f"{place:<28} {found.rows:>5} {found.median_ape:>12.1%} {found.p90_ape:>11.1%}")
+    lines += [f"{place:<28} not fitted: {why}" for place, why in {**report.made.unfitted, **report.made.short}.items()]
+    lines += ["", *(f"wrote {path}" for path in report.written)]
+    if report.usable_as:
+        lines.append(f"estimates for --on {report.usable_as} use it")
+    else:
+        lines.append("no estimate finds it there: put it into a folder `measured` of your specs, named after the accelerator")
+    return lines
+
+
+def _record(report: Report) -> dict[str, Any]:
+    run = report.run
+    return {
+        "device": report.plan.identity.name,
+        "id": report.plan.subject.id,
+        "seconds": run.seconds,
+        "measured": sum(not sample.marks for sample in run.samples.values()),
+        "resumed": run.resumed,
+        "left_out": {key: list(sample.marks) for key, sample in run.samples.items() if sample.marks},
+        "skipped": {key: one.why for key, one in run.skipped.items()},
+        "warnings": list(run.warnings),
+        "fits": {
+            place: {
+                "rows": found.rows, "median_ape": found.median_ape, "p90_ape": found.p90_ape, "bias": found.bias,
+                "parameters": {
+                    key: {"value": one.value, "unit": one.unit, "low": one.low, "high": one.high, "note": one.why}
+                    for key, one in found.values.items()
+                },
+            }
+            for place, found in report.made.sets.items()
+        },
+        "unfitted": {**report.made.unfitted, **report.made.short},
+        "written": [str(path) for path in report.written],
+        "on": report.usable_as or None,
+    }  # fmt: skip
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,74 @@
+"""How does a question's table of options become a command: its parameters, their help, and the words that a shell completes?"""
+
+# The annotations of the output's options are read, so they are no unread text here: no `from __future__ import annotations`.
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from typing import Annotated, Any
+
+from typer import Argument, Context, Typer
+from typer import Option as Parsed
+
+from gpuplan.cli.help import Command
+from gpuplan.plan.option import OUTPUT, Entry, Option, by_key
+from gpuplan.record import Record
+
+
+class Output(Record, kw_only=True):
+    """How an answer is written: options of the command line alone."""
+
+    explain: Annotated[str | None, Option("Show the working of a figure or term, down to its sources", OUTPUT, "[TERM]")] = None
+    depth: Annotated[int | None, Option("With --explain: how many levels down", OUTPUT)] = None
+    json: Annotated[
+        bool, Option("JSON with all working (schema: gpuplan specs schema estimate)", OUTPUT, "", one_way=True)
+    ] = False  # fmt: skip
+    csv: Annotated[bool, Option("CSV, one row a figure", OUTPUT, "", one_way=True)] = False
+    md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
+
+
+def app_of(task: str, ask: type[Record], about: str) -> Typer:
+    """The command of a task, with an option for each of its question's and those of the output."""
+
+    def run(ctx: Context, **given: Any) -> None:
+        from gpuplan.cli.answer import answer
+
+        answer(task, given)
+
+    made: Any = run
+    parameters = [_parameter(one) for one in (*by_key(ask).values(), *by_key(Output).values())]
+    made.__signature__ = Signature([Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context), *parameters])
+    made.__annotations__ = {"ctx": Context, **{one.name: one.annotation for one in parameters}}
+    made.__doc__, made.__name__ = about, task
+    app = Typer(add_completion=False, rich_markup_mode=None)
+    app.command(cls=Command)(made)
+    return app
+
+
+def switches(asks: Sequence[type[Record]]) -> frozenset[str]:
+    """Every option that takes no value."""
+    return frozenset(flag for ask in (*asks, Output) for one in by_key(ask).values() if one.kind == "switch" for flag in one.flags)
+
+
+def _parameter(entry: Entry) -> Parameter:
+    """An option as the parser takes it; its value stays the text, list of texts or switch that was typed."""
+    option, kind, more = entry.option, Parameter.KEYWORD_ONLY, dict[str, Any]()
+    if entry.positional:
+        mark = Argument(metavar=option.metavar, help=option.about)
+        return Parameter(entry.key, kind, annotation=Annotated[str, mark])
+    hint: Any = bool | None if entry.kind == "switch" else str | None
+    if entry.kind == "texts":
+        hint = list[str] | None
+    if entry.words:
+        more["autocompletion"] = _completion(entry)
+    mark = Parsed("/".join(entry.flags), metavar=option.metavar or None, rich_help_panel=option.panel, help=option.about, **more)
+    return Parameter(entry.key, kind, default=entry.default, annotation=Annotated[hint, mark])
+
+
+def _completion(entry: Entry) -> Callable[[str], list[str]]:
+    """The words that go on as the user began; of a list, behind its last comma."""
+
+    def begun(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",") if entry.kind == "words" else ("", "", incomplete)
+        return [f"{before}{comma}{word}" for word in entry.words if word.startswith(last)]
+
+    return begun

@@ -1,0 +1,283 @@
+"""Which question do texts and numbers ask? Each becomes what its option takes, and every wrong one is reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite, isnan, nan, prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
+from gpuplan.plan.ask import Common
+from gpuplan.plan.option import Entry, Option, by_key, entries
+from gpuplan.units import HOUR, UnitError, human, parse, parse_count
+
+Ask = TypeVar("Ask", bound=Common)
+
+
+def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
+    """The question that options ask, by their names in Python; None stands for what is left out.
+
+    A text means what it means on the command line; a number is in base units (seconds, bytes), or what the command line counts.
+
+    Raises:
+        UsageError: every name that no option has, and every value that is wrong.
+    """
+    known = by_key(kind)
+    values: dict[str, Any] = {}
+    problems = [_unknown(key, known) for key in given if key not in known]
+    for key, entry in known.items():
+        typed = given.get(key)
+        if typed is None:
+            continue
+        try:
+            values[entry.name] = read(entry, typed)
+        except GpuplanError as error:
+            problems += error.problems
+    if not given.get("on"):
+        hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
+        problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
+    if problems:
+        raise UsageError(*problems)
+    return kind(**values)
+
+
+def read(entry: Entry, given: Any) -> Any:
+    """The value of an option, from the text that the command line takes or from a value in Python.
+
+    >>> from gpuplan.plan.ask import TrainAsk
+    >>> options = entries(TrainAsk)
+    >>> read(options["seq_len"], "8k"), read(options["global_batch"], "4k"), read(options["tokens"], "15T")
+    (8192, 4000, 15000000000000.0)
+    >>> read(options["mtbf"], "2h"), read(options["overlap"], "dp, pp"), read(options["samples"], "1.28M*90")
+    (7200.0, ('dp', 'pp'), 115200000.0)
+
+    Raises:
+        UsageError: it is of the wrong kind, in the wrong unit, too small, or no word that the option takes.
+    """
+    if entry.option.reads == "pins":
+        return {name: value for name, value, _ in pins(given)}
+    if entry.kind == "texts":
+        return _folders(entry, given)
+    if entry.kind == "switch":
+        return _switch(entry, given)
+    if entry.kind == "words":
+        return _words(entry, given)
+    if entry.kind in ("whole", "number"):
+        return _number(entry, given)
+    text = str(given) if isinstance(given, Path) else given
+    if not isinstance(text, str):
+        raise _wrong(entry, given, "a text is wanted")
+    return _word(entry, text) if entry.kind == "word" else _text(entry, text)
+
+
+def pins(given: Any) -> list[tuple[str, float, str]]:
+    """The term, the value in base units and its base unit of every `TERM=VALUE`, or of a mapping of terms to values.
+
+    Zero, and a number of Python, may stand without a unit, which is "" then.
+
+    >>> pins(["hw.hbm_bandwidth=3 TB/s", "step.comm=0"])
+    [('hw.hbm_bandwidth', 3000000000000.0, 'B/s'), ('step.comm', 0.0, '')]
+    >>> pins({"hw.hbm_bandwidth": 3e12})
+    [('hw.hbm_bandwidth', 3000000000000.0, '')]
+
+    Raises:
+        UsageError: no `=`, or a value that is no number with a known unit.
+    """
+    made: list[tuple[str, float, str]] = []
+    problems: list[Problem] = []
+    for name, value, text in _pairs(given):
+        if isinstance(value, str) and name and value:
+            try:
+                made.append((name, *_pinned(value)))
+            except UnitError as error:
+                problems.append(Problem("usage.set", f"--set {name}: {error}"))
+        elif name and isfinite(number := _plain(value)):
+            made.append((name, number, ""))
+        else:
+            problems.append(
+                Problem("usage.set", f"`--set {text}` is not TERM=VALUE", "write for example `--set hw.hbm_bandwidth='3 TB/s'`")
+            )
+    if problems:
+        raise UsageError(*problems)
+    return made
+
+
+def echo(entry: Entry, value: Any) -> str:
+    """A value of an option as an answer repeats it.
+
+    >>> from gpuplan.plan.ask import TrainAsk
+    >>> options = entries(TrainAsk)
+    >>> echo(options["tokens"], 15e12), echo(options["overlap"], ()), echo(options["nvme_bandwidth"], 1.6e9)
+    ('15.0 T', 'none', '1.60 GB/s')
+    """
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    if entry.kind == "number" and (entry.option.unit or abs(value) >= 1000):
+        return human(value, entry.option.unit or "1")
+    return str(value) if entry.kind == "text" else str(value).lower().removesuffix(".0")
+
+
+def said(ask: Common) -> dict[str, str]:
+    """What the user said, in order and as text: every option but the terms that are pinned and the folders of specs."""
+    return {
+        name: echo(entry, value)
+        for name, entry in entries(type(ask)).items()
+        if entry.kind != "texts" and (value := getattr(ask, name)) is not None
+    }
+
+
+def count(name: str, given: Any, least: float = 1) -> int:
+    """A whole number that is no option of a question.
+
+    >>> count("depth", "3")
+    3
+
+    Raises:
+        UsageError: no number, not whole, or too small.
+    """
+    return int(_number(Entry(name, Option("", least=least), "whole"), given))
+
+
+def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
+    every: list[Any] = [given] if isinstance(given, (str, Path)) else list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(one, (str, Path)) for one in every):
+        raise _wrong(entry, given, "a path, or a sequence of them, is wanted")
+    return tuple(Path(one) for one in every)
+
+
+def _unknown(key: str, known: Mapping[str, Entry]) -> Problem:
+    hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
+    return Problem("usage.no-such-option", f"no option `{key}`", hint)
+
+
+def _wrong(entry: Entry, given: Any, wanted: str, hint: str = "") -> UsageError:
+    return UsageError(Problem("usage.value", f"{entry.flag} {given!r}: {wanted}", hint))
+
+
+def _switch(entry: Entry, given: Any) -> bool:
+    if type(given).__name__ not in ("bool", "bool_"):
+        raise _wrong(entry, given, "true or false is wanted")
+    return bool(given)
+
+
+def _words(entry: Entry, given: Any) -> tuple[str, ...]:
+    """The words of a list such as `dp,pp`; `none` is an empty one."""
+    if not isinstance(given, str) and not (isinstance(given, Iterable) and all(isinstance(one, str) for one in given)):
+        raise _wrong(entry, given, "a text of words, or a sequence of them, is wanted")
+    text = given if isinstance(given, str) else ",".join(given)
+    words = tuple(word for word in text.replace(",", " ").split() if word != "none")
+    if any(word not in entry.words for word in words):
+        raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", f"use {', '.join(entry.words)} or none"))
+    return words
+
+
+def _word(entry: Entry, text: str) -> str:
+    word = text.replace("-", "_") if all("-" not in known for known in entry.words) else text
+    if word not in entry.words:
+        hint = did_you_mean(text, entry.words) or f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
+        raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", hint))
+    return word
+
+
+def _text(entry: Entry, text: str) -> str:
+    if entry.option.reads == "day":
+        from gpuplan.specs.dates import checked_day
+
+        return checked_day(entry.flag, text)
+    return text
+
+
+def _number(entry: Entry, given: Any) -> float | int:
+    """A number that is large enough, and whole where it must be; what numbers mean on the command line, or in base units."""
+    whole = entry.kind == "whole"
+    if isinstance(given, str):
+        number = _typed(entry, given)
+    else:
+        number = _plain(given) / (HOUR if entry.option.reads == "price" else 1.0)
+        if isnan(number):
+            raise _wrong(entry, given, "a number is wanted")
+    least = entry.option.least
+    if whole and (not isfinite(number) or number != int(number) or number < (1 if least is None else least)):
+        wanted = f"a whole number of at least {1 if least is None else least:g} is wanted"
+        raise UsageError(Problem("usage.count", f"{entry.flag} {given}: {wanted}"))
+    if not isfinite(number) or (number <= 0 if least is None else number < least):
+        raise UsageError(Problem("usage.count", f"{entry.flag} {given}: {_wanted(entry)}", _small_hint(entry)))
+    return int(number) if whole else number
+
+
+def _plain(given: Any) -> float:
+    """A number of Python or numpy; what is none is no number."""
+    try:
+        return nan if type(given).__name__ in ("bool", "bool_") or isinstance(given, str) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        return nan
+
+
+def _wanted(entry: Entry) -> str:
+    option = entry.option
+    if option.reads == "price":
+        return "a price is above zero"
+    kind = {"s": "a time", "B": "a quantity", "B/s": "a rate"}.get(option.unit, "a number")
+    return option.too_small or f"{kind} {'above zero' if option.least is None else 'of zero or more'} is wanted"
+
+
+def _small_hint(entry: Entry) -> str:
+    return "leave --price out where it is not known" if entry.option.reads == "price" else ""
+
+
+def _typed(entry: Entry, text: str) -> float:
+    """The number that a text means in base units."""
+    option = entry.option
+    try:
+        if option.reads == "price":
+            return _price(text)
+        if option.reads == "product":
+            return _product(text)
+        if option.reads == "count":
+            return parse_count(text.strip().removesuffix(option.unit).strip())
+        if option.unit:
+            return parse(text, option.unit).value
+        if option.length and text.strip()[-1:] in ("k", "K"):
+            return parse_count(text.strip()[:-1]) * 1024
+        return parse_count(text)
+    except UnitError as error:
+        hint = f"write it with its unit, such as `{entry.flag} {entry.example}`" if option.unit and option.reads == "" else ""
+        hint = "write USD an hour, such as `--price 2.50`" if option.reads == "price" else hint
+        raise UsageError(Problem("usage.quantity", f"{entry.flag}: {error}", hint)) from None
+
+
+def _price(text: str) -> float:
+    """USD a second from `2.50` (USD an hour) or a text with its unit."""
+    try:
+        return parse_count(text) / HOUR
+    except UnitError:
+        return parse(text, "USD/s").value
+
+
+def _product(text: str) -> float:
+    """A number of samples, or images by epochs."""
+    factors = [parse_count(factor) for factor in text.replace("x", "*").replace("×", "*").split("*")]
+    return prod(factors) if min(factors) > 0 else 0.0
+
+
+def _pinned(text: str) -> tuple[float, str]:
+    try:
+        found = parse(text)
+    except UnitError as error:
+        try:
+            return parse_count(text), "1"
+        except UnitError:
+            raise error from None
+    return found.value, "" if found.value == 0 and found.unit == "1" else found.unit
+
+
+def _pairs(given: Any) -> Iterable[tuple[str, Any, str]]:
+    """Name, value and the whole as text of what is pinned."""
+    if isinstance(given, Mapping):
+        return [(str(name).strip(), value, f"{name}={value}") for name, value in given.items()]
+    made = []
+    for text in [given] if isinstance(given, str) or not isinstance(given, Iterable) else given:
+        name, equals, value = (part.strip() for part in str(text).partition("="))
+        made.append((name if equals else "", value, str(text)))
+    return made

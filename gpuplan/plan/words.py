@@ -1,0 +1,38 @@
+"""Which words does an option take, where it takes one of a few? The types are read by the options, the plans and their formulas."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Recompute: TypeAlias = Literal[
+    "none", "selective", "selective-op", "mlp", "moe", "full", "custom",
+    "minimal_with_context", "minimal", "save_dot_with_context_except_mlp", "save_dot_except_mlpwi", "save_dot_except_mlp",
+    "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
+]  # fmt: skip
+"""What is made again; the names with underscores are MaxText's policies."""
+Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]
+Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
+LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
+BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "int8", "int4", "nf4", "nf4-dq"]
+AttentionKernel: TypeAlias = Literal["flash", "flash1", "flash2", "eager"]
+Scaling: TypeAlias = Literal["tensorwise", "rowwise", "blockwise"]
+Offload: TypeAlias = Literal["optimizer", "params", "activations"]
+OffloadTo: TypeAlias = Literal["host", "nvme"]
+Schedule: TypeAlias = Literal["1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
+ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
+Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
+Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
+ReduceIn: TypeAlias = Literal["fp32", "bf16"]
+WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4"]
+SoldAs: TypeAlias = Literal[
+    "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
+]  # fmt: skip
+KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
+RlMethod: TypeAlias = Literal["ppo", "grpo"]
+Idle: TypeAlias = Literal["device", "host"]
+Task: TypeAlias = Literal["serve", "train"]
+ResultName: TypeAlias = Literal[
+    "decoder_layer_input", "query_wa_proj", "mla_q", "kv_wa_proj", "mla_kv", "query_proj", "key_proj", "value_proj", "kv_proj",
+    "qkv_proj", "context", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo",
+]  # fmt: skip
+"""What MaxText calls the results of a layer; `gpuplan.plan.remat` says what each stands for."""

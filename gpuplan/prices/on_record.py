@@ -1,0 +1,112 @@
+"""Which prices are on record, of an instance and of one of its accelerators, sorted and filtered?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.record import Record
+from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.instance import InstanceFamily, InstanceShape
+from gpuplan.specs.offers import price_lists
+from gpuplan.specs.price import Offer
+from gpuplan.term import Source
+
+ORDERS = ("name", "price", "accelerator", "date")
+
+
+class PricedOffer(Record):
+    """An offer with what it comes to in USD/s, for the instance and for one accelerator; None where that is not known."""
+
+    offer: Offer
+    accelerator: str
+    count: float | None
+    usd_per_s: float | None
+    usd_per_s_per_accelerator: float | None
+
+    @property
+    def name(self) -> str:
+        """The instance with its provider."""
+        return f"{self.offer.provider}:{self.offer.instance}"
+
+    @property
+    def source(self) -> Source | None:
+        """Who says so."""
+        return self.offer.price.source if self.offer.price is not None else None
+
+
+def every_price(catalog: Catalog) -> Iterator[PricedOffer]:
+    """All offers of all folders, by provider and as their files have them."""
+    shapes: dict[tuple[str, str], InstanceShape] = {}
+    for path in catalog.paths("instances").values():
+        family = catalog.read(InstanceFamily, path)
+        shapes |= {(family.provider, shape.name): shape for shape in family.instances}
+    for provider in catalog.paths("prices"):
+        for rank, prices in price_lists(catalog, provider):
+            for entry in prices.offers:
+                yield _priced_offer(prices.offer(entry, rank), shapes.get((provider, entry.instance)))
+
+
+def _priced_offer(offer: Offer, shape: InstanceShape | None) -> PricedOffer:
+    count = shape.accelerators.value if shape is not None else None
+    whole = each = float(offer.price.value) if offer.price is not None else None
+    if whole is not None:
+        whole = whole if offer.per == "instance" else whole * count if count is not None else None
+        each = each if offer.per != "instance" else whole / count if whole is not None and count else None
+    return PricedOffer(offer, shape.accelerator if shape is not None else "", count, whole, each)
+
+
+def select_prices(
+    catalog: Catalog, words: Sequence[str], *, kind: str | None = None, region: str | None = None, every_status: bool = False
+) -> list[PricedOffer]:
+    """The prices of what words name: a provider, an instance, an accelerator, or a part of one of those names.
+
+    Without `every_status` only current ones, and of those that a user's file has too only the user's.
+
+    Raises:
+        UnknownError: there is none.
+    """
+    rows = [row for row in every_price(catalog) if every_status or row.offer.status == "current"]
+    own = {(row.name, row.offer.region, row.offer.kind): row.offer.rank for row in sorted(rows, key=lambda one: one.offer.rank)}
+    if not every_status:
+        rows = [row for row in rows if row.offer.rank == own[row.name, row.offer.region, row.offer.kind]]
+    found = rows
+    for word in words:
+        found = _named(found, word, catalog)
+    found = [row for row in found if kind in (None, row.offer.kind) and (region is None or row.offer.region in (region, "any"))]
+    if not found:
+        known = [*catalog.paths("prices"), *{row.name for row in rows}, *{row.accelerator for row in rows}]
+        terms = "".join(f" {text}" for text in (kind, region and f"in {region}") if text)
+        hint = (did_you_mean(words[0], known) if words else "") or "`gpuplan prices list` shows all, `--all` old ones too"
+        raise UnknownError(Problem("price.none", f"no{terms} price of `{' '.join(words) or 'anything'}` is on record", hint))
+    return found
+
+
+def _named(rows: list[PricedOffer], word: str, catalog: Catalog) -> list[PricedOffer]:
+    wanted = key(word)
+    exact = [
+        row for row in rows if wanted in (row.offer.provider, key(row.name), key(row.offer.instance), row.accelerator)
+    ]  # fmt: skip
+    if exact:
+        return exact
+    near = [row for row in rows if wanted in f"{key(row.name)} {row.accelerator}"]
+    if near:
+        return near
+    try:
+        ident = catalog.find("accelerators", word).id
+    except (UnknownError, UsageError):
+        return []
+    return [row for row in rows if row.accelerator == ident]
+
+
+def in_order(rows: Sequence[PricedOffer], by: str) -> list[PricedOffer]:
+    """The rows sorted: by name, by the price of the instance or of one accelerator, or the newest first; unknown ones last."""
+    if by == "date":
+        return sorted(rows, key=lambda row: row.offer.entry.date or "", reverse=True)
+    if by == "name":
+        return sorted(rows, key=lambda row: (row.name, row.offer.kind, row.offer.region))
+    return sorted(rows, key=lambda row: _amount(row.usd_per_s if by == "price" else row.usd_per_s_per_accelerator))
+
+
+def _amount(value: float | None) -> tuple[bool, float]:
+    return value is None, value or 0.0

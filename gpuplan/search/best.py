@@ -1,0 +1,75 @@
+"""Which plan of a space is best? One search for training, serving, reinforcement learning and models that are given by samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Generic
+
+from gpuplan.record import Record
+from gpuplan.search.space import Index, P, Part, Space
+
+FEW = 4
+"""So many candidates are sooner estimated one by one than numpy is imported."""
+
+
+class Judged(Record, Generic[P], eq=False):
+    """What was found of some candidates."""
+
+    part: Part[P]
+    """Those that are left to choose from."""
+    fitting: int
+    """How many of all fit."""
+    keys: tuple[Any, ...]
+    """What should be small, the most important first, for each of those left."""
+
+
+class Best(Record, Generic[P], eq=False):
+    """The plan that was chosen, whether it fits, and how many were looked at."""
+
+    plan: P
+    fits: bool
+    looked_at: int
+    fitting: int
+    keys: tuple[float, ...] = ()
+    """What was made small; nothing where there was nothing to compare."""
+
+
+def best(space: Space[P], judge: Callable[[Part[P]], Judged[P]], *, few: int = FEW) -> Best[P] | None:
+    """The plan of the smallest keys, of equals the first; None where no plan is legal.
+
+    Spaces of at most `few` candidates are looked at one by one, in plain numbers.
+    """
+    chosen: tuple[tuple[float, ...], Index] | None = None
+    looked_at = fitting = 0
+    for part in candidates(space, few):
+        looked_at += part.count(True)
+        with part.quietly():
+            judged = judge(part)
+        fitting += judged.fitting
+        found = judged.part.least(judged.keys)
+        if chosen is None or found < chosen:
+            chosen = found
+    if chosen is None:
+        return None
+    keys, index = chosen
+    return Best(space.at(index), fitting > 0, looked_at, fitting, keys)
+
+
+def only(space: Space[P], *, few: int = FEW) -> P | None:
+    """The one legal plan of a space where there is exactly one, which then needs no comparing."""
+    found = list(islice(candidates(space, few), 2))
+    if len(found) != 1 or found[0].count(True) != 1:
+        return None
+    return space.at(found[0].least(())[1])
+
+
+def candidates(space: Space[P], few: int = FEW) -> Iterator[Part[P]]:
+    """All legal candidates of a space, in the pieces in which they are estimated."""
+    if space.size <= few:
+        for index, plan in space.singles():
+            yield Part(plan, index)
+        return
+    from gpuplan.search.mesh import parts
+
+    yield from parts(space)

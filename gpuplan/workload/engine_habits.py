@@ -1,0 +1,56 @@
+"""What do an engine's habits add to the passes of a layer: slices of padded experts, matrices that each gather their own input?"""
+
+from __future__ import annotations
+
+from gpuplan.formulas.basic import product
+from gpuplan.formulas.layers import sliced_bytes
+from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.work import Collective, CollectiveKind, Stream
+from gpuplan.workload.activations import Habits
+from gpuplan.workload.program import LayerProgram, Op, Part, Phase, Role, label
+
+QKV = 3
+"""Matrices that read the input of attention."""
+
+
+def with_habits(
+    forward: LayerProgram, back: LayerProgram, key: str, habits: Habits, *, sequence_parallel: bool
+) -> tuple[LayerProgram, LayerProgram]:  # fmt: skip
+    """Both passes with what the engine adds to them.
+
+    Where matrices each gather their input, queries, keys and values are three, gate and up projection two; a usual layer gathers
+    once for all of them. Without sequence parallelism inputs are whole already and only gradients are reduced.
+    """
+    slices = expert_slices(forward, key, habits)
+    if not habits.inputs_apart:
+        return forward, back + slices
+    more = {Part.MIXER: QKV - 1}
+    more |= {op.part: len(op.matrices) - 1 for op in forward.within((Part.CHANNELS,)).of(Role.UP).ops}
+    gradients = inputs_apart(back, key, more, "reduce_scatter" if sequence_parallel else "all_reduce")
+    inputs = inputs_apart(forward, key, more, "all_gather") if sequence_parallel else LayerProgram()
+    return forward + inputs, back + slices + gradients
+
+
+def expert_slices(forward: LayerProgram, key: str, habits: Habits) -> LayerProgram:
+    """What the backward pass adds where experts are padded to the fullest: their slices are written one by one."""
+    grouped = next((item for item in forward.matmuls if item.grouped), None)
+    if habits.padded is None or grouped is None:
+        return LayerProgram()
+    at = label(Phase.BACKWARD, key, Part.EXPERTS, Role.SLICES)
+    rows = product.term(f"{at}.rows", a=grouped.m, b=grouped.batch)
+    padded = tensor_bytes.term(f"{at}.padded", tokens=rows, width=grouped.k, element_bytes=grouped.left_bytes)
+    size = sliced_bytes.term(f"{at}.traffic", padded=padded, load=habits.padded, experts=grouped.batch)
+    item = Stream(name=at, size=size, launches=grouped.batch)
+    return LayerProgram((Op(role=Role.SLICES, part=Part.EXPERTS, phase=Phase.BACKWARD, item=item),))
+
+
+def inputs_apart(program: LayerProgram, key: str, more: dict[Part, int], kind: CollectiveKind) -> LayerProgram:
+    """What `more` matrices of a part exchange beside the one that a usual layer does."""
+    found: list[Op] = []
+    for op in program.of(Role.SUM).ops:
+        if not isinstance(op.item, Collective):
+            continue
+        name = label(op.phase, key, op.part, Role.GATHERED_INPUT)
+        items = [op.item.replaced(name=f"{name}.{number}", kind=kind) for number in range(2, more.get(op.part, 0) + 2)]
+        found += [op.replaced(role=Role.GATHERED_INPUT, item=item) for item in items]
+    return LayerProgram(tuple(found))

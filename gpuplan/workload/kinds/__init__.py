@@ -1,0 +1,1 @@
+"""Kinds of layers: each says once what it does and holds."""

@@ -1,0 +1,155 @@
+"""Softmax attention with grouped heads, windows and chunks: its operations, its cache, and heads that ranks hold twice."""
+
+from __future__ import annotations
+
+from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.layers import gathered_projection_bytes, kv_copy_params
+from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
+from gpuplan.models.architecture import Attention
+from gpuplan.num import all_true
+from gpuplan.term import Source, Term, total
+from gpuplan.work import Attention as AttentionWork
+from gpuplan.workload.context import Group, Leaves, Split
+from gpuplan.workload.counts import count
+from gpuplan.workload.draft import Draft
+from gpuplan.workload.kinds.base import Caching, MixerKind
+from gpuplan.workload.program import Role, Tensor
+
+LOG_SUM_EXP = Term(
+    "recipe.log_sum_exp_bytes", 4.0, "B",
+    Source("paper", "FlashAttention", "https://arxiv.org/abs/2205.14135", "3.1: one fp32 statistic a head and query is kept"),
+)  # fmt: skip
+QUERY_VALUE, MATRICES = ("qv", "attention", "all"), ("attention", "all")
+"""The choices of `--lora-targets` that adapt queries and values, and the other matrices of attention."""
+
+
+class AttentionKind(MixerKind[Attention]):
+    """MHA, GQA and MQA."""
+
+    def forward(self, draft: Draft, mixer: Attention) -> list[Term]:
+        """Projections and fused attention."""
+        leaf, path, tp, work = draft.leaves, draft.path, draft.setting.split.tp, draft.setting.work
+        heads = leaf.split(f"{path}.rank_heads", leaf(f"{path}.heads", mixer.heads), tp)
+        kv_heads = _rank_kv_heads(path, mixer, leaf, tp)
+        head_dim, v_dim = _dims(path, mixer, leaf)
+        q = leaf.times(f"{path}.q_width", heads, head_dim)
+        k, v = leaf.times(f"{path}.k_width", kv_heads, head_dim), leaf.times(f"{path}.v_width", kv_heads, v_dim)
+        out = leaf.times(f"{path}.out_width", heads, v_dim)
+        parts = {"q": q, "k": k, "v": v} | ({"gate": out} if mixer.output_gate else {})
+        qkv = total(f"{draft.at}.qkv_width", parts)
+        if draft.setting.split.kv_heads == "gathered" and not all_true(tp.value <= mixer.kv_heads):
+            qkv = _gathered(draft, mixer)
+        made: tuple[Tensor, ...] = (
+            draft.tensor("query", q, alternate=True),
+            draft.tensor("key", k, repeated=q),
+            draft.tensor("value", v, repeated=out, alternate=True),
+        )
+        if mixer.output_gate:
+            made = (*made, draft.tensor("attention_gate", out))
+        hidden = draft.setting.hidden
+        matrices = (
+            draft.matrix("q", hidden, q, adapted_as=QUERY_VALUE),
+            draft.matrix("k", hidden, k, adapted_as=MATRICES),
+            draft.matrix("v", hidden, v, adapted_as=QUERY_VALUE),
+        )
+        draft.product(Role.QKV, work.tokens, qkv, hidden, makes=made, matrices=matrices)
+        for index, group in enumerate(work.groups):
+            sequences, q_len, kv_len = extent(draft, group, leaf(f"{path}.chunk", mixer.chunk) if mixer.chunk else None)
+            item = AttentionWork(
+                name=draft.group_name(group, Role.ATTENTION),
+                sequences=sequences,
+                q_len=q_len,
+                kv_len=kv_len,
+                heads=heads,
+                kv_heads=kv_heads,
+                k_dim=head_dim,
+                v_dim=v_dim,
+                kv_element_bytes=draft.setting.types.kv,
+                dtype=draft.setting.types.attention,
+                causal=mixer.causal,
+                window=leaf(f"{path}.window", mixer.window) if mixer.window else None,
+                appends=group.appends,
+            )
+            kept = (draft.tensor("context", out, alternate=True), draft.tensor("log_sum_exp", heads, element=LOG_SUM_EXP))
+            draft.attention(item, makes=kept if index == 0 else ())
+        end = draft.matrix("out", out, hidden, adapted_as=MATRICES)
+        draft.product(Role.OUT, work.tokens, hidden, out, makes=(draft.tensor("out", hidden),), matrices=(end,))
+        return [q, q, k, k]
+
+    def cache(self, caching: Caching, mixer: Attention) -> Term:
+        """Keys and values of each token, or of a window of them."""
+        leaf, path, at = caching.leaves, caching.path, caching.at
+        head_dim, v_dim = _dims(path, mixer, leaf)
+        each = kv_bytes_per_token.term(
+            f"{at}.per_token", layers=caching.layers, kv_heads=_rank_kv_heads(path, mixer, leaf, caching.tp),
+            k_head_dim=head_dim, v_head_dim=v_dim, element_bytes=caching.element,
+        )  # fmt: skip
+        seen, limit = caching.tokens, mixer.window or mixer.chunk
+        if limit and caching.capped:
+            seen = windowed_tokens.term(f"{at}.tokens", tokens=caching.tokens, window=leaf(f"{path}.window", limit))
+        return repeated_bytes.term(at, count=seen, size=each)
+
+    def copied_params(self, path: str, mixer: Attention, hidden: Term, leaves: Leaves, split: Split) -> Term | None:
+        """Copies of key and value heads where tensor parallel ranks are more than these."""
+        if split.kv_heads != "replicated" or all_true(split.tp.value <= mixer.kv_heads):
+            return None
+        kv_heads = leaves(f"{path}.kv_heads", mixer.kv_heads)
+        inputs = total(f"{path}.kv_inputs", {"hidden": hidden, "bias": leaves(f"{path}.biases", 1)}) if mixer.qkv_bias else hidden
+        return kv_copy_params.term(
+            f"{path}.kv_copies", inputs=inputs, kv_heads=kv_heads, tp=split.tp,
+            k_dim=leaves(f"{path}.head_dim", mixer.head_dim),
+            v_dim=leaves(f"{path}.own_v_dim", 0 if mixer.shared_kv else (mixer.v_head_dim or mixer.head_dim)),
+            ways=leaves.least(f"{path}.kv_ways", split.tp, kv_heads),
+        )  # fmt: skip
+
+
+def _rank_kv_heads(path: str, mixer: Attention, leaf: Leaves, tp: Term) -> Term:
+    """Key and value heads of a rank, of which none has less than one."""
+    whole = leaf(f"{path}.kv_heads", mixer.kv_heads)
+    return leaf.split(f"{path}.rank_kv_heads", whole, leaf.least(f"{path}.kv_ways", tp, whole))
+
+
+def _dims(path: str, mixer: Attention, leaf: Leaves) -> tuple[Term, Term]:
+    """Widths of a key head and of a value head."""
+    return leaf(f"{path}.head_dim", mixer.head_dim), leaf(f"{path}.v_head_dim", mixer.v_head_dim or mixer.head_dim)
+
+
+def _gathered(draft: Draft, mixer: Attention) -> Term:
+    """The even share of the projection on a rank; what ranks beyond the key and value heads project is gathered."""
+    leaf, path, split, at = draft.leaves, draft.path, draft.setting.split, draft.at
+    kv_heads, heads = leaf(f"{path}.kv_heads", mixer.kv_heads), leaf(f"{path}.heads", mixer.heads)
+    head_dim, v_dim = _dims(path, mixer, leaf)
+    widths = {
+        "q": leaf.times(f"{path}.all_q_width", heads, head_dim),
+        "k": leaf.times(f"{path}.all_k_width", kv_heads, head_dim),
+        "v": leaf.times(f"{path}.all_v_width", kv_heads, v_dim),
+    }
+    if mixer.output_gate:
+        widths["gate"] = leaf.times(f"{path}.all_gate_width", heads, v_dim)
+    whole = total(f"{at}.all_qkv_width", widths)
+    types = draft.setting.types
+    size = tensor_bytes.term(f"{at}.all_qkv_bytes", tokens=draft.setting.work.tokens, width=whole, element_bytes=types.activation)
+    sent = gathered_projection_bytes.term(f"{at}.gathered_bytes", size=size, tp=split.tp, kv_heads=kv_heads)
+    draft.collective(Role.GATHERED_QKV, "all_gather", sent, split.tp, split.tp_stride)
+    return leaf.split(f"{at}.even_qkv_width", whole, split.tp)
+
+
+def extent(draft: Draft, group: Group, limit: Term | None) -> tuple[Term, Term, Term]:
+    """Sequences, queries and visible keys of an attention; chunks of `limit` tokens are short sequences of their own."""
+    leaf, at = draft.leaves, draft.at
+    if limit is None:
+        return packed(draft, group)
+    chunk = leaf.least(f"{at}.chunk_tokens", group.kv_len, limit)
+    if group.decodes:
+        return group.sequences, group.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, count("middle_of_chunk"))
+    chunks = leaf.split(f"{at}.chunks", group.kv_len, chunk)
+    return leaf.times(f"{at}.chunked_sequences", group.sequences, chunks), chunk, chunk
+
+
+def packed(draft: Draft, group: Group) -> tuple[Term, Term, Term]:
+    """Sequences, queries and keys of attention that sees no limit but its document."""
+    document, leaf = draft.setting.work.document, draft.leaves
+    if document is None:
+        return group.sequences, group.q_len, group.kv_len
+    documents = leaf.split("step.documents", group.kv_len, document)
+    return leaf.times("step.packed_sequences", group.sequences, documents), document, document
