@@ -171,3 +171,12 @@ def all_true(condition: Any) -> bool:
     True
     """
     return bool(condition) if isinstance(condition, (bool, int)) else bool(_numpy().all(condition))
+
+
+def any_true(condition: Any) -> bool:
+    """Whether a rule holds for the plan, or for any candidate of a grid.
+
+    >>> any_true(False)
+    False
+    """
+    return bool(condition) if isinstance(condition, (bool, int)) else bool(_numpy().any(condition))

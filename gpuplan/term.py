@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log
-from typing import Any, Generic, Literal, ParamSpec, get_args
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, get_args
 
 from gpuplan.num import Num, is_array, maximum
 
@@ -143,6 +143,10 @@ def _unravelled(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         index, place = divmod(index, length)
         places.append(place)
     return tuple(reversed(places))
+
+
+Parts: TypeAlias = Mapping[str, Term]
+"""Terms that sum to another, each by what it is of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

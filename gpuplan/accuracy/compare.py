@@ -114,8 +114,7 @@ def _memory(row: Row, made: Estimate, printed: Printed | None) -> Term:
     unseen = HELD if kind in ("allocated", "active") else OUTSIDE_ALLOCATOR
     if kind == "allocated" and first and (found := made.find(f"{FIRST_STAGE}.memory.tensors")) is not None:
         return found
-    seen = {part.name.rpartition(".")[2]: part for part in whole.parts if part.name.rpartition(".")[2] not in unseen}
-    return total("memory.seen", seen)
+    return total("memory.seen", {name: part for name, part in whole.named.items() if name not in unseen})
 
 
 def _number(term: Term) -> float:

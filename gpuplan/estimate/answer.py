@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.record import Record
-from gpuplan.term import Term, interval
+from gpuplan.term import Parts, Term, interval
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def pinned(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], pins: M
     return (
         {key: root.given(pins, done) for key, root in figures.items()},
         tuple(
-            Breakdown(one.title, one.total.given(pins, done), tuple(part.given(pins, done) for part in one.parts))
+            Breakdown(one.title, one.total.given(pins, done), {name: part.given(pins, done) for name, part in one.named.items()})
             for one in breakdowns
         ),
     )
@@ -125,7 +125,7 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
         memory = breakdowns[-1]
         budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
         what = "memory budget" if "memory_budget_bytes" in figures else "memory"
-        verdict = _with_host(_verdict(memory.total, memory.parts, budget, what), figures)
+        verdict = _with_host(_verdict(memory.total, memory.named, budget, what), figures)
     except ArithmeticError as error:
         raise UsageError(Problem("set.no-number", f"--set: nothing comes of {said} ({error})", "use values above zero")) from None
     return Estimate(
@@ -139,10 +139,10 @@ def _answer(
     return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.changes, said.notes)
 
 
-def _verdict(needed: Term, parts: Sequence[Term], budget: Term, what: str) -> Verdict:
+def _verdict(needed: Term, parts: Parts, budget: Term, what: str) -> Verdict:
     """Fits or not, the largest part, which binds, and whether the range leaves doubt."""
     need, have = float(needed.value), float(budget.value)
-    binding = max(parts, key=lambda term: float(term.value))
+    binding = max(parts.values(), key=lambda term: float(term.value))
     share = f"{human(need, 'B')} of {human(have, 'B')} {what} ({need / have:.0%}) on each accelerator"
     low, high = interval({"need": needed})["need"]
     if need <= have:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuplan.estimate.pricing import priced
+from gpuplan.estimate.pricing import happens, priced
 from gpuplan.formulas.layers import aligned_seconds
 from gpuplan.formulas.training import paced_seconds
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Architecture, Mla
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import AttentionKernel
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention
-from gpuplan.workload.context import Leaves
 from gpuplan.workload.scores import written_out
 
 FLASH1 = Term(
@@ -41,26 +39,19 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
     return profile.attention
 
 
-def has_latent(arch: Architecture) -> bool:
-    """Whether a model has latent attention."""
-    return any(isinstance(block.mixer, Mla) for stack in arch.stacks for block in stack.blocks.values())
-
-
-def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, leaves: Leaves) -> Term:
+def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware) -> Term:
     """Seconds of the attention of a layer, forward or backward."""
     if kernel != "eager" or not items:
         fused = priced(name, items, hw)
-        if kernel == "flash1" and fused.formula is not None:
+        if kernel == "flash1" and happens(fused):
             return paced_seconds.term(f"{name}.by_flash1", seconds=fused, pace=FLASH1)
         return fused
-    parts: dict[str, Term] = {}
+    parts: list[Term] = []
     for item in items:
-        products, stream = written_out(item, leaves)
+        products, stream = written_out(item)
         seconds = priced(f"{item.name}.products_s", products, hw)
-        parts[f"{item.name}.products"] = aligned_seconds.term(
-            f"{item.name}.aligned_s", seconds=seconds, dim=item.k_dim, pace=MISALIGNED
-        )
-        parts[f"{item.name}.kernels"] = priced(f"{item.name}.kernels_s", [stream], hw)
+        parts.append(aligned_seconds.term(f"{item.name}.aligned_s", seconds=seconds, dim=item.k_dim, pace=MISALIGNED))
+        parts.append(priced(f"{item.name}.kernels_s", [stream], hw))
     return total(name, parts)
 
 

@@ -48,7 +48,7 @@ def slowed(time: TrainingTime, parts: dict[str, Term]) -> TrainingTime:
         return time
     wait = remaining_seconds.term("step.waiting_for_input", whole=slowest_input(parts), hidden=time.step)
     stages = {
-        place: (total(f"{whole.name}_with_input", {"computed": whole, "waiting": wait}), (*held, wait))
+        place: (total(f"{whole.name}_with_input", {"computed": whole, "waiting": wait}), {**held, "waiting_for_input": wait})
         for place, (whole, held) in time.stages.items()
     }
     return TrainingTime(total("step.with_input", {"computed": time.step, "waiting": wait}), stages)

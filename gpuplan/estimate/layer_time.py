@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_seconds
-from gpuplan.estimate.pricing import alone, exposed, no_time, priced
+from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.sharding import ShardingPricer
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.basic import part_of_seconds, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import (
     grouped_seconds,
@@ -45,7 +45,7 @@ class LayerPricer(ShardingPricer):
                     items = (
                         [item.replaced(dtype="fp8") for item in work.attentions] if self.plan.how.fp8_attention else work.attentions
                     )
-                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw, self.leaves)
+                    seconds = attention_seconds(f"{phase}.{key}.{kind}", items, self.attention, hw)
                 else:
                     pace, seconds = kind, priced(f"{phase}.{key}.{kind}", self.streams(work), hw)
                 found[phase] = self.paced(pace, seconds)
@@ -122,7 +122,7 @@ class LayerPricer(ShardingPricer):
         if work.expert_collectives:
             window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
             comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
-            if comm.formula is not None:
+            if happens(comm):
                 overlap = self.subject.habit("ep_overlap", self.profile.ep_overlap)
                 found["expert_parallel"] = self.beside(f"{at}.expert_parallel", comm, window, overlap)
         return found
@@ -133,16 +133,8 @@ class LayerPricer(ShardingPricer):
         if each is None:
             return no_time(at)
         element = self.subject.habit("dequantise", each)
-        sizes = {
-            item.name: repeated_bytes.term(
-                f"{at}.{item.name}",
-                count=self.leaves.times(
-                    f"{at}.{item.name}.all", item.batch, self.leaves.times(f"{at}.{item.name}.one", item.n, item.k)
-                ),
-                size=element,
-            )
-            for item in block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
-        }
+        widened = block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
+        sizes = [repeated_bytes.term(f"{at}.{item.name}", count=weights_of(item), size=element) for item in widened]
         once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], self.subject.hw)
         passes = count("widenings_recomputed" if self.plan.recompute == "full" else "widenings")
         return repeated_seconds.term(at, count=passes, seconds=once)
@@ -164,7 +156,7 @@ class LayerPricer(ShardingPricer):
         name = f"{at}.expert_parallel"
         copies = work.having(lambda op: self.with_dispatch(op, work)).streams
         comm = priced(f"{name}.all", [*work.expert_collectives, *copies], self.subject.hw)
-        if comm.formula is None:
+        if not happens(comm):
             return comm
         window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
         return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
@@ -175,10 +167,9 @@ class LayerPricer(ShardingPricer):
         if each is None or how.scaling != "rowwise" or RECIPES[self.plan.precision].matmul != "fp8":
             return self.matmuls(name, items)
         element = self.subject.habit("rowwise", each)
-        sizes = {
-            item.name: tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element)
-            for item in items
-        }
+        sizes = [
+            tensor_bytes.term(f"{item.name}.scaled_bytes", tokens=item.m, width=item.k, element_bytes=element) for item in items
+        ]
         stream = Stream(name=f"{name}.scales", size=total(f"{name}.scaled_bytes", sizes), launches=ONE)
         scales = priced(f"{name}.scales_s", [stream], self.subject.hw)
         return total(name, {"products": self.matmuls(f"{name}.products", items), "scales": scales})
@@ -206,7 +197,7 @@ class LayerPricer(ShardingPricer):
     def paced(self, kind: str, seconds: Term) -> Term:
         """Kernels at the pace that they have inside whole steps of the engine."""
         pace = self.subject.pace(self.profile, kind)
-        if pace is None or seconds.formula is None:
+        if pace is None or not happens(seconds):
             return seconds
         return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
@@ -231,7 +222,7 @@ class LayerPricer(ShardingPricer):
                 f"layer.{key}.recompute.{kind}", seconds=forward[kind], ratio=self.subject.habit(f"recomputed_{kind}", share)
             )
             for kind, share in shares.items()
-            if share.value > 0 and forward[kind].formula is not None
+            if share.value > 0 and happens(forward[kind])
         }
 
     def up_projections(self, key: str, block: BlockWork) -> dict[str, Term]:
@@ -262,7 +253,7 @@ class LayerPricer(ShardingPricer):
         if streams:
             priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, self.subject.hw)
             again["elementwise"] = self.paced("elementwise", priced_again)
-        if self.plan.recompute == "moe" and exchange.formula is not None:
+        if self.plan.recompute == "moe" and happens(exchange):
             again["exchange"] = exchange
         return again
 
@@ -293,3 +284,9 @@ class LayerPricer(ShardingPricer):
         if self.plan.parallel.cp_kind != "ring":
             return comm
         return remaining_seconds.term(name, whole=comm, hidden=total(f"{name}.window", attention))
+
+
+def weights_of(item: Matmul) -> Term:
+    """How many weights a product multiplies with."""
+    one = product.term(f"{item.name}.weights_of_one", a=item.n, b=item.k)
+    return product.term(f"{item.name}.all_weights", a=item.batch, b=one)

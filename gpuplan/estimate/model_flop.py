@@ -10,7 +10,7 @@ from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
 from gpuplan.formulas.params import idle_expert_params
 from gpuplan.formulas.training import covered_share
-from gpuplan.models.architecture import Attention, Block, Mla, Moe
+from gpuplan.models.architecture import Block
 from gpuplan.models.count import BlockCount
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -18,7 +18,9 @@ from gpuplan.term import DEFINITION, USER, Term, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
 from gpuplan.workload.documents import seen_document
+from gpuplan.workload.kinds.table import mixers
 from gpuplan.workload.mtp import Modules, active_params, modules_of
+from gpuplan.workload.program import Part
 from gpuplan.workload.stages import block_keys
 
 
@@ -92,27 +94,25 @@ def _attention(
     whole: dict[str, Term] = {}
     masked: dict[str, Term] = {}
     for kind in kinds:
-        block = kind.block
-        for name, mixer in (("mixer", block.mixer), ("mixer2", block.mixer2), ("cross", block.cross)):
-            if not isinstance(mixer, (Attention, Mla)):
+        for part, mixer in mixers(kind.block):
+            made = mixer.scores()
+            if made is None:
                 continue
-            at, length = f"{kind.key}.{name}", seq_len
-            limit = (mixer.window or mixer.chunk) if isinstance(mixer, Attention) else None
-            if limit:
-                length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", limit))
-            width = mixer.head_dim if isinstance(mixer, Attention) else (mixer.nope_dim + mixer.rope_dim + mixer.v_dim) / 2
+            at, length = f"{kind.key}.{part.value}", seq_len
+            if made.limit is not None:
+                length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", made.limit))
             sizes = {
                 "layers": kind.layers,
-                "heads": leaves(f"{at}.heads", mixer.heads),
-                "head_dim": leaves(f"{at}.score_and_value_dim", width),
+                "heads": leaves(f"{at}.heads", made.heads),
+                "head_dim": leaves(f"{at}.score_and_value_dim", made.dim),
             }
             per_token = flop.attention_training_flop_per_token
             whole[at] = masked[at] = per_token.term(f"{at}.flop_per_token", seq_len=length, **sizes)
-            if document is not None and name != "cross":
+            if document is not None and part is not Part.CROSS:
                 length = leaves.least(f"{at}.visible_of_document", length, document)
                 masked[at] = per_token.term(f"{at}.document_flop_per_token", seq_len=length, **sizes)
-            if isinstance(mixer, Mla) or mixer.causal:
-                reach = length if isinstance(mixer, Attention) and mixer.chunk else document or seq_len
+            if made.causal:
+                reach = length if made.chunked else document or seq_len
                 seen = flop.causal_visible_tokens.term(f"{at}.causal_tokens", visible=length, seq_len=reach)
                 masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
     if not whole:
@@ -171,14 +171,14 @@ def _channel_mixers(kinds: list[Kind], leaves: Leaves, *, moe: bool) -> Term | N
     found: dict[str, Term] = {}
     for kind in kinds:
         held, parts = kind.counts.layer, dict[str, Term]()
-        sparse = isinstance(kind.block.mlp, Moe)
-        if "mlp" in held and (sparse or not moe):
+        routed_to = kind.block.moe
+        if "mlp" in held and (routed_to is not None or not moe):
             parts["mlp"] = held["mlp"]
-        if isinstance(kind.block.mlp, Moe) and moe:
+        if routed_to is not None and moe:
             at, routed = f"recomputed.{kind.key}", held["experts"]
             idle = idle_expert_params.term(
-                f"{at}.idle", layers=ONE, routed=routed, experts=leaves(f"{kind.key}.mlp.experts", kind.block.mlp.experts),
-                top_k=leaves(f"{kind.key}.mlp.top_k", kind.block.mlp.top_k),
+                f"{at}.idle", layers=ONE, routed=routed, experts=leaves(f"{kind.key}.mlp.experts", routed_to.experts),
+                top_k=leaves(f"{kind.key}.mlp.top_k", routed_to.top_k),
             )  # fmt: skip
             parts["experts"] = difference.term(f"{at}.active", whole=routed, part=idle)
         if parts:
@@ -191,11 +191,8 @@ def _up_projections(kinds: list[Kind], leaves: Leaves) -> Term | None:
     """Parameters that expand the latents of queries, keys and values, which selective recomputation runs again."""
     found: dict[str, Term] = {}
     for kind in kinds:
-        mixer = kind.block.mixer
-        if isinstance(mixer, Mla):
-            one = mixer.heads * (
-                (mixer.q_rank or 0) * (mixer.nope_dim + mixer.rope_dim) + mixer.kv_rank * (mixer.nope_dim + mixer.v_dim)
-            )
+        one = sum(mixer.expansion_params() for mixer in kind.block.mixers)
+        if one:
             found[kind.key] = product.term(
                 f"recomputed.{kind.key}.up_params", a=kind.layers, b=leaves(f"{kind.key}.mixer.up_projections", one)
             )

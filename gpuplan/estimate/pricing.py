@@ -8,13 +8,20 @@ from gpuplan.formulas.training import unhidden_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds
 from gpuplan.num import all_true
-from gpuplan.term import DEFINITION, Term, total
+from gpuplan.term import Source, Term, total
 from gpuplan.work import Collective, WorkItem
+
+_NOTHING = Source("definition", "does not happen under this plan")
 
 
 def no_time(name: str) -> Term:
     """A time of zero for something that does not happen."""
-    return Term(name, 0.0, "s", DEFINITION)
+    return Term(name, 0.0, "s", _NOTHING)
+
+
+def happens(seconds: Term) -> bool:
+    """Whether a time is of something that is done at all under the plan, be it ever so short."""
+    return seconds.source is not _NOTHING
 
 
 def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
@@ -33,7 +40,7 @@ def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_red
 def exposed(name: str, items: Iterable[Collective], hw: Hardware, overlap: Term) -> Term:
     """The part of some collectives that does not run beside computation."""
     comm = priced(f"{name}.all", items, hw)
-    return comm if comm.formula is None else unhidden_seconds.term(name, comm=comm, overlap=overlap)
+    return unhidden_seconds.term(name, comm=comm, overlap=overlap) if happens(comm) else comm
 
 
 def alone(group: Term) -> bool:

@@ -18,18 +18,16 @@ def recomputed_flop(subject: Subject, work: TrainingWork, step: StepTerms) -> Te
         again = work.blocks[key].again
         if again is None or not (again.matmuls or again.attentions):
             continue
-        parts = {item.name: _matmul(item) for item in again.matmuls}
+        parts = [_matmul(item) for item in again.matmuls]
         for item in again.attentions:
             seen = item.kv_len if item.window is None else item.window
             pairs = attention_pairs.term(f"{item.name}.full_pairs", q_len=item.q_len, kv_len=seen)
-            parts[item.name] = attention_flop.term(
-                f"{item.name}.full_flop",
-                pairs=pairs,
-                sequences=item.sequences,
-                heads=item.heads,
-                k_dim=item.k_dim,
-                v_dim=item.v_dim,
-            )
+            parts.append(
+                attention_flop.term(
+                    f"{item.name}.full_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, k_dim=item.k_dim,
+                    v_dim=item.v_dim,
+                )
+            )  # fmt: skip
         at = f"step.recomputed.{key}"
         layers[key] = repeated_flop.term(f"{at}.layers", count=one.layers, flop=total(f"{at}.layer", parts))
     if not layers:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpuplan.errors import Note
 from gpuplan.record import Record
-from gpuplan.term import Term, interval
+from gpuplan.term import Parts, Term, interval
 
 Task = Literal["fit", "train", "serve"]
 
@@ -46,7 +46,13 @@ class Breakdown(Record):
 
     title: str
     total: Term
-    parts: tuple[Term, ...]
+    named: Parts
+    """Its parts by what they are of it."""
+
+    @property
+    def parts(self) -> tuple[Term, ...]:
+        """Its parts."""
+        return tuple(self.named.values())
 
 
 class Estimate(Record):

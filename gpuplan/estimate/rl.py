@@ -13,11 +13,10 @@ from gpuplan.estimate.training import TrainingFigures, step_pricer, training_fig
 from gpuplan.formulas import rl
 from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.training import unmodelled_seconds
-from gpuplan.models.architecture import Moe
 from gpuplan.plan.rl import RlPlan
 from gpuplan.plan.train import TrainPlan
-from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Source, Term, greatest, total
+from gpuplan.record import Record, field
+from gpuplan.term import DEFINITION, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream, Transfer, WorkItem
 from gpuplan.workload.context import ONE
 
@@ -46,13 +45,13 @@ class RlFigures(Record, kw_only=True):
 
     figures: dict[str, Term]
     step: Term
-    parts: tuple[Term, ...]
+    parts: Parts
     rollout: Rollout
     training: TrainingFigures
-    phases: dict[str, tuple[Term, tuple[Term, ...]]]
+    phases: dict[str, tuple[Term, Parts]]
     """Memory of the fullest rank in each phase: its total and its parts."""
 
-    def binding(self) -> tuple[str, Term, tuple[Term, ...]]:
+    def binding(self) -> tuple[str, Term, Parts]:
         """The phase that needs the most memory."""
         name = max(self.phases, key=lambda one: float(self.phases[one][0].value))
         return (name, *self.phases[name])
@@ -85,7 +84,7 @@ class _Held(Record):
     passing: Term
     peak: Term | None = None
     """The peak of its training, states included."""
-    busy: tuple[Term, ...] = ()
+    busy: Parts = field(default_factory=dict)
     """The parts of that peak."""
 
 
@@ -125,7 +124,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         held["critic"] = _Held(
             replace(apart(_states(taught), "critic.", done), name="memory.critic"), apart(one.passing, "critic.", done),
             apart(taught.memory.peak, "critic.", done),
-            tuple(apart(part, "critic.", done) for part in taught.memory.binding()[1]),
+            {name: apart(part, "critic.", done) for name, part in taught.memory.binding()[1].items()},
         )  # fmt: skip
     stays = {name: one.states for name, one in held.items()} if plan.idle == "device" else {}
     done = {}
@@ -148,11 +147,11 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         figures |= run_figures(policy, run, figures["tokens_per_step"], step, recipe, params=params)
     return RlFigures(
         figures=figures, step=step,
-        parts=tuple(
-            one
+        parts={
+            key: one
             for name, term in parts.items()
-            for one in (scoring.values() if name == "scoring" else (term,))
-        ),
+            for key, one in (scoring.items() if name == "scoring" else ((name, term),))
+        },
         rollout=made, training=training, phases=phases,
     )  # fmt: skip
 
@@ -173,7 +172,7 @@ def _scored(subject: Subject, plan: RlPlan, own: TrainPlan) -> Scored:
 def _states(made: TrainingFigures) -> Term:
     """Bytes of weights and optimizer states on the most loaded rank, and of gradients where they have a buffer of their own."""
     _, parts = made.memory.binding()
-    held = {part.name: part for part in parts if part.name.rpartition(".")[2] in _STATES}
+    held = {name: part for name, part in parts.items() if name in _STATES}
     if not held:  # all of them are offloaded
         return Term("memory.policy", 0.0, "B", DEFINITION)
     return total("memory.policy", held)
@@ -184,8 +183,7 @@ def _unmodelled(models: RlModels, parts: dict[str, Term]) -> dict[str, Term]:
     serving = models.rollout.engine.serving
     if serving is None or serving.rollout is None:
         return {}
-    blocks = [block for stack in models.policy.arch.stacks for block in stack.blocks.values()]
-    sparse = any(isinstance(block.mlp, Moe) for block in blocks)
+    sparse = models.policy.has_experts()
     name = "rollout_expert_residual" if sparse else "rollout_residual"
     residual = models.rollout.habit(name, serving.rollout.expert_residual if sparse else serving.rollout.residual)
     return {"unmodelled": unmodelled_seconds.term("step.unmodelled_of_loop", counted=total("rl.counted", parts), residual=residual)}
@@ -196,7 +194,8 @@ def _apart_rollout(made: Rollout, done: dict[int, Term]) -> Rollout:
         return apart(term, "rollout.", done)
 
     return made.replaced(
-        seconds=own(made.seconds), parts=tuple(own(part) for part in made.parts), running=own(made.running), room=own(made.room),
+        seconds=own(made.seconds), parts={name: own(part) for name, part in made.parts.items()},
+        running=own(made.running), room=own(made.room),
         memory={name: own(term) for name, term in made.memory.items()}, budget=own(made.budget), weights=own(made.weights),
         sync=made.sync and own(made.sync),
         asleep={name: own(term) for name, term in made.asleep.items()},
@@ -238,16 +237,16 @@ def _transfers(policy: Subject, held: dict[str, _Held]) -> Term:
 
 def _phases(
     policy: Subject, held: dict[str, _Held], made: Rollout, plan: RlPlan
-) -> dict[str, tuple[Term, tuple[Term, ...]]]:  # fmt: skip
+) -> dict[str, tuple[Term, Parts]]:  # fmt: skip
     """Memory of each phase: what works, what waits on the device, and the contexts of both engines."""
     trainer = {"trainer_context": policy.habit("context", policy.engine.context)}
     if policy.hw.several():
         trainer["trainer_communication"] = policy.habit("communication", policy.engine.communication)
     asleep = {f"rollout_{name}": term for name, term in made.asleep.items()}
 
-    def phase(name: str, parts: dict[str, Term]) -> tuple[Term, tuple[Term, ...]]:
+    def phase(name: str, parts: dict[str, Term]) -> tuple[Term, Parts]:
         named = {key: total(f"memory.{name}.{key}", {key: term}) for key, term in parts.items()}
-        return total(f"memory.{name}", named), tuple(named.values())
+        return total(f"memory.{name}", named), named
 
     def waiting(*busy: str) -> dict[str, Term]:
         return {name: one.states for name, one in held.items() if name not in busy and plan.idle == "device"}
@@ -260,7 +259,8 @@ def _phases(
         if one.peak is not None:
             label = "training" if name == "policy" else f"{name}_training"
             whole, parts = phase(label, {name: one.peak} | asleep | waiting(name))
-            found[label] = whole, (*one.busy, *parts[1:])
+            beside = {key: term for key, term in parts.items() if key != name}
+            found[label] = whole, {**{f"busy_{key}": term for key, term in one.busy.items()}, **beside}
     return found
 
 

@@ -11,7 +11,7 @@ from gpuplan.formulas.basic import remaining_bytes, repeated_bytes, repeated_sec
 from gpuplan.plan.precision import KV_BYTES, byte
 from gpuplan.plan.rl import RlPlan
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Term, total
+from gpuplan.term import DEFINITION, Parts, Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.serving import cache_bytes
 
@@ -44,7 +44,7 @@ class Rollout(Record, kw_only=True):
     """Generation of all responses: its time by part, the sequences that a replica runs at once, and its memory by part."""
 
     seconds: Term
-    parts: tuple[Term, ...]
+    parts: Parts
     running: Term
     room: Term
     """Sequences that the cache has room for."""
@@ -72,12 +72,11 @@ def rollout(subject: Subject, plan: RlPlan, batch: Batch, waiting_models: dict[s
     waiting = rl.replica_share.term("responses_here", amount=batch.responses, replicas=replicas)
     prompts = rl.replica_share.term("prompts_here", amount=batch.prompts, replicas=replicas)
     memory = model.memory()
-    held = {term.name.rpartition(".")[2]: term for term in memory.parts}
-    held.pop("kv_cache")
+    held = {name: term for name, term in memory.parts.items() if name != "kv_cache"}
     each = _cache(model, batch)
     used = total("memory.without_cache", {**held, **{f"waiting_{name}": term for name, term in waiting_models.items()}})
     pool = remaining_bytes.term("memory.cache_room", budget=memory.budget, used=used)
-    room = inference.whole_sequences.term("sequences_that_fit", pool=pool, each=each) if each.formula is not None else waiting
+    room = inference.whole_sequences.term("sequences_that_fit", pool=pool, each=each) if subject.arch.remembers else waiting
     running = rl.running_sequences.term(
         "running", waiting=waiting, room=room, limit=subject.habit("max_sequences", model.profile.max_sequences)
     )
@@ -95,7 +94,7 @@ def rollout(subject: Subject, plan: RlPlan, batch: Batch, waiting_models: dict[s
         parts["host"] = repeated_seconds.term("host", count=steps, seconds=subject.habit("rollout_host", loop.host))
     cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=each)}
     return Rollout(
-        seconds=total("seconds", parts), parts=tuple(parts.values()), running=running, room=room,
+        seconds=total("seconds", parts), parts=parts, running=running, room=room,
         memory={**held, **cache}, budget=memory.budget, weights=held["weights"],
         sync=None if loop is None else subject.habit("rollout_sync", loop.sync),
         asleep={name: held[name] for name in ("context", "communication", "graphs") if name in held},
@@ -113,6 +112,6 @@ def _cache(model: ServingModel, batch: Batch) -> Term:
         )  # fmt: skip
 
     whole = of("cache.whole", total("sequence_tokens", {"prompt": batch.prompt, "response": batch.response}))
-    if whole.formula is None:
+    if not model.subject.arch.remembers:
         return Term("cache.each", 0.0, "B", DEFINITION)
     return rl.shared_cache_bytes.term("cache.each", whole=whole, prompt=of("cache.prompt", batch.prompt), group=batch.group)

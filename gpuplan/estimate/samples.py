@@ -28,7 +28,7 @@ from gpuplan.plan.samples import SamplesPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Samples, TrainingProfile
-from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
+from gpuplan.term import DEFINITION, USER, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
@@ -92,9 +92,9 @@ class SamplesFigures(Record, kw_only=True):
 
     figures: dict[str, Term]
     step: Term
-    steps: tuple[Term, ...]
+    steps: Parts
     memory: Term
-    parts: tuple[Term, ...]
+    parts: Parts
 
 
 def samples_profile(setting: Setting) -> tuple[TrainingProfile, Samples]:
@@ -134,7 +134,7 @@ def samples_figures(
     if waited:
         slowest = slowest_input(waited)
         wait = remaining_seconds.term("step.waiting_for_input", whole=slowest, hidden=computed)
-        step, steps = total("step.with_input", {"computed": computed, "waiting": wait}), (*steps, wait)
+        step, steps = total("step.with_input", {"computed": computed, "waiting": wait}), {**steps, "waiting": wait}
     figures = made.rates(step)
     figures["compute_time_s"] = computed
     figures |= {f"{name}_time_s": term for name, term in waited.items()}
@@ -174,7 +174,7 @@ class _Maker(Record, kw_only=True):
         names = RECIPES[self.plan.precision]
         return self.model.kept_bytes(byte("recipe.activation_bytes", names.activation, names.source))
 
-    def memory(self) -> tuple[Term, tuple[Term, ...]]:
+    def memory(self) -> tuple[Term, Parts]:
         """What one replica holds."""
         recipe, setting, zero = self.recipe, self.setting, self.plan.zero_stage
         states = {"weights": recipe.weight, "gradients": recipe.gradient}
@@ -206,9 +206,9 @@ class _Maker(Record, kw_only=True):
         parts["context"] = setting.habit("context", setting.engine.context)
         if setting.hw.several():
             parts["communication"] = setting.habit("communication", setting.engine.communication)
-        return total("memory.peak", parts), tuple(parts.values())
+        return total("memory.peak", parts), parts
 
-    def step(self) -> tuple[Term, tuple[Term, ...]]:
+    def step(self) -> tuple[Term, Parts]:
         """A step's computation and communication, input left out."""
         hw, setting = self.setting.hw, self.setting
         dtype = RECIPES[self.plan.precision].matmul
@@ -245,7 +245,7 @@ class _Maker(Record, kw_only=True):
             counted=total("step.counted", dict(parts)),
             residual=setting.habit("sample_residual", habits.residual),
         )
-        return total("step.computed", parts), tuple(parts.values())
+        return total("step.computed", parts), parts
 
     def lookups(self, values: Term) -> dict[str, Term]:
         """Rows of the tables for a batch, and their way from the accelerators that hold them and back."""

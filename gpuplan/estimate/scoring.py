@@ -5,14 +5,14 @@ The forward pass of training alone: log-probabilities of a policy or a frozen re
 
 from __future__ import annotations
 
-from gpuplan.estimate.pricing import alone, exposed, priced
+from gpuplan.estimate.pricing import alone, exposed, happens, priced
 from gpuplan.estimate.training_time import StepPricer
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import straggler_seconds, unmodelled_seconds
 from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Source, Term, greatest, total
+from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import BlockWork
@@ -26,7 +26,7 @@ class Scored(Record):
     """The time of scoring by part, of the slowest stage, and the weights that the fullest rank holds for it."""
 
     seconds: Term
-    parts: tuple[Term, ...]
+    parts: Parts
     weights: Term
     passing: Term
     """What is alive for a moment: one layer's tensors, or the logits."""
@@ -62,19 +62,19 @@ def _forward(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
         "attention": pricer.paced("attention", priced(f"{at}.attention", work.attentions, hw)),
         "elementwise": pricer.paced("elementwise", priced(f"{at}.elementwise", pricer.streams(work), hw)),
     }
-    parts = {kind: term for kind, term in kinds.items() if term.formula is not None}
+    parts = {kind: term for kind, term in kinds.items() if happens(term)}
     overlap = habit("tp_overlap", profile.tp_overlap)
     comm = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, overlap)
     expert = pricer.experts(at, "forward", work, {kind: {"forward": term} for kind, term in parts.items()})
     if block.context is not None and not alone(block.context.group):
         parts["context_parallel"] = priced(f"{at}.context_parallel", [block.context], hw)
-    parts |= {name: term for name, term in (("tensor_parallel", comm), ("expert_parallel", expert)) if term.formula is not None}
+    parts |= {name: term for name, term in (("tensor_parallel", comm), ("expert_parallel", expert)) if happens(term)}
     host = habit("layer_host", profile.layer_host)
     parts["host"] = remaining_seconds.term(f"{at}.host", whole=host, hidden=total(f"{at}.device", dict(parts)))
     return parts
 
 
-def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
+def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
     """All micro-batches through one stage, with the time in which the pipeline fills and drains."""
     hw, work, step, profile = pricer.subject.hw, pricer.work, pricer.step, pricer.profile
     at = f"{stage.prefix}scoring"
@@ -113,7 +113,7 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
         parts["bubble"] = pricer.bubble(at, whole)
     parts["step_host"] = pricer.subject.habit("step_host", profile.step_host)
     parts |= _slower(pricer, at, parts, profile.straggle)
-    return total(f"{at}.seconds", parts), tuple(parts.values())
+    return total(f"{at}.seconds", parts), parts
 
 
 def _slower(pricer: StepPricer, at: str, parts: dict[str, Term], straggle: Sourced | None) -> dict[str, Term]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
@@ -15,7 +15,7 @@ from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
-from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import LayerProgram
@@ -44,7 +44,7 @@ class ServingMemory(Record, kw_only=True):
     """Memory of the fullest rank: what is needed, its parts, the budget, and the sequences that the cache could hold."""
 
     needed: Term
-    parts: tuple[Term, ...]
+    parts: Parts
     budget: Term
     pool: Term
     sequence: Term
@@ -56,7 +56,7 @@ class Phase(Record, kw_only=True):
     """A prefill or a decode step: its time and the parts that sum to it, and the bytes of weights that it reads."""
 
     seconds: Term
-    parts: tuple[Term, ...]
+    parts: Parts
     weights_read: Term
 
 
@@ -124,10 +124,8 @@ class ServingModel(Record, kw_only=True):
         needed = total("memory.needed", parts)
         fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
         budget, pool = self.room(fixed, weights)
-        most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if sequence.formula is not None else None
-        return ServingMemory(
-            needed=needed, parts=tuple(parts.values()), budget=budget, pool=pool, sequence=sequence, max_sequences=most
-        )
+        most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
+        return ServingMemory(needed=needed, parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most)
 
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
@@ -236,7 +234,7 @@ class ServingModel(Record, kw_only=True):
         for key, layer in work.layers.items():
             for kind, items in _kinds(layer).items():
                 one = priced(f"{name}.{key}.{kind}", items, hw, custom_all_reduce=self.profile.custom_all_reduce)
-                if one.formula is not None:
+                if happens(one):
                     kinds.setdefault(kind, {})[key] = repeated_seconds.term(
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
                     )
@@ -271,7 +269,7 @@ class ServingModel(Record, kw_only=True):
             residual=self.subject.habit("prefill_residual" if passes is not None else "decode_residual", residual),
         )
         return Phase(
-            seconds=total(f"{name}.seconds", parts), parts=tuple(parts.values()), weights_read=work.weights_read
+            seconds=total(f"{name}.seconds", parts), parts=parts, weights_read=work.weights_read
         )  # fmt: skip
 
     def sends(self, name: str, rows: Term) -> Term:

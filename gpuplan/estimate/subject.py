@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Architecture, Moe
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import Num, is_array
 from gpuplan.record import Record, field
@@ -40,7 +40,7 @@ class WorkSubject(PlanTerms, kw_only=True):
 
     def has_experts(self) -> bool:
         """Whether the model routes tokens to experts."""
-        return any(isinstance(block.mlp, Moe) for stack in self.arch.stacks for block in stack.blocks.values())
+        return bool(self.arch.moes)
 
     def leaves(self) -> Leaves:
         """A fresh set of model leaves, whose source is the model's card."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gpuplan.estimate.attention_time import attention_kernel, has_latent, with_training_depth
+from gpuplan.estimate.attention_time import attention_kernel, with_training_depth
 from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
@@ -20,7 +20,6 @@ from gpuplan.formulas.layers import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Moe
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import TrainPlan
@@ -121,7 +120,7 @@ def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -
     """
     profile = profile_of(subject.engine, plan)
     hw, works = subject.hw, Works() if works is None else works
-    kernel = attention_kernel(plan, profile, hw, latent=has_latent(subject.arch))
+    kernel = attention_kernel(plan, profile, hw, latent=subject.arch.latent)
     remade = hw.asked("remade_attention", lambda one: one.family in profile.remade_attention)
     own = works.step(subject, plan, kernel=kernel, remakes_attention=remade)
     subject = subject.replaced(
@@ -228,7 +227,7 @@ def step_work(
 
 def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, leaves: Leaves) -> Term | None:
     """The load of the fullest expert where all are padded to it; None: they are not, or there are none."""
-    found = [block.mlp for stack in subject.arch.stacks for block in stack.blocks.values() if isinstance(block.mlp, Moe)]
+    found = subject.arch.moes
     if profile.padded_experts is None or not found:
         return None
     if plan.parallel.expert_load is not None:

@@ -26,7 +26,7 @@ from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import Source, Term, greatest, total
+from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import TrainingWork
@@ -42,13 +42,13 @@ class TrainingMemory(Record):
     """Peak memory, and the parts of each stage that could be the most loaded."""
 
     peak: Term
-    stages: dict[Place, tuple[Term, tuple[Term, ...]]]
+    stages: dict[Place, tuple[Term, Parts]]
     allocated: Term
     """Tensors alone, as `torch.cuda.max_memory_allocated` counts them."""
     reserved: Term
     """Tensors and what the allocator keeps beside them, as `torch.cuda.max_memory_reserved` counts."""
 
-    def binding(self) -> tuple[Term, tuple[Term, ...]]:
+    def binding(self) -> tuple[Term, Parts]:
         """The total and the parts of the most loaded stage of a single plan."""
         return max(self.stages.values(), key=lambda stage: float(stage[0].value))
 
@@ -72,7 +72,7 @@ def training_memory(
 
 def _stage(
     subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves, stage: Stage
-) -> tuple[Term, tuple[Term, ...], Term, Term]:
+) -> tuple[Term, Parts, Term, Term]:
     """The total of a stage and its parts; its tensors alone, and with what the allocator keeps."""
     profile = training_profile(subject.engine)
     at = f"{stage.prefix}memory" if stage.prefix else "memory"
@@ -149,9 +149,15 @@ def _stage(
             needed=total(f"{at}.needed", dict(parts)),
             capacity=subject.hw.memory_capacity,
         )
-    held = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
-    reserved = total(f"{at}.reserved", {"tensors": allocated, **held})
-    return total(f"{at}.peak" if stage.prefix else "memory.peak", parts), tuple(parts.values()), allocated, reserved
+    kept = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
+    if at_step:
+        parts = {"gradients_at_peak" if name == "gradients" else name: term for name, term in parts.items()}
+    return (
+        total(f"{at}.peak" if stage.prefix else "memory.peak", parts),
+        parts,
+        allocated,
+        total(f"{at}.reserved", {"tensors": allocated, **kept}),
+    )
 
 
 def _buckets(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.estimate.layer_time import LayerPricer
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
-from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import (
     bubble_seconds,
@@ -18,7 +20,7 @@ from gpuplan.formulas.training import (
 from gpuplan.machine.hardware import Hardware
 from gpuplan.num import Num
 from gpuplan.record import Record
-from gpuplan.term import Term, greatest, total
+from gpuplan.term import Parts, Term, greatest, total
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 
@@ -39,9 +41,9 @@ class TrainingTime(Record):
     """The step time, and the parts of each stage that could be the slowest."""
 
     step: Term
-    stages: dict[Place, tuple[Term, tuple[Term, ...]]]
+    stages: Mapping[Place, tuple[Term, Parts]]
 
-    def binding(self) -> tuple[Term, tuple[Term, ...]]:
+    def binding(self) -> tuple[Term, Parts]:
         """The total and the parts of the slowest stage of a single plan."""
         return max(self.stages.values(), key=lambda stage: float(stage[0].value))
 
@@ -56,7 +58,7 @@ class StepPricer(LayerPricer):
         totals = [whole for whole, _ in made.values()]
         return TrainingTime(totals[0] if len(totals) == 1 else greatest("step.seconds", totals), made)
 
-    def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, tuple[Term, ...]]:
+    def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
         """The whole step as this stage sees it; every part is over all micro-batches."""
         at, work, step, profile = f"{stage.prefix}step", self.work, self.step, self.profile
         micro = self.micro_batch(at, stage, layers)
@@ -104,7 +106,7 @@ class StepPricer(LayerPricer):
             counted=total(f"{at}.counted", dict(parts)),
             residual=self.subject.habit("residual", profile.residual_of(experts=self.subject.has_experts())),
         )
-        return total(f"{at}.seconds", parts), tuple(parts.values())
+        return total(f"{at}.seconds", parts), parts
 
     def micro_batch(self, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
         """What one micro-batch takes on this stage, before the exchange of sharded parameters and gradients."""
@@ -115,7 +117,7 @@ class StepPricer(LayerPricer):
             of_kinds = {
                 key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=held[key], seconds=parts[part])
                 for key, parts in layers.items()
-                if part in parts and parts[part].formula is not None
+                if part in parts and happens(parts[part])
             }
             if of_kinds:
                 micro[part] = total(f"{at}.micro.{part}", of_kinds)

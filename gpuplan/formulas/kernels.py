@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt
-from gpuplan.term import Source, formula
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt, where
+from gpuplan.term import DEFINITION, Source, formula
 
 ROOFLINE = Source(
     "paper",
@@ -212,6 +212,16 @@ def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidde
     6e-06
     """
     return residual * (start + maximum(compute, memory) + unhidden * minimum(compute, memory))
+
+
+@formula(DEFINITION)
+def seconds_by_queries(*, q_len: Count, most: Count, few: Seconds, many: Seconds) -> Seconds:
+    """Time of attention in the kernel for few queries a sequence up to `most` of them, and in the one for many beyond.
+
+    >>> [seconds_by_queries(q_len=queries, most=16.0, few=3e-6, many=5e-6) for queries in (1.0, 64.0)]
+    [3e-06, 5e-06]
+    """
+    return where(q_len <= most, few, many)
 
 
 @formula(FLASH2)

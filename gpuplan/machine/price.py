@@ -5,14 +5,14 @@ from __future__ import annotations
 from gpuplan.formulas import kernels
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
 
-MOST_DECODE_QUERIES = 16
-"""Draft lengths stay below, prefill chunks above."""
+MOST_DECODE_QUERIES = Term("work.most_decode_queries", 16.0, "1", Source("assumed", "draft lengths stay below, chunks above"))
+"""Queries of a sequence up to which the decode kernel runs."""
 ZERO = Term("zero", 0.0, "1", DEFINITION)
 TWO_BYTES = Term("query_element_bytes", 2.0, "B", Source("assumed", "queries and outputs of attention are 16-bit"))
 
@@ -113,8 +113,21 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    if not item.backward and all_true(item.q_len.value <= MOST_DECODE_QUERIES):
+    few = item.q_len.value <= MOST_DECODE_QUERIES.value
+    if item.backward or not any_true(few):
+        return _prefill_seconds(item, hw)
+    if all_true(few):
         return _decode_seconds(item, hw, replayed=replayed)
+    # Some candidates of a grid have few queries a sequence, and others many.
+    either = {
+        "few": _decode_seconds(item.replaced(name=f"{item.name}.few"), hw, replayed=replayed),
+        "many": _prefill_seconds(item.replaced(name=f"{item.name}.many"), hw),
+    }
+    return kernels.seconds_by_queries.term(f"{item.name}.seconds", q_len=item.q_len, most=MOST_DECODE_QUERIES, **either)
+
+
+def _prefill_seconds(item: Attention, hw: Hardware) -> Term:
+    """Attention of many queries a sequence, forward or backward."""
     name, prefix = item.name, f"attention.prefill.{item.dtype}"
     rows, cached = hw.parameter(f"{prefix}.rows"), hw.parameter(f"{prefix}.cached")
     dims = {"k_dim": item.k_dim, "v_dim": item.v_dim}

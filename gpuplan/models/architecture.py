@@ -9,13 +9,50 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
+from gpuplan.record import Record
 from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema, field
 
 NormKind: TypeAlias = Literal["rms", "layer", "layer-no-bias"]
 QkNorm: TypeAlias = Literal["none", "head", "width"]
 
 
-class Attention(Schema):
+class Scores(Record, kw_only=True):
+    """Scores of queries over keys: heads, the mean width of what a score and what a value takes, and what a token sees."""
+
+    heads: int
+    dim: float
+    limit: int | None = None
+    """How many positions a token sees at most; None: all."""
+    chunked: bool = False
+    """The limit is a chunk that the token stands in, not a window behind it."""
+    causal: bool = True
+
+
+class TokenMixer:
+    """What is asked of every kind of token mixer; each kind answers for itself."""
+
+    def divided_by(self) -> int:
+        """What tensor parallel ranks divide: heads, or the width of a state."""
+        raise NotImplementedError
+
+    def kv_heads_held(self) -> int | None:
+        """Key and value heads, of which more ranks than there are hold copies; None: it has none of its own."""
+        return None
+
+    def scores(self) -> Scores | None:
+        """The scores that its queries and keys make; None: none."""
+        return None
+
+    def expansion_params(self) -> int:
+        """Parameters of the products that expand latents of queries, keys and values, which selective recomputation runs again."""
+        return 0
+
+    def latent(self) -> bool:
+        """Keys and values come from one latent."""
+        return False
+
+
+class Attention(TokenMixer, Schema):
     """Softmax attention with `heads` query heads over `kv_heads` key and value heads (MHA, GQA, MQA)."""
 
     kind: Literal["attention"] = "attention"
@@ -43,13 +80,26 @@ class Attention(Schema):
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 
+    def divided_by(self) -> int:
+        """Its query heads."""
+        return self.heads
+
+    def kv_heads_held(self) -> int | None:
+        """Its key and value heads."""
+        return self.kv_heads
+
+    def scores(self) -> Scores | None:
+        """Of every head, over a window or a chunk where there is one."""
+        limit = self.window or self.chunk
+        return Scores(heads=self.heads, dim=self.head_dim, limit=limit, chunked=bool(self.chunk), causal=self.causal)
+
     def faults(self) -> Iterator[Fault]:
         """Heads that do not divide."""
         if self.heads % self.kv_heads:
             yield Fault("model.heads", f"{self.kv_heads} key and value heads do not divide {self.heads} query heads")
 
 
-class Mla(Schema):
+class Mla(TokenMixer, Schema):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one cached latent."""
 
     kind: Literal["mla"] = "mla"
@@ -66,8 +116,25 @@ class Mla(Schema):
     indexer_dim: NonNegativeInt = 0
     indexer_top_k: NonNegativeInt = 0
 
+    def divided_by(self) -> int:
+        """Its heads."""
+        return self.heads
 
-class StateSpace(Schema):
+    def scores(self) -> Scores | None:
+        """Of every head: keys of both parts, values of their own width."""
+        return Scores(heads=self.heads, dim=(self.nope_dim + self.rope_dim + self.v_dim) / 2)
+
+    def expansion_params(self) -> int:
+        """From both latents to the heads."""
+        queries = (self.q_rank or 0) * (self.nope_dim + self.rope_dim)
+        return self.heads * (queries + self.kv_rank * (self.nope_dim + self.v_dim))
+
+    def latent(self) -> bool:
+        """They do."""
+        return True
+
+
+class StateSpace(TokenMixer, Schema):
     """A recurrent mixer with a state of fixed size a sequence: Mamba, Mamba-2, gated delta rule, linear attention."""
 
     kind: Literal["mamba1", "mamba2", "gated_delta", "linear_attention"]
@@ -88,6 +155,10 @@ class StateSpace(Schema):
     """Norms on dt, B and C (Jamba)."""
     gated_norm: bool = False
     """A norm over the inner width before the output projection."""
+
+    def divided_by(self) -> int:
+        """The width of its values."""
+        return self.inner
 
     def faults(self) -> Iterator[Fault]:
         """What the kind needs and is not there."""
@@ -244,6 +315,31 @@ class Architecture(Schema):
         kinds = [stack.kind for stack in self.stacks]
         if not kinds or len(set(kinds)) < len(kinds):
             yield Fault("model.stacks", "a model has one decoder, one encoder, or one of each", at=("stacks",))
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The kinds of blocks of all stacks."""
+        return [block for stack in self.stacks for block in stack.blocks.values()]
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        """The token mixers of all blocks."""
+        return [mixer for block in self.blocks for mixer in block.mixers]
+
+    @property
+    def moes(self) -> list[Moe]:
+        """The layers of experts of all blocks; empty where the model routes no tokens."""
+        return [block.moe for block in self.blocks if block.moe is not None]
+
+    @property
+    def remembers(self) -> bool:
+        """It keeps something of a sequence from step to step: keys and values, or states."""
+        return any(block.mixers for stack in self.stacks if stack.kind != "encoder" for block in stack.blocks.values())
+
+    @property
+    def latent(self) -> bool:
+        """It has latent attention."""
+        return any(mixer.latent() for mixer in self.mixers)
 
     @property
     def depth(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.models.architecture import Architecture, Attention, Mla, Moe, StateSpace
+from gpuplan.models.architecture import Architecture
 from gpuplan.plan.parallelism import Shape
 from gpuplan.specs.engine import Engine
 
@@ -28,22 +28,17 @@ def positive(ask: object, names: tuple[str, ...]) -> None:
 
 def experts_of(arch: Architecture) -> int:
     """Routed experts of a layer; 0 where there are none."""
-    blocks = [block for stack in arch.stacks for block in stack.blocks.values()]
-    return max((block.mlp.experts for block in blocks if isinstance(block.mlp, Moe)), default=0)
+    return max((moe.experts for moe in arch.moes), default=0)
 
 
 def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Shape:
     """What the rules need to know of a model, and of the engine that divides it."""
-    blocks = [block for stack in arch.stacks for block in stack.blocks.values()]
-    mixers = [mixer for block in blocks for mixer in (block.mixer, block.mixer2, block.cross) if mixer is not None]
-    heads = [mixer.heads for mixer in mixers if isinstance(mixer, (Attention, Mla))]
-    heads += [mixer.inner for mixer in mixers if isinstance(mixer, StateSpace)]
-    kv_heads = {mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)}
-    widths = {block.mlp.width for block in blocks if block.mlp is not None and not isinstance(block.mlp, Moe)}
-    experts = [block.mlp for block in blocks if isinstance(block.mlp, Moe)]
+    heads = [mixer.divided_by() for mixer in arch.mixers]
+    kv_heads = {held for mixer in arch.mixers if (held := mixer.kv_heads_held()) is not None}
+    widths = {block.mlp.width for block in arch.blocks if block.mlp is not None and block.moe is None}
     return Shape(
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
-        expert_widths=tuple(sorted({one.width for one in experts})), shared=any(one.shared_experts for one in experts),
+        expert_widths=tuple(sorted({moe.width for moe in arch.moes})), shared=any(moe.shared_experts for moe in arch.moes),
         experts=experts_of(arch), layers=arch.depth, ranks=ranks,
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
     )  # fmt: skip

@@ -12,7 +12,6 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Mla
 from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import named
@@ -189,7 +188,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     mtp = modules_to_train(ask, found.card, chosen)
     zero = (default_zero(ask, profile) if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
-    if ask.recompute is None and any(isinstance(b.mixer, Mla) for stack in arch.stacks for b in stack.blocks.values()):
+    if ask.recompute is None and arch.latent:
         recomputes = ("none", "selective", "full")
     sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
@@ -340,7 +339,7 @@ def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
 def _peak_notes(made: TrainingFigures) -> list[Note]:
     """Where memory peaks, if that is where no gradients are."""
     _, parts = made.memory.binding()
-    if not any(part.name.endswith(".gradients_at_peak") and float(part.value) == 0 for part in parts):
+    if "gradients_at_peak" not in parts or float(parts["gradients_at_peak"].value) > 0:
         return []
     return [
         Note(
@@ -393,8 +392,7 @@ def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
 
 def _selective(subject: Subject) -> str:
     """What selective recomputation runs again."""
-    blocks = [block for stack in subject.arch.stacks for block in stack.blocks.values()]
-    if any(isinstance(block.mixer, Mla) for block in blocks):
+    if subject.arch.latent:
         return "selective runs the up-projections of latent attention again"
     policy = training_profile(subject.engine).selective_policy
     if policy is not None:

@@ -29,17 +29,14 @@ class Adapters(Record, kw_only=True):
         found = [matrix for op in program.ops for matrix in self.adapted(op)]
         if not found:
             return None
-        parts = {
-            one.name: lora_params.term(
+        parts = [
+            lora_params.term(
                 f"adapters.{one.name}", in_features=one.fan_in, out_features=one.fan_out, rank=self.rank, matrices=one.copies
             )
             for one in found
-        }
+        ]
         if self.tuning.dora:
-            parts |= {
-                f"{one.name}.magnitudes": product.term(f"adapters.{one.name}.magnitudes", a=one.fan_out, b=one.copies)
-                for one in found
-            }
+            parts += [product.term(f"adapters.{one.name}.magnitudes", a=one.fan_out, b=one.copies) for one in found]
         return total(f"adapters.{key}", parts)
 
     def program(self, key: str, program: LayerProgram, types: Types, work: Pass) -> LayerProgram:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuplan.formulas.basic import product, share, smaller
+from gpuplan.num import all_true
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
-from gpuplan.term import DEFINITION, Source, Term
+from gpuplan.term import DEFINITION, Formula, Source, Term, WiringError
 from gpuplan.work import Dtype
 
 ONE = Term("one", 1.0, "1", DEFINITION)
@@ -114,18 +115,25 @@ class Leaves:
 
     def split(self, name: str, amount: Term, ways: Term) -> Term:
         """An amount cut `ways` ways, made once."""
-        if name not in self.made:
-            self.made[name] = share.term(name, amount=amount, ways=ways)
-        return self.made[name]
+        return self._once(name, share, amount=amount, ways=ways)
 
     def times(self, name: str, a: Term, b: Term) -> Term:
         """A product, made once."""
-        if name not in self.made:
-            self.made[name] = product.term(name, a=a, b=b)
-        return self.made[name]
+        return self._once(name, product, a=a, b=b)
 
     def least(self, name: str, a: Term, b: Term) -> Term:
         """The smaller of two, made once."""
-        if name not in self.made:
-            self.made[name] = smaller.term(name, a=a, b=b)
-        return self.made[name]
+        return self._once(name, smaller, a=a, b=b)
+
+    def _once(self, name: str, formula: Formula[...], **args: Term) -> Term:
+        """What a formula makes of some terms under a name, which must not stand for anything else.
+
+        Raises:
+            WiringError: it does: two quantities would share a number because they share a name.
+        """
+        made = self.made.get(name)
+        if made is None:
+            made = self.made[name] = formula.term(name, **args)
+        elif any(part is not args[key] for key, part in made.args) and not all_true(formula.term(name, **args).value == made.value):
+            raise WiringError(f"`{name}` is made twice, of different terms")
+        return made

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gpuplan.formulas.basic import product
 from gpuplan.formulas.memory import attention_score_bytes
 from gpuplan.term import Source, Term
 from gpuplan.work import Attention, Matmul, Stream
-from gpuplan.workload.context import ONE, Leaves
+from gpuplan.workload.context import ONE
 
 _KERNELS = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198",
@@ -21,14 +22,14 @@ SCORE_KERNELS = Term("work.score_kernels", 2.0, "1", _KERNELS)
 TWO_BYTES = Term("work.score_element", 2.0, "B", Source("definition", "scores in 16 bits"))
 
 
-def written_out(item: Attention, leaves: Leaves) -> tuple[list[Matmul], Stream]:
+def written_out(item: Attention) -> tuple[list[Matmul], Stream]:
     """The products and the traffic of an attention whose scores pass through memory; a causal mask saves nothing.
 
     Products are [queries, keys] for each head; with fewer key heads, these are repeated.
     """
-    at, heads = item.name, leaves.times(f"{item.name}.products", item.sequences, item.heads)
+    at, heads = item.name, product.term(f"{item.name}.products", a=item.sequences, b=item.heads)
 
-    def product(name: str, m: Term, n: Term, k: Term) -> Matmul:
+    def batched(name: str, m: Term, n: Term, k: Term) -> Matmul:
         return Matmul(
             name=f"{at}.{name}", m=m, n=n, k=k, batch=heads, dtype=item.dtype,
             left_bytes=TWO_BYTES, right_bytes=TWO_BYTES, out_bytes=TWO_BYTES,
@@ -37,11 +38,11 @@ def written_out(item: Attention, leaves: Leaves) -> tuple[list[Matmul], Stream]:
     q, kv, dk, dv = item.q_len, item.kv_len, item.k_dim, item.v_dim
     if item.backward:
         made = [
-            product("score_gradient", q, kv, dv), product("value_gradient", kv, dv, q), product("query_gradient", q, dk, kv),
-            product("key_gradient", kv, dk, q),
+            batched("score_gradient", q, kv, dv), batched("value_gradient", kv, dv, q), batched("query_gradient", q, dk, kv),
+            batched("key_gradient", kv, dk, q),
         ]  # fmt: skip
     else:
-        made = [product("scores", q, kv, dk), product("mixed_values", q, dv, kv)]
+        made = [batched("scores", q, kv, dk), batched("mixed_values", q, dv, kv)]
     size = attention_score_bytes.term(
         f"{at}.score_bytes", sequences=ONE, heads=heads, q_tokens=q, kv_tokens=kv, element_bytes=SCORE_TRAFFIC[item.backward]
     )

@@ -66,4 +66,4 @@ def all_terms(roots: Mapping[str, Term]) -> Iterator[Term]:
 
 def traffic(made: TrainingFigures, word: str) -> list[float]:
     """The times of the step that carry a word in their name."""
-    return [float(t.value) for _, parts in made.time.stages.values() for t in parts if word in t.name]
+    return [float(t.value) for _, parts in made.time.stages.values() for t in parts.values() if word in t.name]

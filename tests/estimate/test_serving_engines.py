@@ -23,7 +23,7 @@ def phase(made: ServingFigures, name: str = "decode") -> Phase:
 
 
 def part(one: Phase, name: str) -> float:
-    return next((float(term.value) for term in one.parts if term.name.endswith(f".{name}")), 0.0)
+    return float(one.parts[name].value) if name in one.parts else 0.0
 
 
 def test_the_memory_setting_of_vllm_is_a_share_of_the_device_for_everything() -> None:
@@ -35,14 +35,14 @@ def test_the_memory_setting_of_vllm_is_a_share_of_the_device_for_everything() ->
 def test_the_memory_setting_of_tensorrt_llm_is_a_share_of_what_is_free() -> None:
     about = subject("llama-3.1-8b", H100, "tensorrt-llm")
     memory = ServingModel.of(about, serve_plan()).memory()
-    fixed = sum(float(one.value) for one in memory.parts if one.name != "memory.kv_cache")
+    fixed = sum(float(one.value) for name, one in memory.parts.items() if name != "kv_cache")
     assert memory.pool.value == pytest.approx(0.9 * (float(about.hw.memory_capacity.value) - fixed))
 
 
 def test_the_memory_setting_of_sglang_is_a_share_of_the_device_for_weights_and_caches() -> None:
     about = subject("llama-3.1-8b", H100, "sglang")
     memory = ServingModel.of(about, serve_plan()).memory()
-    weights = next(float(one.value) for one in memory.parts if one.name == "memory.weights")
+    weights = float(memory.parts["weights"].value)
     assert memory.pool.value == pytest.approx(0.88 * float(about.hw.memory_capacity.value) - weights)
 
 

@@ -24,7 +24,7 @@ def figures(model: str, engine: str = "vllm", on: str = ON, **given: Any) -> Ser
 
 def memory(model: str, engine: str = "vllm", **given: Any) -> dict[str, float]:
     made = ServingModel.of(subject(model, ON, engine), serve_plan(**given)).memory()
-    parts = {part.name: float(part.value) for part in made.parts}
+    parts = {part.name: float(part.value) for part in made.parts.values()}
     return parts | {"needed": float(made.needed.value), "sequence": float(made.sequence.value)}
 
 
@@ -66,7 +66,7 @@ def test_one_accelerator_has_no_traffic_and_more_have_some(model: str) -> None:
     for phases, some in (((alone.prefill, alone.decode), False), ((cut.prefill, cut.decode), True)):
         for phase in phases:
             assert phase is not None
-            times = [float(part.value) for part in phase.parts if "tensor_parallel" in part.name or "sends" in part.name]
+            times = [float(part.value) for name, part in phase.parts.items() if name in ("tensor_parallel", "pipeline_send")]
             assert (sum(times) > 0) == some
 
 

@@ -107,7 +107,12 @@ def test_the_hosts_memory_spares_the_devices_and_costs_the_link() -> None:
     """What waits in the host's memory crosses its link twice for each layer: exposed where that takes longer than computing."""
     kept, hosted = figures("minimal"), figures("minimal_offloaded")
     assert hosted.figures["peak_memory_bytes"].value < 0.7 * kept.figures["peak_memory_bytes"].value
-    waits = {part.name: float(part.value) for _, parts in hosted.time.stages.values() for part in parts if "offload" in part.name}
+    waits = {
+        part.name: float(part.value)
+        for _, parts in hosted.time.stages.values()
+        for part in parts.values()
+        if "offload" in part.name
+    }
     traffic = LAYERS * 2 * TOKENS * (QUERY + 2 * KEY + HIDDEN + 2 * INNER)
     step = float(kept.figures["step_time_s"].value)
     assert 2 * traffic / 15e9 - step < sum(waits.values()) < 2 * traffic / 15e9
@@ -139,7 +144,9 @@ def test_int8_multiplies_twice_as_fast_and_sends_as_much() -> None:
     """On TPUs int8 runs at twice the rate of bf16; weights are rounded after they are gathered, so that as many bytes travel."""
     made = subject(MODEL, "tpu-v6e-64", "maxtext")
     wide, narrow = (training_figures(made, plan("full", precision=one)) for one in ("bf16", "int8"))
-    parts = [{part.name: float(part.value) for _, parts in one.time.stages.values() for part in parts} for one in (wide, narrow)]
+    parts = [
+        {part.name: float(part.value) for _, parts in one.time.stages.values() for part in parts.values()} for one in (wide, narrow)
+    ]
     assert 0.5 < parts[1]["step.matmuls"] / parts[0]["step.matmuls"] < 1
     assert parts[1]["step.attention"] == parts[0]["step.attention"]
     assert narrow.memory.peak.value == wide.memory.peak.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
 from gpuplan.formulas.layers import gathered_projection_bytes, kv_copy_params
 from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
 from gpuplan.models.architecture import Attention
@@ -136,20 +136,20 @@ def _gathered(draft: Draft, mixer: Attention) -> Term:
 
 def extent(draft: Draft, group: Group, limit: Term | None) -> tuple[Term, Term, Term]:
     """Sequences, queries and visible keys of an attention; chunks of `limit` tokens are short sequences of their own."""
-    leaf, at = draft.leaves, draft.at
     if limit is None:
         return packed(draft, group)
-    chunk = leaf.least(f"{at}.chunk_tokens", group.kv_len, limit)
+    at = draft.group_name(group, Role.ATTENTION)
+    chunk = smaller.term(f"{at}.chunk_tokens", a=group.kv_len, b=limit)
     if group.decodes:
-        return group.sequences, group.q_len, leaf.split(f"{at}.seen_of_chunk", chunk, count("middle_of_chunk"))
-    chunks = leaf.split(f"{at}.chunks", group.kv_len, chunk)
-    return leaf.times(f"{at}.chunked_sequences", group.sequences, chunks), chunk, chunk
+        return group.sequences, group.q_len, share.term(f"{at}.seen_of_chunk", amount=chunk, ways=count("middle_of_chunk"))
+    chunks = share.term(f"{at}.chunks", amount=group.kv_len, ways=chunk)
+    return product.term(f"{at}.chunked_sequences", a=group.sequences, b=chunks), chunk, chunk
 
 
 def packed(draft: Draft, group: Group) -> tuple[Term, Term, Term]:
     """Sequences, queries and keys of attention that sees no limit but its document."""
-    document, leaf = draft.setting.work.document, draft.leaves
+    document, at = draft.setting.work.document, draft.group_name(group, Role.ATTENTION)
     if document is None:
         return group.sequences, group.q_len, group.kv_len
-    documents = leaf.split("step.documents", group.kv_len, document)
-    return leaf.times("step.packed_sequences", group.sequences, documents), document, document
+    documents = share.term(f"{at}.documents", amount=group.kv_len, ways=document)
+    return product.term(f"{at}.packed_sequences", a=group.sequences, b=documents), document, document
