@@ -114,19 +114,21 @@ def _judged() -> Any:
 
 def _run_rows(made: Any, groups: tuple[Any, ...]) -> list[str]:
     rows = [
-        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median, mean of rows |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| source | what | rows | missed | median error | mean | p90 | bias | held | held back | informed: median, mean |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    known = {group["key"]: group for group in made["informed"]["groups"]} | {"**all**": made["informed"]["metrics"]}
     for metric in ("throughput", "memory"):
         for group in (*groups, {"key": "**all**", **made["metrics"]}):
-            got = group[metric]
+            got, better = group[metric], known[group["key"]][metric]
             if not got["rows"]:
                 continue
             held = got["held_back"]
-            shares = " | ".join(f"{got[name]:.1%}" for name in ("median_ape", "mean_ape", "p90_ape"))
-            kept = f"{held['median_ape']:.1%}, {held['mean_ape']:.1%} of {held['rows']}" if held["rows"] else ""
-            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept}"
-            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {shares} | {end} |")
+            shares = " | ".join(_percent(got[name]) for name in ("median_ape", "mean_ape", "p90_ape"))
+            kept = f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else ""
+            informed = f"{_percent(better['median_ape'])}, {_percent(better['mean_ape'])}"
+            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept} | {informed}"
+            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {got['missed']} | {shares} | {end} |")
     return rows
 
 
@@ -136,14 +138,20 @@ def summary() -> str:
 
 
 def runs() -> str:
-    """Errors of training estimates on the published runs, by source: those whose group a fit may have seen, and those held back."""
+    """Errors of training estimates on the published runs, by source: as one types them, and with what else is known of them."""
     made = _judged()
-    fits = made["metrics"]["fits"]
+    fits, skipped = made["metrics"]["fits"], made["skipped"]
     said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
     if fits["oom"]:
         said += f"; of {fits['oom']} that ran out of memory, {fits['oom_said_not']:.0%} are said not to"
-    skipped = f"{len(made['skipped'])} of {len(made['skipped']) + fits['ran'] + fits['oom']} rows were skipped."
-    return "\n".join(_run_rows(made, tuple(made["groups"]))) + f"\n\n{said}. {skipped}\n"
+    missed = sum(one["missed"] for one in skipped)
+    whole = len(skipped) + fits["ran"] + fits["oom"]
+    end = f"{missed} of {whole} rows have no estimate, and {len(skipped) - missed} more are doubtful."
+    return "\n".join(_run_rows(made, tuple(made["groups"]))) + f"\n\n{said}. {end}\n"
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
 
 
 TABLES = {"kernels": kernels, "runs": runs, "summary": summary}

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import GpuplanError, Note
+from gpuplan.errors import GpuplanError, Note, UnknownError
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -20,7 +20,7 @@ from gpuplan.plan.ask import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
-from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
@@ -120,6 +120,24 @@ class Library:
             self._targets[on] = parse_target(on, self.catalog)
         return self._targets[on]
 
+    def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
+        """The profile that answers for an engine or framework, and what is to be said where it is another's.
+
+        Raises:
+            UnknownError: neither a profile nor one that stands in is known.
+            UsageError: several profiles could be meant.
+            SpecError: a data file that is wrong.
+        """
+        try:
+            return self.catalog.load(Engine, name), ()
+        except UnknownError:
+            for ident in self.catalog.paths("engines"):
+                engine = self.catalog.load(Engine, ident)
+                if key(name) in map(key, engine.stands_in_for):
+                    told = f"{name} has no profile of its own: that of {engine.name}, which works most alike, answers for it"
+                    return engine, (Note("engine.stands-in", told, "expect errors beyond the range"),)
+            raise
+
     def machine(self, on: str, engine: Engine) -> Hardware:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
         kernels = engine.attention_like or engine.id
@@ -163,13 +181,14 @@ class Library:
         target = self.target(ask.on)
         usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         name, month = split_date(ask.engine or usual)
-        profile = self.catalog.load(Engine, name).dated(month)
+        profile, instead = self.engine(name)
+        profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
         hw = self.machine(ask.on, profile)
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*target.notes, *hw.notes, *said)
+        notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)

@@ -22,10 +22,11 @@ from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.plan.words import Idle
 from gpuplan.record import Record
 from gpuplan.search.best import Judged, best, only
+from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
+from gpuplan.search.training import chosen_with, question_of, run_notes, worth_saying
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -158,12 +159,11 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
 
 def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
-    space, chosen = space_of(ask, found)
     awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
     capacity = found.subject.hw.memory_capacity
     room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
-    result = chosen_plan(ask, subject, space)
+    ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
     why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
     if result.looked_at == 1:
