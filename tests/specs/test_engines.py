@@ -97,7 +97,7 @@ def test_fusion_orders_the_engines() -> None:
 def test_shares_are_shares(profile: Engine) -> None:
     assert 0 <= profile.fragmentation.value < 0.5
     if profile.training is not None:
-        assert all(0 <= share.value <= 1 for share in (profile.training.dp_overlap, profile.training.tp_overlap))
+        assert all(0 <= share.value <= 1 for share in (profile.training.overlap.dp, profile.training.overlap.tp))
     if profile.serving is not None:
         assert 0.5 <= profile.serving.memory_utilization.value <= 1
 
