@@ -52,7 +52,8 @@ def transient_bytes(
         }
         logits = total(f"{at}.gathered_logits", parts)
     if plan.saving.chunked_loss:
-        logits = repeated_bytes.term(f"{at}.logits_chunk", count=_EIGHTH, size=logits)
+        share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
+        logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
         if profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
             adding = chunk_gradient_bytes.term(
                 f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks

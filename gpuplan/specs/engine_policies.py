@@ -79,6 +79,8 @@ class Loss(Schema):
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     fp16: BytesField | None = None
     """What is held where weights are cast to fp16 as a whole, so that nothing widens the loss; None: as in bf16."""
+    chunk: Share | None = None
+    """Share of what is held that is alive where the loss is chunked; None: one chunk in eight."""
 
 
 class Overlap(Schema):
