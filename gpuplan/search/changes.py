@@ -9,7 +9,7 @@ from typing import TypeVar
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.units import human
 
@@ -204,7 +204,7 @@ def _freed(ask: Common) -> tuple[str, ...]:
 
 def _free(ask: Common, on: str) -> Common:
     """The question on other accelerators: degrees, pinned terms and prices belonged to the old ones."""
-    ask = ask.replaced(**dict.fromkeys(named(Common, "price")))
+    ask = ask.replaced(**dict.fromkeys(grouped(Common, "price")))
     if isinstance(ask, TrainAsk):
         return ask.replaced(on=on, pins={}, **dict.fromkeys(_DEGREES))
     if isinstance(ask, (ServeAsk, FitAsk)):

@@ -7,7 +7,7 @@ from typing import Any
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.search.library import Found, Library
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_defaults import AloneDefaults, TrainingDefaults
@@ -111,7 +111,7 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
 
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
     """The rank of adapters that are asked for without one, and the documents that they are trained on."""
-    if known.lora_rank is not None and any(getattr(habits.ask, name) is not None for name in named(TrainAsk, "adapters")):
+    if known.lora_rank is not None and any(getattr(habits.ask, name) is not None for name in grouped(TrainAsk, "adapters")):
         habits.take("lora", int(known.lora_rank.value), known.lora_rank)
     ask = habits.ask
     if ask.lora is not None and known.documents is not None and not ask.padded:

@@ -117,11 +117,11 @@ def test_a_policy_names_its_variants(tmp_path: Path) -> None:
     assert "in_pipelines: gathered" in text
     file = tmp_path / "torchtitan.yaml"
     file.write_text(text.replace("in_pipelines: gathered", "in_pipelines: gatherd"), encoding="utf-8")
-    with pytest.raises(SpecError, match="training.sharding.in_pipelines: `gatherd` is not allowed here") as told:
+    with pytest.raises(SpecError, match=r"training\.sharding\.in_pipelines: `gatherd` is not allowed here") as told:
         load_spec(Engine, file)
     assert "gathered" in told.value.problems[0].hint
     file.write_text(text.replace("value: one-in-pipelines", "value: two-in-pipelines"), encoding="utf-8")
-    with pytest.raises(SpecError, match="defaults.micro_batch: `two-in-pipelines` is not allowed here"):
+    with pytest.raises(SpecError, match=r"defaults\.micro_batch: `two-in-pipelines` is not allowed here"):
         load_spec(Engine, file)
 
 
