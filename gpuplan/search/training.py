@@ -59,15 +59,15 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
 
 def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
     """The answer to a training question in which everything is decided; `made` are its figures where they were made already."""
-    found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
+    found, subject, plan, fed, asked = one.found, one.subject, one.plan, one.fed, one.ask
     if made is None:
         made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
-    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(asked, plan, subject, made.figures), *_peak_notes(made)]
     chosen = one.chosen
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(ask, found, plan), chosen=chosen, notes=tuple(notes))
+    said = Said(question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
@@ -82,6 +82,8 @@ def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
 class Settled(Record, kw_only=True):
     """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
 
+    ask: TrainAsk
+    """What is asked in the end, with the habits of the engine."""
     found: Found
     subject: Subject
     plan: TrainPlan
@@ -122,7 +124,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
     run = run_of(ask, plan)
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+    return Settled(ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
 
 
 def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:
