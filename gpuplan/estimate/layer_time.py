@@ -53,13 +53,13 @@ class LayerPricer(ShardingPricer):
 
         kinds = {kind: sums(kind) for kind in ("matmuls", "attention", "elementwise")}
         parts = {kind: total(f"layer.{key}.{kind}", found) for kind, found in kinds.items()}
-        tp_overlap = habit("tp_overlap", profile.tp_overlap)
+        tp_overlap = habit("tp_overlap", profile.overlap.tp)
         tensor = {phase: exposed(f"{phase}.{key}.tensor_parallel", work.tensor_collectives, hw, tp_overlap) for phase, work in both}
         parts["tensor_parallel"] = total(f"layer.{key}.tensor_parallel", tensor)
         parts["context_parallel"] = self.context(key, block, kinds["attention"])
         expert = {phase: self.experts(f"{phase}.{key}", phase, work, kinds) for phase, work in both}
         parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
-        if self.profile.dequantise is not None and self.plan.tuning.base_weights in QUANTISED:
+        if self.profile.adapters.dequantise is not None and self.plan.tuning.base_weights in QUANTISED:
             parts["elementwise"] = total(
                 f"layer.{key}.streams", {"elementwise": parts["elementwise"], "widening": self.widening(key, block)}
             )
@@ -87,21 +87,21 @@ class LayerPricer(ShardingPricer):
         """Host time to issue all passes of a layer, which the accelerator waits for where its kernels are shorter."""
         habit, profile = self.subject.habit, self.profile
         passes = count("host_passes_recomputed" if self.plan.recompute == "full" else "host_passes")
-        host = habit("layer_host", profile.layer_host)
+        host = habit("layer_host", profile.host.layer)
         experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
-        if profile.expert_host is not None and experts is not None:
-            each = habit("expert_host", profile.expert_host)
+        if profile.experts.host is not None and experts is not None:
+            each = habit("expert_host", profile.experts.host)
             of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
             host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
-        if profile.gather_host is not None and self.plan.parallel.zero_stage == 3 and self.replicated:
+        if profile.sharding.gather_host is not None and self.plan.parallel.zero_stage == 3 and self.replicated:
             # Its matrices, and the norms before attention and feed-forward layer.
             modules = self.leaves(f"{key}.modules", block.weights + 2)
-            each = habit("gather_host", profile.gather_host)
+            each = habit("gather_host", profile.sharding.gather_host)
             gathers = repeated_seconds.term(f"layer.{key}.issued_gathers", count=modules, seconds=each)
             host = total(f"layer.{key}.issued_with_gathers", {"layer": host, "gathers": gathers})
         adapted = len(block.forward.of(Role.ADAPTER_UP).ops)
-        if profile.adapter_host is not None and adapted:
-            each = habit("adapter_host", profile.adapter_host)
+        if profile.adapters.host is not None and adapted:
+            each = habit("adapter_host", profile.adapters.host)
             of_adapters = repeated_seconds.term(
                 f"layer.{key}.issued_adapters", count=self.leaves(f"{key}.adapted", adapted), seconds=each
             )
@@ -123,13 +123,13 @@ class LayerPricer(ShardingPricer):
             window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
             comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
             if happens(comm):
-                overlap = self.subject.habit("ep_overlap", self.profile.ep_overlap)
+                overlap = self.subject.habit("ep_overlap", self.profile.overlap.ep)
                 found["expert_parallel"] = self.beside(f"{at}.expert_parallel", comm, window, overlap)
         return found
 
     def widening(self, key: str, block: BlockWork) -> Term:
         """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
-        at, each = f"layer.{key}.widening", self.profile.dequantise
+        at, each = f"layer.{key}.widening", self.profile.adapters.dequantise
         if each is None:
             return no_time(at)
         element = self.subject.habit("dequantise", each)
@@ -159,11 +159,11 @@ class LayerPricer(ShardingPricer):
         if not happens(comm):
             return comm
         window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
-        return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.ep_overlap))
+        return self.beside(name, comm, window, self.subject.habit("ep_overlap", self.profile.overlap.ep))
 
     def scaled(self, name: str, items: list[Matmul]) -> Term:
         """Seconds of matmuls with what finer scales than one for a tensor take."""
-        each, how = self.profile.rowwise, self.plan.how
+        each, how = self.profile.fp8.rowwise, self.plan.how
         if each is None or how.scaling != "rowwise" or RECIPES[self.plan.precision].matmul != "fp8":
             return self.matmuls(name, items)
         element = self.subject.habit("rowwise", each)
@@ -187,10 +187,10 @@ class LayerPricer(ShardingPricer):
         if slower is not None:
             over_experts = grouped_seconds.term(f"{name}.grouped", seconds=over_experts, experts=grouped[0].batch, pace=slower)
         parts = {"dense": self.paced(kind, priced(f"{name}.dense", plain, hw)), "experts": over_experts}
-        if self.profile.expert_start is not None:
+        if self.profile.experts.start is not None:
             each = self.leaves(f"{name}.matmuls_of_an_expert", len(grouped))
             starts = self.leaves.times(f"{name}.expert_starts", each, grouped[0].batch)
-            start = self.subject.habit("expert_start", self.profile.expert_start)
+            start = self.subject.habit("expert_start", self.profile.experts.start)
             parts["starts"] = repeated_seconds.term(f"{name}.started", count=starts, seconds=start)
         return total(name, parts)
 
@@ -208,12 +208,12 @@ class LayerPricer(ShardingPricer):
                 f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second")
             )
             return {"matmuls": half, "elementwise": forward["elementwise"]}
-        if self.attention == "eager" and self.profile.selective is None:
+        if self.attention == "eager" and self.profile.recompute.selective is None:
             return {"attention": forward["attention"]}
         again = self.up_projections(key, block)
         if again:
             return again
-        chosen = self.profile.selective
+        chosen = self.profile.recompute.selective
         if chosen is None:
             return {"attention": forward["attention"]}
         shares = {"matmuls": chosen.matmul, "attention": chosen.attention, "elementwise": chosen.elementwise}

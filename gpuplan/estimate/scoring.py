@@ -63,13 +63,13 @@ def _forward(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
         "elementwise": pricer.paced("elementwise", priced(f"{at}.elementwise", pricer.streams(work), hw)),
     }
     parts = {kind: term for kind, term in kinds.items() if happens(term)}
-    overlap = habit("tp_overlap", profile.tp_overlap)
+    overlap = habit("tp_overlap", profile.overlap.tp)
     comm = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, overlap)
     expert = pricer.experts(at, "forward", work, {kind: {"forward": term} for kind, term in parts.items()})
     if block.context is not None and not alone(block.context.group):
         parts["context_parallel"] = priced(f"{at}.context_parallel", [block.context], hw)
     parts |= {name: term for name, term in (("tensor_parallel", comm), ("expert_parallel", expert)) if happens(term)}
-    host = habit("layer_host", profile.layer_host)
+    host = habit("layer_host", profile.host.layer)
     parts["host"] = remaining_seconds.term(f"{at}.host", whole=host, hidden=total(f"{at}.device", dict(parts)))
     return parts
 
@@ -105,13 +105,13 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
             f"{at}.micro.sharded_data_parallel",
             priced(f"{at}.micro.gather", weights, hw),
             total(f"{at}.micro.compute", dict(micro)),
-            pricer.subject.habit("dp_overlap", profile.dp_overlap),
+            pricer.subject.habit("dp_overlap", profile.overlap.dp),
         )
     whole = total(f"{at}.micro", dict(micro))
     parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
         parts["bubble"] = pricer.bubble(at, whole)
-    parts["step_host"] = pricer.subject.habit("step_host", profile.step_host)
+    parts["step_host"] = pricer.subject.habit("step_host", profile.host.step)
     parts |= _slower(pricer, at, parts, profile.straggle)
     return total(f"{at}.seconds", parts), parts
 

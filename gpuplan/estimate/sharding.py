@@ -56,11 +56,15 @@ class ShardingPricer(Record, kw_only=True):
         """Bytes of a gradient as it travels."""
         if self.plan.how.reduce_in is not None:
             return Term("plan.reduce_in", {"fp32": 4.0, "bf16": 2.0}[self.plan.how.reduce_in], "B", USER)
-        if self.profile.reduced is not None and RECIPES[self.plan.precision].gradient is None and not self.plan.tuning.frozen:
-            return self.subject.habit("reduced", self.profile.reduced)
-        if self.profile.held.summed_whole is not None and self.plan.parallel.zero_stage == 3 and not self.plan.tuning.frozen:
+        if (
+            self.profile.gradients.reduced is not None
+            and RECIPES[self.plan.precision].gradient is None
+            and not self.plan.tuning.frozen
+        ):
+            return self.subject.habit("reduced", self.profile.gradients.reduced)
+        if self.profile.gradients.sums is not None and self.plan.parallel.zero_stage == 3 and not self.plan.tuning.frozen:
             # What is summed is what is scattered.
-            return self.subject.habit("summed_whole", self.profile.held.summed_whole)
+            return self.subject.habit("summed_whole", self.profile.gradients.sums)
         return self.recipe.gradient
 
     def groups(self, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
@@ -114,26 +118,30 @@ class ShardingPricer(Record, kw_only=True):
         """Gradient synchronisation that the last micro-batch does not hide."""
         at = f"{stage.prefix}step"
         gradients, weights = self.gradient_sync(stage)
-        if self.profile.owner_hop is not None and self.plan.parallel.zero_stage == 1 and self.plan.parallel.sync_every is None:
+        if (
+            self.profile.sharding.owner_hop is not None
+            and self.plan.parallel.zero_stage == 1
+            and self.plan.parallel.sync_every is None
+        ):
             return self.owned(at, stage, gradients[0], weights, window)
         last = weights if self.scattered else [*gradients, *weights]
         comm = priced(f"{at}.data_parallel.all", last, self.subject.hw)
         if self.plan.parallel.sync_every is not None and self.work.replicas is None:
             steps = self.subject.plan("sync_every", self.plan.parallel.sync_every)
             return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
-        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
-        if self.profile.slice_host is None or self.plan.parallel.zero_stage != 1:
+        overlap = self.subject.habit("dp_overlap", self.profile.overlap.dp)
+        if self.profile.sharding.slice_host is None or self.plan.parallel.zero_stage != 1:
             return self.beside(f"{at}.data_parallel", comm, window, overlap)
         exchange = self.beside(f"{at}.data_parallel.exposed", comm, window, overlap)
         return total(f"{at}.data_parallel", {"exchange": exchange, "slices": self.slices(at, stage)})
 
     def owned(self, at: str, stage: Stage, gradients: Collective, weights: list[Collective], window: Term) -> Term:
         """Gradients that are reduced for all beside the backward pass, and weights that their owners broadcast behind the step."""
-        assert self.profile.owner_hop is not None
+        assert self.profile.sharding.owner_hop is not None
         reduced = gradients.replaced(name=f"{at}.reduced_for_all", kind="all_reduce", group=self.work.dense_ranks)
-        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        overlap = self.subject.habit("dp_overlap", self.profile.overlap.dp)
         comm = priced(f"{at}.data_parallel.reduce", [reduced], self.subject.hw)
-        hop = self.subject.habit("owner_hop", self.profile.owner_hop)
+        hop = self.subject.habit("owner_hop", self.profile.sharding.owner_hop)
         return total(
             f"{at}.data_parallel",
             {
@@ -158,8 +166,8 @@ class ShardingPricer(Record, kw_only=True):
 
     def slices(self, at: str, stage: Stage) -> Term:
         """Time for the slices of tensors that are scattered and gathered one by one."""
-        assert self.profile.slice_host is not None
-        each = self.subject.habit("slice_host", self.profile.slice_host)
+        assert self.profile.sharding.slice_host is not None
+        each = self.subject.habit("slice_host", self.profile.sharding.slice_host)
         return sliced_seconds.term(
             f"{at}.data_parallel.slices", tensors=self.tensors(at, stage), ranks=self.work.dense_shards, each=each
         )
@@ -175,7 +183,7 @@ class ShardingPricer(Record, kw_only=True):
         """ZeRO-2: gradients are scattered in every micro-batch; weights are gathered once a step."""
         at = f"{stage.prefix}step.micro"
         gradients, _ = self.gradient_sync(stage)
-        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        overlap = self.subject.habit("dp_overlap", self.profile.overlap.dp)
         return self.beside(f"{at}.sharded_gradients", priced(f"{at}.scatter", gradients, self.subject.hw), window, overlap)
 
     def fully_sharded(self, stage: Stage, window: Term, *, apart: bool = False) -> Term:
@@ -188,17 +196,17 @@ class ShardingPricer(Record, kw_only=True):
         if apart:
             once = priced(f"{at}.gather", gathered, self.subject.hw)
             return self.beside(
-                f"{at}.sharded_data_parallel", once, window, self.subject.habit("dp_overlap", self.profile.dp_overlap)
+                f"{at}.sharded_data_parallel", once, window, self.subject.habit("dp_overlap", self.profile.overlap.dp)
             )
         comm = {"gradients": priced(f"{at}.scatter", gradients, self.subject.hw)}
-        if self.profile.held.summed_whole is not None:
+        if self.profile.gradients.sums is not None:
             steps = self.step.micro_batches
             comm["gradients"] = seldom_seconds.term(f"{at}.scatter_of_the_last", comm=comm["gradients"], steps=steps)
         weights = priced(f"{at}.gather", gathered, self.subject.hw)
         comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
         if self.work.reshard is not None:
             comm["weights"] = total(f"{at}.gathers", {"forward": weights, "backward": self.again(at, gathered, self.work.reshard)})
-        overlap = self.subject.habit("dp_overlap", self.profile.dp_overlap)
+        overlap = self.subject.habit("dp_overlap", self.profile.overlap.dp)
         return self.beside(f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
 
     def again(self, at: str, gathered: list[Collective], group: Term) -> Term:
@@ -225,8 +233,8 @@ class ShardingPricer(Record, kw_only=True):
                 moments=self.recipe.moments, weight=self.recipe.weight,
             )  # fmt: skip
         size, hw = total(f"{at}.optimizer_bytes", sizes), self.subject.hw
-        if self.profile.host_update is not None and hw.host_shared_by is not None and updated_by_host(self.profile, self.plan):
-            rate = self.subject.habit("host_update", self.profile.host_update)
+        if self.profile.host.update is not None and hw.host_shared_by is not None and updated_by_host(self.profile, self.plan):
+            rate = self.subject.habit("host_update", self.profile.host.update)
             return host_update_seconds.term(f"{at}.optimizer", size=size, bandwidth=rate, accelerators=hw.host_shared_by)
         stream = Stream(name=f"{at}.optimizer_stream", size=size, launches=count("optimizer_kernels"))
         return priced(f"{at}.optimizer", [stream], hw)

@@ -62,8 +62,8 @@ class StepPricer(LayerPricer):
         """The whole step as this stage sees it; every part is over all micro-batches."""
         at, work, step, profile = f"{stage.prefix}step", self.work, self.step, self.profile
         micro = self.micro_batch(at, stage, layers)
-        stays = profile.held.gathered_in_pipeline and not alone(work.pipeline.group)
-        apart = profile.held.regathered_in_pipeline and not alone(work.pipeline.group)
+        stays = profile.sharding.in_pipelines == "gathered" and not alone(work.pipeline.group)
+        apart = profile.sharding.in_pipelines == "regathered" and not alone(work.pipeline.group)
         if self.plan.parallel.zero_stage == 3 and self.replicated and not stays:
             micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)), apart=apart)
         if self.scattered and self.replicated:
@@ -92,7 +92,7 @@ class StepPricer(LayerPricer):
                 parts["optimizer"] = remaining_seconds.term(
                     f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
                 )
-        parts["step_host"] = self.subject.habit("step_host", profile.step_host)
+        parts["step_host"] = self.subject.habit("step_host", profile.host.step)
         counted = total(f"{at}.one_rank", dict(parts))
         if profile.straggle is not None:
             parts["stragglers"] = straggler_seconds.term(
@@ -152,9 +152,9 @@ class StepPricer(LayerPricer):
                 f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
             )
             micro["pipeline_send"] = handed
-            if profile.pp_overlap is not None:
+            if profile.overlap.pp is not None:
                 micro["pipeline_send"] = unhidden_seconds.term(
-                    f"{at}.micro.pipeline_send", comm=handed, overlap=self.subject.habit("pp_overlap", profile.pp_overlap)
+                    f"{at}.micro.pipeline_send", comm=handed, overlap=self.subject.habit("pp_overlap", profile.overlap.pp)
                 )
         return micro
 

@@ -59,15 +59,15 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
 
 def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
     """The answer to a training question in which everything is decided; `made` are its figures where they were made already."""
-    found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
+    found, subject, plan, fed, asked = one.found, one.subject, one.plan, one.fed, one.ask
     if made is None:
         made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
-    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(one.ask, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(asked, plan, subject, made.figures), *_peak_notes(made)]
     chosen = one.chosen
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(one.ask, found, plan), chosen=chosen, notes=tuple(notes))
+    said = Said(question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
@@ -83,7 +83,7 @@ class Settled(Record, kw_only=True):
     """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
 
     ask: TrainAsk
-    """The question with the engine's habits where it says nothing."""
+    """What is asked in the end, with the habits of the engine."""
     found: Found
     subject: Subject
     plan: TrainPlan
@@ -115,7 +115,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
             some = "layers of each stage that are made again: quarters of a stage were looked at"
             chosen.append(Choice("recompute_layers", f"{plan.saving.recompute_layers:g}", some))
     if ask.zero_stage is None:
-        own = plan.parallel.zero_stage == training_profile(found.subject.engine).zero_stage
+        own = plan.parallel.zero_stage == training_profile(found.subject.engine).sharding.stage
         why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), why_zero))
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
@@ -223,7 +223,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
     if ask.recompute is None and arch.latent:
         recomputes = ("none", "selective", "full")
-    sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
+    sequence_parallel = profile.tensor.sequence if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
         sequence_parallel = False
         why = f"{seq_len} tokens are no multiple of tp {ask.tp or 1} x cp {ask.cp or 1}"
@@ -328,7 +328,7 @@ def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | N
 
 def default_zero(ask: TrainAsk, profile: TrainingProfile) -> int:
     """What the engine shards; nothing where replicas take steps on their own and no group of them shares states."""
-    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.zero_stage
+    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.sharding.stage
 
 
 def default_precision(hw: Hardware) -> Precision:
@@ -414,11 +414,11 @@ def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
         found.append("--compile" if how.compiled else "--no-compile")
     if how.overlap is not None and profile.switched is None:
         found.append("--overlap")
-    if how.graphs and profile.graph_host is None:
+    if how.graphs and profile.host.graph is None:
         found.append("--graphs")
-    if how.dispatcher is not None and profile.dispatch is None:
+    if how.dispatcher is not None and profile.experts.dispatch is None:
         found.append("--dispatcher")
-    if how.scaling is not None and profile.rowwise is None and plan.precision == "fp8":
+    if how.scaling is not None and profile.fp8.rowwise is None and plan.precision == "fp8":
         found.append("--scaling")
     return found
 
@@ -427,9 +427,9 @@ def _selective(subject: Subject) -> str:
     """What selective recomputation runs again."""
     if subject.arch.latent:
         return "selective runs the up-projections of latent attention again"
-    policy = training_profile(subject.engine).selective_policy
+    policy = training_profile(subject.engine).recompute.policy
     if policy is not None:
         return f"selective is the policy {policy} of {subject.engine.name}"
-    if training_profile(subject.engine).selective is not None:
+    if training_profile(subject.engine).recompute.selective is not None:
         return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
     return "selective recomputes the attention core; fused attention leaves nothing to save there"
