@@ -11,9 +11,10 @@ from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
+from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
 from gpuplan.estimate.training_memory import TrainingMemory, training_memory
-from gpuplan.estimate.training_time import StepPricer, TrainingTime
+from gpuplan.estimate.training_time import TrainingTime, step_time
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.layers import padded_load
@@ -91,7 +92,7 @@ def training_figures(
     pricer = step_pricer(subject, plan, works)
     subject, leaves, recipe, seq_len = pricer.subject, pricer.leaves, pricer.recipe, pricer.step.seq_len
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
-    time = pricer.time()
+    time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
