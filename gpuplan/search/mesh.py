@@ -114,6 +114,11 @@ class Many(Part[P], eq=False):
         plan = space.of(chosen, dict(zip(space.axes, values, strict=True)))
         return cls(plan, (case,), space, None, columns, np.ones(len(columns[0]), dtype=np.bool_))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of figures that differ between them."""
+        return self.legal.shape
+
     def full(self, value: Any) -> NDArray[Any]:
         """A figure with one value for each candidate."""
         return np.broadcast_to(np.asarray(value), self.legal.shape)
