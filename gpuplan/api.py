@@ -304,8 +304,10 @@ class Grid(dict[str, "NDArray[Any]"]):
         return f"<gpuplan grid of {axes}: {self['legal'].sum():,} legal, {self['fits'].sum():,} fit, {len(self.units)} figures>"
 
 
-def grid(task: Callable[..., Answer] | TaskName, model: Model, /, *, on: str | Sequence[str], **options: Any) -> Grid:
-    """The figures of many questions at once: any option may be a sequence or an array of values, and each makes an axis.
+def grid(
+    task: Callable[..., Answer] | TaskName, model: Model | Sequence[Model], /, *, on: str | Sequence[str], **options: Any
+) -> Grid:  # fmt: skip
+    """The figures of many questions at once: model and options may be sequences or arrays of values, and each makes an axis.
 
     `grid(gpuplan.train, "llama-3.1-8b", on="8xh100", tp=[1, 2, 4], micro_batch=np.array([1, 2]))` has six rows, each answered as
     its question is alone. Where rows leave nothing to choose (training: `pp`, `vpp` and what else the engine splits,
@@ -318,7 +320,8 @@ def grid(task: Callable[..., Answer] | TaskName, model: Model, /, *, on: str | S
     from gpuplan.search.sweep import sweep
 
     name = name_of(task)
-    every = {"model": fspath(model), "on": on, **options}
+    models = fspath(model) if isinstance(model, (str, PathLike)) else [fspath(one) for one in model]
+    every = {"model": models, "on": on, **options}
     axes = {key: values for key, value in every.items() if (values := _axis(name, key, value)) is not None}
     given = {key: value for key, value in every.items() if key not in axes}
     if not axes:

@@ -11,7 +11,8 @@ from gpuplan.num import Num, is_array, maximum
 
 P = ParamSpec("P")
 Kind = Literal[
-    "datasheet", "docs", "model-card", "paper", "measured", "price", "engine", "user", "chosen", "assumed", "derived", "definition"
+    "datasheet", "docs", "model-card", "paper", "measured", "fitted", "price", "engine", "user", "chosen", "assumed", "derived",
+    "definition",
 ]  # fmt: skip
 
 
@@ -19,8 +20,9 @@ Kind = Literal[
 class Source:
     """Where a number or a formula comes from: how it is known, what says so, and when someone looked.
 
-    `kind` is one of `datasheet docs model-card paper measured price engine user chosen assumed derived definition`;
-    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it.
+    `kind` is one of `datasheet docs model-card paper measured fitted price engine user chosen assumed derived definition`;
+    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it. Of a fit of our own (`fitted`
+    makes one) the title names the data and the section the range in which it holds.
     """
 
     kind: Kind
@@ -29,6 +31,15 @@ class Source:
     section: str = ""
     checked: str = ""
     note: str = ""
+
+
+def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
+    """The source of a value or of the shape of a formula that is our own fit.
+
+    `data` names what it was fitted to, `holds` the range that the data span; `note` may say who describes the effect: it is cited
+    for that alone.
+    """
+    return Source("fitted", data, url, f"holds for {holds}", note=note)
 
 
 DEFINITION = Source("definition", "by definition")
@@ -221,20 +232,30 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
             first = op(first, value)
         return first
 
-    def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /) -> Term:
+    def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
         named = dict(parts) if isinstance(parts, Mapping) else _by_name(parts)
         units = {part.unit for part in named.values()}
         if len(units) != 1:
             raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")
         unit = units.pop()
         made = Formula(fn, word, source, unit, dict.fromkeys(named, unit))
-        return Term(name, fn(**{key: part.value for key, part in named.items()}), unit, source, made, tuple(named.items()))
+        values = {key: part.value for key, part in named.items()}
+        if begun is not None:
+            done = [part for _, part in begun.args]
+            first = list(named.values())[: len(done)]
+            if begun.formula is None or begun.formula.name != word or [*map(id, done)] != [*map(id, first)]:
+                raise WiringError(f"{name}: `{begun.name}` is no {word} of its first parts")
+            values = {"": begun.value, **dict(list(values.items())[len(done) :])}
+        return Term(name, fn(**values), unit, source, made, tuple(named.items()))
 
     return apply
 
 
 total = _fold(lambda a, b: a + b, "sum")
-"""`total(name, {key: term, …})` or `total(name, [term, …])`: the sum of terms in one unit."""
+"""`total(name, {key: term, …})` or `total(name, [term, …])`: the sum of terms in one unit.
+
+`begun`, the sum of the first of them, saves adding those up again, and the result is the same to the last bit.
+"""
 greatest = _fold(maximum, "max")
 """`greatest(name, {key: term, …})`: the largest of terms in one unit."""
 

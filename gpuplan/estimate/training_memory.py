@@ -128,36 +128,41 @@ def _stage(
             micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
         )  # fmt: skip
     parts |= other_moments(at, subject, plan, profile, work, recipe, stage, at_step=at_step, passing=beside_step)
+    counted = total(f"{at}.counted", dict(parts))
     if profile.held.residual is not None:
         parts["uncounted"] = uncounted_bytes.term(
-            f"{at}.uncounted",
-            counted=total(f"{at}.counted", dict(parts)),
-            residual=subject.habit("memory_residual", profile.held.residual),
+            f"{at}.uncounted", counted=counted, residual=subject.habit("memory_residual", profile.held.residual)
         )
-    allocated = total(f"{at}.tensors", dict(parts))
+    allocated = total(f"{at}.tensors", dict(parts), begun=counted)
     parts["fragmentation"] = allocator_bytes.term(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
-    parts["context"] = subject.habit("context", subject.engine.context)
-    if subject.hw.several():
-        parts["communication"] = subject.habit("communication", subject.engine.communication)
+    parts |= _outside(subject)
     if profile.held.spread_lengths is not None and transient:
         parts["spread_lengths"] = spread_lengths_bytes.term(
             f"{at}.spread_lengths",
             transient=parts["transient"],
             share=subject.habit("spread_lengths", profile.held.spread_lengths),
-            needed=total(f"{at}.needed", dict(parts)),
+            needed=total(f"{at}.needed", dict(parts), begun=allocated),
             capacity=subject.hw.memory_capacity,
         )
     kept = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
     if at_step:
         parts = {"gradients_at_peak" if name == "gradients" else name: term for name, term in parts.items()}
     return (
-        total(f"{at}.peak" if stage.prefix else "memory.peak", parts),
+        total(f"{at}.peak" if stage.prefix else "memory.peak", parts, begun=allocated),
         parts,
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _outside(subject: Subject) -> dict[str, Term]:
+    """What the driver and the communicators hold beside the allocator."""
+    found = {"context": subject.habit("context", subject.engine.context)}
+    if subject.hw.several():
+        found["communication"] = subject.habit("communication", subject.engine.communication)
+    return found
 
 
 def _buckets(

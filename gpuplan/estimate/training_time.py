@@ -8,9 +8,9 @@ from gpuplan.estimate.layer_time import LayerPricer
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
+from gpuplan.formulas.stages import covered_share
 from gpuplan.formulas.training import (
     bubble_seconds,
-    covered_share,
     scheduled_bubble_seconds,
     straggler_seconds,
     sync_window_seconds,
@@ -93,20 +93,22 @@ class StepPricer(LayerPricer):
                     f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
                 )
         parts["step_host"] = self.subject.habit("step_host", profile.step_host)
+        counted = total(f"{at}.one_rank", dict(parts))
         if profile.straggle is not None:
             parts["stragglers"] = straggler_seconds.term(
                 f"{at}.stragglers",
-                counted=total(f"{at}.one_rank", dict(parts)),
+                counted=counted,
                 accelerators=self.subject.accelerators(),
                 unit=self.in_step(),
                 straggle=self.subject.habit("straggle", profile.straggle),
             )
+        counted = total(f"{at}.counted", dict(parts), begun=counted)
         parts["unmodelled"] = unmodelled_seconds.term(
             f"{at}.unmodelled",
-            counted=total(f"{at}.counted", dict(parts)),
+            counted=counted,
             residual=self.subject.habit("residual", profile.residual_of(experts=self.subject.has_experts())),
         )
-        return total(f"{at}.seconds", parts), parts
+        return total(f"{at}.seconds", parts, begun=counted), parts
 
     def micro_batch(self, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
         """What one micro-batch takes on this stage, before the exchange of sharded parameters and gradients."""

@@ -408,8 +408,8 @@ class FitAsk(Common, kw_only=True):
     context: Annotated[int | None, CONTEXT] = None
     weights: Annotated[WeightFormat | None, Option(WEIGHTS, NUMBERS, "TYPE", group="serve")] = None
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE", group="serve")] = None
-    precision: Annotated[Precision | None, PRECISION.replaced(group="train")] = None
-    optimizer: Annotated[Optimizer | None, OPTIMIZER.replaced(group="train")] = None
+    precision: Annotated[Precision | None, PRECISION._replace(group="train")] = None
+    optimizer: Annotated[Optimizer | None, OPTIMIZER._replace(group="train")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Problem
+from gpuplan.num import Num
 from gpuplan.plan.parallelism import Rule
 from gpuplan.plan.words import Optimizer, Precision
 from gpuplan.record import Record
@@ -13,9 +14,9 @@ from gpuplan.record import Record
 class SamplesPlan(Record, kw_only=True):
     """Replicas that each take `micro_batch` samples at once, `global_batch` of all of them in a step."""
 
-    dp: float
-    global_batch: float
-    micro_batch: float
+    dp: Num
+    global_batch: Num
+    micro_batch: Num
     zero_stage: int
     precision: Precision
     optimizer: Optimizer

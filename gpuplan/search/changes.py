@@ -225,7 +225,7 @@ def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
     if isinstance(ask, TrainAsk):
         if "precision" in chosen:
             yield Trial(ask.replaced(precision="fp8"), {"precision": "fp8"})
-        if ask.recompute not in (None, "none"):
+        if ask.recompute not in (None, "none") or any(one.habit and one.name == "recompute" for one in before.chosen):
             yield Trial(ask.replaced(recompute="none"), {"recompute": "none"})
         if ask.micro_batch is not None:
             yield Trial(ask.replaced(micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.serving import serving_figures
 from gpuplan.estimate.subject import Subject
@@ -19,17 +19,14 @@ from gpuplan.plan.parallelism import Rule
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.record import Record
+from gpuplan.search.axes import Axes
 from gpuplan.search.mesh import parts
 from gpuplan.search.shape import shape_of
-from gpuplan.search.space import Index, Space, field_names
+from gpuplan.search.space import Index, Space
 from gpuplan.term import Term
 
 Plan: TypeAlias = TrainPlan | ServePlan
 
-NUMBERS = (
-    "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "global_batch", "micro_batch", "batch", "prompt", "output", "context",
-)  # fmt: skip
-"""What one estimate takes all values of at once; every other value of a plan picks formulas, and has an estimate of its own."""
 DIVIDED = ("tp", "pp", "cp")
 """Degrees that leave the rest of the accelerators to replicas."""
 
@@ -84,11 +81,11 @@ def grid(
     Estimates are made in pieces, so that beyond the arrays that are returned memory does not grow with the space.
 
     Raises:
-        UsageError: an axis that no plan has, or without values.
+        UsageError: an axis that no plan has, without values, or with some that it does not take.
         UnknownError: the hardware lacks a data type or a parameter that a plan needs.
     """
     given = {name: tuple(values.tolist() if isinstance(values, np.ndarray) else values) for name, values in axes.items()}
-    space = _space(subject, plan, given)
+    space = _space(subject, plan, Axes.of(plan, given))
     shape = (prod(len(values) for values in space.cases.values()), *(len(values) for values in space.axes.values()))
     legal, fits = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     figures: dict[str, NDArray[np.float64]] = {}
@@ -126,21 +123,8 @@ def _limit(plan: Plan) -> str:
     return "memory_capacity_bytes" if isinstance(plan, TrainPlan) else "memory_budget_bytes"
 
 
-def _space(subject: Subject, plan: Plan, given: Mapping[str, tuple[Any, ...]]) -> Space[Any]:
-    """The space of some axes around a plan.
-
-    Raises:
-        UsageError: an axis that no plan has, or without values.
-    """
-    known = field_names(plan)
-    problems = [
-        Problem("grid.axis", f"`{name}` is no value of a plan", f"use {', '.join(known)}") for name in given if name not in known
-    ]
-    problems += [
-        Problem("grid.axis", f"`{name}` has no values", "name one or more") for name, values in given.items() if not values
-    ]
-    if problems:
-        raise UsageError(*problems)
+def _space(subject: Subject, plan: Plan, axes: Axes) -> Space[Any]:
+    """The space of some axes around a plan."""
     shape = shape_of(subject.arch, subject.hw.count, subject.engine)
 
     def rules(one: Plan) -> Iterator[Rule]:
@@ -155,11 +139,8 @@ def _space(subject: Subject, plan: Plan, given: Mapping[str, tuple[Any, ...]]) -
         return {**values, "dp": maximum(floor(shape.ranks / (tp * pp * cp)), 1.0)}
 
     # A space has an axis at least: what stays as it is makes one of a single value.
-    axes = {name: values for name, values in given.items() if name in NUMBERS} or {"dp": (plan.parallel.dp,)}
-    return Space(
-        plan=plan, axes=axes, cases={name: values for name, values in given.items() if name not in NUMBERS}, rules=rules,
-        completed=completed,
-    )  # fmt: skip
+    numbers = axes.numbers or {"dp": (float(plan.parallel.dp),)}
+    return Space(plan=plan, axes=numbers, cases=axes.choices, rules=rules, completed=completed)
 
 
 def _inside(given: Mapping[str, Any], space: Space[Any], index: tuple[int, ...]) -> Index:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import GpuplanError, Note
+from gpuplan.errors import GpuplanError, Note, UnknownError
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -16,9 +17,10 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import Common
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
-from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
@@ -63,6 +65,7 @@ class Library:
     _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
     _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
     """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
+    _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def shared(cls, specs: Sequence[Path] = ()) -> Library:
@@ -117,6 +120,24 @@ class Library:
             self._targets[on] = parse_target(on, self.catalog)
         return self._targets[on]
 
+    def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
+        """The profile that answers for an engine or framework, and what is to be said where it is another's.
+
+        Raises:
+            UnknownError: neither a profile nor one that stands in is known.
+            UsageError: several profiles could be meant.
+            SpecError: a data file that is wrong.
+        """
+        try:
+            return self.catalog.load(Engine, name), ()
+        except UnknownError:
+            for ident in self.catalog.paths("engines"):
+                engine = self.catalog.load(Engine, ident)
+                if key(name) in map(key, engine.stands_in_for):
+                    told = f"{name} has no profile of its own: that of {engine.name}, which works most alike, answers for it"
+                    return engine, (Note("engine.stands-in", told, "expect errors beyond the range"),)
+            raise
+
     def machine(self, on: str, engine: Engine) -> Hardware:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
         kernels = engine.attention_like or engine.id
@@ -126,6 +147,13 @@ class Library:
                 fused_experts=engine.serving is not None,
             )  # fmt: skip
         return self._machines[on, f"{engine.id} {kernels}"]
+
+    def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
+        """What the machine of a question costs today; errors as `price_of`."""
+        key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
+        if key not in self._prices:
+            self._prices[key] = price_of(ask, target, self.catalog)
+        return self._prices[key]
 
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
@@ -153,13 +181,14 @@ class Library:
         target = self.target(ask.on)
         usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         name, month = split_date(ask.engine or usual)
-        profile = self.catalog.load(Engine, name).dated(month)
+        profile, instead = self.engine(name)
+        profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
         hw = self.machine(ask.on, profile)
-        price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*target.notes, *hw.notes, *said)
+        price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
+        notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)

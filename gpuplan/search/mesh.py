@@ -17,8 +17,10 @@ from gpuplan.search.space import Index, P, Part, Space
 
 MASKED = 2**20
 """Candidates whose legality is looked at together; what is looked at beyond the chunk that is estimated is bounded by this."""
-CHUNK = 2**16
+CHUNK = 2**17
 """Candidates of an open mesh that are estimated together: enough for the fixed work of an estimate, few enough for the caches."""
+APART = 2**15
+"""Candidates of an open mesh that are estimated in the time of the fixed work of an estimate: what another piece must save."""
 LISTED = 2**13
 """Candidates of a list that are estimated together: every term has one value for each of them."""
 SPARSE = 8
@@ -31,14 +33,18 @@ Mask = NDArray[np.bool_]
 class Block(Record, eq=False):
     """Some values of each axis; every combination of them is a candidate, the last axis running fastest."""
 
+    names: tuple[str, ...]
     values: tuple[NDArray[np.float64], ...]
     places: tuple[Places, ...]
     """Where they stand on the axes of the whole space."""
 
     @classmethod
-    def whole(cls, axes: Sequence[Sequence[float]]) -> Block:
-        """All values of all axes."""
-        return cls(tuple(np.array(one, dtype=np.float64) for one in axes), tuple(np.arange(len(one)) for one in axes))
+    def whole(cls, axes: Mapping[str, Sequence[float]]) -> Block:
+        """All values of all axes, the longest axis last: arrays are read along it without a break."""
+        longest = max(axes, key=lambda name: len(axes[name]))
+        names = (*(name for name in axes if name != longest), longest)
+        values = tuple(np.array(axes[name], dtype=np.float64) for name in names)
+        return cls(names, values, tuple(np.arange(len(one)) for one in values))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -50,13 +56,19 @@ class Block(Record, eq=False):
         """How many candidates there are."""
         return prod(self.shape)
 
-    def open(self) -> tuple[Num, ...]:
+    def open(self) -> dict[str, Num]:
         """Each axis along a dimension of its own; a plain number where it has one value, which makes every term smaller."""
-        return tuple(float(one[0]) if len(one) == 1 else along for one, along in zip(self.values, opened(self.values), strict=True))
+        along = zip(self.names, self.values, opened(self.values), strict=True)
+        return {name: float(values[0]) if len(values) == 1 else turned for name, values, turned in along}
+
+    def listed(self, legal: Mask) -> dict[str, Places]:
+        """The places of the legal candidates along each axis."""
+        return {name: one[at] for name, one, at in zip(self.names, self.places, np.nonzero(legal), strict=True)}
 
     def cut(self, kept: Sequence[Any]) -> Block:
         """Some values of each axis, by slices or indexes."""
         return Block(
+            self.names,
             tuple(one[keep] for one, keep in zip(self.values, kept, strict=True)),
             tuple(one[keep] for one, keep in zip(self.places, kept, strict=True)),
         )
@@ -93,26 +105,25 @@ class Many(Part[P], eq=False):
     """Some candidates of a space as one plan of arrays: an open mesh with a mask of the legal ones, or a list of legal ones."""
 
     space: Space[P]
+    case: Mapping[str, Any]
     block: Block | None
     """The values of the axes; None: a list, of which `columns` has the place of each candidate on each axis."""
-    columns: tuple[Places, ...]
+    columns: Mapping[str, Places]
     legal: Mask
 
     @classmethod
-    def mesh(cls, space: Space[P], case: int, chosen: Mapping[str, Any], block: Block, legal: Mask) -> Many[P]:
+    def mesh(cls, space: Space[P], number: int, case: Mapping[str, Any], block: Block, legal: Mask) -> Many[P]:
         """The candidates of a block."""
-        plan = space.of(chosen, dict(zip(space.axes, block.open(), strict=True)))
-        return cls(plan, (case,), space, block, (), legal)
+        return cls(space.of(case, block.open()), (number,), space, case, block, {}, legal)
 
     @classmethod
-    def listed(cls, space: Space[P], case: int, chosen: Mapping[str, Any], columns: tuple[Places, ...]) -> Many[P]:
+    def listed(cls, space: Space[P], number: int, case: Mapping[str, Any], columns: Mapping[str, Places]) -> Many[P]:
         """Legal candidates by their places."""
-        values = [
-            float(values[0]) if len(values) == 1 else np.array(values, dtype=np.float64)[own]
-            for values, own in zip(space.axes.values(), columns, strict=True)
-        ]
-        plan = space.of(chosen, dict(zip(space.axes, values, strict=True)))
-        return cls(plan, (case,), space, None, columns, np.ones(len(columns[0]), dtype=np.bool_))
+        values = {
+            name: float(values[0]) if len(values) == 1 else np.array(values, dtype=np.float64)[columns[name]]
+            for name, values in space.axes.items()
+        }
+        return cls(space.of(case, values), (number,), space, case, None, columns, np.ones(_length(columns), dtype=np.bool_))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,18 +144,13 @@ class Many(Part[P], eq=False):
 
     def where(self, holds: Any) -> Many[P]:
         """The candidates for which it holds, of which there must be one."""
-        legal = self.legal & holds
-        (case,) = self.index
-        chosen = next(one for number, one in enumerate(self.space.every_case()) if number == case)
+        legal, (number,) = self.legal & holds, self.index
         if self.block is None:
-            return Many.listed(self.space, case, chosen, tuple(one[legal] for one in self.columns))
-        block, legal = self.block.trimmed(legal)
-        if legal.size > SPARSE * np.count_nonzero(legal):
-            return Many.listed(self.space, case, chosen, _places(block, legal))
-        return Many.mesh(self.space, case, chosen, block, legal)
+            return Many.listed(self.space, number, self.case, {name: one[legal] for name, one in self.columns.items()})
+        return _made(self.space, number, self.case, *self.block.trimmed(legal))
 
     def least(self, keys: Sequence[Any]) -> tuple[tuple[float, ...], Index]:
-        """The smallest keys of a legal candidate, the earlier ones first, and its place."""
+        """The smallest keys of a legal candidate, the earlier ones first, and its place; of equals the first."""
         alive = np.flatnonzero(self.legal)
         found = []
         for key in keys:
@@ -152,69 +158,111 @@ class Many(Part[P], eq=False):
             least = values.min()
             alive = alive[values == least]
             found.append(float(least))
-        return tuple(found), (*self.index, *self.place(int(alive[0])))
+        places = list(self.places(alive).values())
+        first = int(np.lexsort(places[::-1])[0])
+        return tuple(found), (*self.index, *(int(one[first]) for one in places))
+
+    def places(self, flat: NDArray[np.intp]) -> dict[str, Places]:
+        """Where some candidates stand on the axes of the space."""
+        if self.block is None:
+            return {name: self.columns[name][flat] for name in self.space.axes}
+        inside = np.unravel_index(flat, self.legal.shape)
+        at = {name: one[own] for name, one, own in zip(self.block.names, self.block.places, inside, strict=True)}
+        return {name: at[name] for name in self.space.axes}
 
     def put(self, whole: NDArray[Any], value: Any) -> None:
         """Write a figure of the legal candidates into an array of the whole space: cases first, then the axes."""
-        (case,), found = self.index, self.full(value)
-        own = whole[case]
+        (number,), found = self.index, self.full(value)
+        own = whole[number]
         if self.block is None:
-            own[self.columns] = found
-        else:
-            at = np.ix_(*self.block.places)
-            own[at] = np.where(self.legal, found, own[at])
-
-    def place(self, flat: int) -> Index:
-        """Where a candidate stands on the axes."""
-        if self.block is None:
-            return tuple(int(one[flat]) for one in self.columns)
-        inside = np.unravel_index(flat, self.legal.shape)
-        return tuple(int(one[at]) for one, at in zip(self.block.places, inside, strict=True))
+            own[tuple(self.columns[name] for name in self.space.axes)] = found
+            return
+        names = list(self.space.axes)
+        own = own.transpose([names.index(name) for name in self.block.names])
+        at = np.ix_(*self.block.places)
+        own[at] = np.where(self.legal, found, own[at])
 
 
-def _places(block: Block, legal: Mask) -> tuple[Places, ...]:
-    """The places of the legal candidates of a block, in order."""
-    return tuple(one[at] for one, at in zip(block.places, np.nonzero(legal), strict=True))
+def _made(space: Space[P], number: int, case: Mapping[str, Any], block: Block, legal: Mask) -> Many[P]:
+    """The candidates of a block as a mesh, or as a list where few of them are legal."""
+    if legal.size > SPARSE * np.count_nonzero(legal):
+        return Many.listed(space, number, case, block.listed(legal))
+    return Many.mesh(space, number, case, block, legal)
 
 
 def parts(space: Space[P]) -> Iterator[Many[P]]:
     """All legal candidates of a space in pieces: open meshes, or lists where few of a mesh are legal."""
-    whole = Block.whole(list(space.axes.values()))
-    for case, chosen in enumerate(space.every_case()):
-        rest: list[tuple[Places, ...]] = []
+    whole = Block.whole(space.axes)
+    for number, case in enumerate(space.every_case()):
+        rest: list[Mapping[str, Places]] = []
         for cut in whole.pieces(MASKED):
             block = whole.cut(cut)
-            legal = legality(space, chosen, block)
-            if not legal.any():
-                continue
-            block, legal = block.trimmed(legal)
-            for inside in block.pieces(CHUNK):
-                here = legal[inside]
-                number = np.count_nonzero(here)
-                if number == 0:
-                    continue
-                piece, here = block.cut(inside).trimmed(here)
-                if here.size <= SPARSE * number:
-                    yield Many.mesh(space, case, chosen, piece, here)
+            for piece, legal in divided(block, legality(space, case, block)):
+                if legal.size <= SPARSE * np.count_nonzero(legal):
+                    yield Many.mesh(space, number, case, piece, legal)
                 else:
-                    rest.append(_places(piece, here))
-            if sum(len(one[0]) for one in rest) >= LISTED:
+                    rest.append(piece.listed(legal))
+            if sum(_length(one) for one in rest) >= LISTED:
                 *full, last = _lists(rest)
-                for one in full:
-                    yield Many.listed(space, case, chosen, one)
+                for columns in full:
+                    yield Many.listed(space, number, case, columns)
                 rest = [last]
-        if rest:
-            for one in _lists(rest):
-                yield Many.listed(space, case, chosen, one)
+        for columns in _lists(rest) if rest else ():
+            yield Many.listed(space, number, case, columns)
+
+
+def divided(block: Block, legal: Mask) -> Iterator[tuple[Block, Mask]]:
+    """Pieces of a block that are estimated together, with as little in them that is not legal as is worth pieces of its own."""
+    left = [(block, legal)]
+    while left:
+        block, legal = left.pop()
+        if not legal.any():
+            continue
+        block, legal = block.trimmed(legal)
+        cuts = _alike(legal) if legal.size - np.count_nonzero(legal) > APART else []
+        if not cuts and block.size > CHUNK:
+            cuts = [tuple(np.arange(n)[own] for n, own in zip(block.shape, cut, strict=True)) for cut in block.pieces(CHUNK)]
+        if not cuts:
+            yield block, legal
+        left += [(block.cut(cut), legal[np.ix_(*cut)]) for cut in reversed(cuts)]
+
+
+def _alike(legal: Mask) -> list[tuple[Places, ...]]:
+    """Cuts along one axis into values that are legal with the same values of the others, where that saves most; else none."""
+    every = range(legal.ndim)
+    partners: dict[tuple[int, int], NDArray[Any]] = {}
+    for own in every:
+        for other in range(own + 1, legal.ndim):
+            found: NDArray[Any] = np.any(legal, axis=tuple(one for one in every if one not in (own, other)))
+            partners[own, other], partners[other, own] = found, found.T
+    best: list[tuple[Places, ...]] = []
+    least = legal.size
+    for own in every:
+        seen = [partners[own, other] for other in every if other != own]
+        kinds: dict[bytes, list[int]] = {}
+        for place in range(legal.shape[own]):
+            kinds.setdefault(b"".join(one[place].tobytes() for one in seen), []).append(place)
+        sizes = [len(places) * prod(int(one[places[0]].sum()) for one in seen) for places in kinds.values()]
+        cost = sum(sizes) + APART * (len(kinds) - 1)
+        if cost < least:
+            least = cost
+            best = [
+                tuple(np.array(places) if at == own else np.arange(legal.shape[at]) for at in every) for places in kinds.values()
+            ]
+    return best
 
 
 def legality(space: Space[P], case: Mapping[str, Any], block: Block) -> Mask:
     """Which candidates of a block are in the space."""
-    plan = space.of(case, dict(zip(space.axes, block.open(), strict=True)))
-    return np.broadcast_to(np.asarray(space.legal(plan), dtype=np.bool_), block.shape)
+    return np.broadcast_to(np.asarray(space.legal(space.of(case, block.open())), dtype=np.bool_), block.shape)
 
 
-def _lists(found: Sequence[tuple[Places, ...]]) -> list[tuple[Places, ...]]:
+def _length(columns: Mapping[str, Places]) -> int:
+    """How many candidates a list has."""
+    return len(next(iter(columns.values())))
+
+
+def _lists(found: Sequence[Mapping[str, Places]]) -> list[Mapping[str, Places]]:
     """The candidates in lists that are estimated together."""
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    return [tuple(one[start : start + LISTED] for one in columns) for start in range(0, len(columns[0]), LISTED)]
+    columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    return [{name: one[start : start + LISTED] for name, one in columns.items()} for start in range(0, _length(columns), LISTED)]

@@ -19,6 +19,7 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.search import serving, training
 from gpuplan.search.best_on_each import Foreseen, best_on_each
+from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.space import Space
 from gpuplan.term import Term
@@ -86,8 +87,8 @@ def _open(asks: Iterable[Common], library: Library) -> Iterator[tuple[Subject, S
     for ask in asks:
         if isinstance(ask, TrainAsk):
             try:
-                found = library.look_up(ask, "train", with_price=False)
-                yield found.subject, training.space_of(ask, found)[0]
+                found, habits = looked_up(ask, library, with_price=False)
+                yield found.subject, training.space_of(habits.ask, found)[0]
             except GpuplanError:
                 continue  # It is asked again where its error is told.
 

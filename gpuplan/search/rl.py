@@ -12,17 +12,21 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.rl import RlFigures, RlModels, rl_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
+from gpuplan.num import floor, where
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import grouped
-from gpuplan.plan.parallelism import Parallelism, Shape, divisors, mask, require
+from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.plan.words import Idle
 from gpuplan.record import Record
+from gpuplan.search.best import Judged, best, only
+from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
-from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
+from gpuplan.search.space import Part, Space
+from gpuplan.search.training import chosen_with, question_of, run_notes, worth_saying
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -155,12 +159,11 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
 
 def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
-    space, chosen = space_of(ask, found)
     awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
     capacity = found.subject.hw.memory_capacity
     room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
-    result = chosen_plan(ask, subject, space)
+    ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
     why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
     if result.looked_at == 1:
@@ -187,7 +190,7 @@ def _check_others(models: RlModels, plan: RlPlan) -> None:
         if subject is None or own is None:
             continue
         try:
-            require(train_rules(own, shape_of(subject.arch, subject.hw.count)))
+            require(train_rules(own, shape_of(subject.arch, subject.hw.count, subject.engine)))
         except PlanError as error:
             said = [Problem(one.code, f"{role} {subject.model_name}: {one.message}", one.hint) for one in error.problems]
             raise PlanError(*said) from None
@@ -205,26 +208,43 @@ def _serve_plan(wanted: Wanted, subject: Subject, tp: float) -> ServePlan:
 def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> tuple[RlPlan, str]:
     """The division of generation: the user's, or the one whose step is shortest of those that fit."""
     subject = models.rollout
-    shape = shape_of(subject.arch, subject.hw.count)
+    shape = shape_of(subject.arch, subject.hw.count, subject.engine)
     limit = subject.arch.max_context
     if ask.rollout_tp is not None:
         one = _serve_plan(wanted, subject, float(ask.rollout_tp))
         _require_rollout(one, shape, limit)
         return plan.replaced(rollout=one), ""
-    domain = int(subject.hw.levels[0].size or subject.hw.count) if subject.hw.levels else 1
-    ways = [_serve_plan(wanted, subject, float(tp)) for tp in divisors(subject.hw.count) if tp <= domain]
-    legal = [one for one in ways if mask(serve_rules(one, shape, limit))]
-    if not legal:
-        _require_rollout(ways[0], shape, limit)
-    tried = [(one, rl_figures(models, plan.replaced(rollout=one, idle="host"))) for one in legal] if len(legal) > 1 else []
-    if not tried:
-        return plan.replaced(rollout=legal[0]), "the only division"
-    fitting = [(one, made) for one, made in tried if _fits(made)]
-    if not fitting:
-        one, _ = min(tried, key=lambda pair: float(pair[1].phases["rollout"][0].value))
-        return plan.replaced(rollout=one), f"least memory of {len(tried)} divisions, none of which fits"
-    one, _ = min(fitting, key=lambda pair: float(pair[1].figures["rollout_s"].value))
-    return plan.replaced(rollout=one), f"shortest rollout of {len(fitting)} divisions that fit"
+    space = _divisions(wanted, subject, shape)
+    alone = only(space)
+    if alone is not None:
+        return plan.replaced(rollout=alone), "the only division"
+
+    def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
+        made = rl_figures(models, plan.replaced(rollout=part.plan, idle="host"))
+        fits = made.figures["peak_memory_bytes"].value <= made.figures["memory_capacity_bytes"].value
+        worth = where(fits, made.figures["rollout_s"].value, made.phases["rollout"][0].value)
+        return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), worth))
+
+    found = best(space, judge, few=1)
+    if found is None:
+        one = _serve_plan(wanted, subject, 1.0)
+        _require_rollout(one, shape, limit)
+        return plan.replaced(rollout=one), ""
+    why = f"shortest rollout of {found.fitting} divisions that fit"
+    if not found.fits:
+        why = f"least memory of {found.looked_at} divisions, none of which fits"
+    return plan.replaced(rollout=found.plan), why
+
+
+def _divisions(wanted: Wanted, subject: Subject, shape: Shape) -> Space[ServePlan]:
+    """The divisions of generation: tensor parallelism inside the innermost level of the fabric, replicas on the rest."""
+    ranks = subject.hw.count
+    domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
+    return Space(
+        plan=_serve_plan(wanted, subject, 1.0), axes={"tp": [one for one in divisors(ranks) if one <= domain]},
+        rules=lambda one: serve_rules(one, shape, subject.arch.max_context),
+        completed=lambda values: {**values, "dp": floor(ranks / values["tp"])},
+    )  # fmt: skip
 
 
 def _require_rollout(one: ServePlan, shape: Shape, limit: int | None) -> None:

@@ -9,24 +9,29 @@ from gpuplan.estimate.answer import Said, samples_answer, with_pins
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
-from gpuplan.estimate.samples import SampledModel, SamplesFigures, samples_figures, samples_profile
+from gpuplan.estimate.samples import SampledModel, samples_figures, samples_profile
 from gpuplan.estimate.subject import Setting
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GenericCard, generic_names, generic_path, load_generic
+from gpuplan.num import where
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
+from gpuplan.search.best import Judged, best
 from gpuplan.search.fed import pace_notes, supplied
 from gpuplan.search.library import Library, Place
 from gpuplan.search.shape import positive
+from gpuplan.search.space import Part, Space
 from gpuplan.search.training import default_precision, run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import USER, Source
 
 ENGINE = "torch-eager"
 """The engine that is taken where the user names none."""
+FEW = 16
+"""So many batches are sooner looked at one by one than numpy is imported."""
 MOST_AT_ONCE = 256
 """The largest batch of an accelerator that is tried where neither user nor card names one."""
 
@@ -149,9 +154,8 @@ def _batches(
         sizes = [most, *(2**power for power in range(10, -1, -1) if 2**power < most)]
         if ask.global_batch is not None:
             sizes = [one for one in sizes if ask.global_batch % (one * base.dp) == 0] or [1]
-        fitting = [one for one in sizes if _fits(samples_figures(setting, model, _with(base, one), supply))]
-        micro = fitting[0] if fitting else sizes[-1]
-        why = "the recipe's" if card and card.batch == micro else "the most that fit, in powers of two" if fitting else "none fits"
+        micro, fits = _most_at_once(sizes, setting, model, base, supply)
+        why = "the recipe's" if card and card.batch == micro else "the most that fit, in powers of two" if fits else "none fits"
         chosen.append(Choice("micro_batch", str(micro), why))
     whole = ask.global_batch
     if whole is None:
@@ -162,12 +166,20 @@ def _batches(
     return base.replaced(micro_batch=float(micro), global_batch=float(whole)), chosen
 
 
-def _with(base: SamplesPlan, micro: int) -> SamplesPlan:
-    return base.replaced(micro_batch=float(micro), global_batch=micro * base.dp)
+def _most_at_once(sizes: list[int], setting: Setting, model: SampledModel, base: SamplesPlan, supply: Supply) -> tuple[int, bool]:
+    """The most samples at once that fit, or the fewest where none does; and whether they fit."""
+    space = Space(
+        plan=base, axes={"micro_batch": sizes}, rules=samples_rules,
+        completed=lambda values: {**values, "global_batch": values["micro_batch"] * base.dp},
+    )  # fmt: skip
 
+    def judge(part: Part[SamplesPlan]) -> Judged[SamplesPlan]:
+        made, at_once = samples_figures(setting, model, part.plan, supply), part.plan.micro_batch
+        fits = made.memory.value <= made.figures["memory_capacity_bytes"].value
+        return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), where(fits, -1.0, 1.0) * at_once))
 
-def _fits(made: SamplesFigures) -> bool:
-    return float(made.memory.value) <= float(made.figures["memory_capacity_bytes"].value)
+    found = best(space, judge, few=FEW)
+    return (sizes[-1], False) if found is None else (int(float(found.plan.micro_batch)), found.fits)
 
 
 def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) -> dict[str, str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.result import Choice, Estimate
-from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import FitAsk, ServeAsk
-from gpuplan.plan.parallelism import Parallelism, divisors, mask, require
+from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
-from gpuplan.plan.serve import ServePlan, serve_rules
-from gpuplan.plan.words import KvFormat, WeightFormat
+from gpuplan.plan.serve import ServePlan
+from gpuplan.plan.words import WeightFormat
 from gpuplan.record import Record
+from gpuplan.search.best import Best, best
 from gpuplan.search.library import Found, Library
-from gpuplan.search.shape import positive, shape_of
+from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
+from gpuplan.search.shape import positive
+from gpuplan.search.space import Space
 from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
@@ -26,19 +27,6 @@ PROMPT, OUTPUT = 1024, 256
 CONTEXT = 8192
 """Taken for `fit` where the user names no context: enough for most chats, and far below what many models allow."""
 _TP_PP = ("tp", "pp")
-
-
-class Want(Record, kw_only=True):
-    """A question with its lengths and formats settled; only the division of the accelerators and the batch are open."""
-
-    prompt: int
-    output: int
-    context: int
-    batch: int | None
-    weights: WeightFormat
-    kv_cache: KvFormat
-    tp: int | None
-    pp: int | None
 
 
 def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
@@ -81,21 +69,32 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
             chosen.append(Choice(name, str(value), "a medium chat request, within the context"))
     want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
     chosen += said
-    plans = legal_plans(want, found.subject)
-    tried = [(plan, _memory(found.subject, plan)) for plan in plans]
-    fitting = [plan for plan, made in tried if _fits(made)]
-    if not fitting:
-        plan = min(tried, key=lambda one: float(one[1].memory.needed.value))[0]
-        why = f"least memory of {len(tried)} divisions, none of which fits"
-        return Settled(found=found, subject=found.subject, plan=plan, chosen=tuple(_chosen(ask, plan, why, chosen)))
-    # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
-    fewest = min(float(plan.parallel.pp) for plan in fitting)
-    fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
-    full = [(plan, serving_figures(found.subject, plan)) for plan in fitting]
-    plan, _ = max(full, key=lambda one: float(one[1].figures["tokens_per_s"].value))
-    choices = _chosen(ask, plan, f"most tokens a second of {len(fitting)} divisions that fit", chosen)
+    space, judges = serving_space(want, found.subject), Judges(want, found.subject)
+    least = _required(space, best(space, judges.fewest_stages, few=FEW), want, found.subject)
+    plan, why = judges.plan(least.plan), f"least memory of {least.looked_at} divisions, none of which fits"
+    if least.fits:
+        # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
+        few = space.replaced(axes={**space.axes, "pp": [least.plan.parallel.pp]})
+        fastest = best(few, judges.fastest, few=FEW) or least
+        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} divisions that fit"
+    choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
+
+
+def _required(
+    space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject
+) -> Best[ServePlan]:  # fmt: skip
+    """What was found.
+
+    Raises:
+        PlanError: no division is legal; every broken rule of the user's values is listed.
+    """
+    if found is not None:
+        return found
+    require(space.rules(space.of({}, {"tp": float(want.tp or 1), "pp": float(want.pp or 1)})))
+    hint = "name another count or tp"
+    raise PlanError(Problem("plan.none-legal", f"{subject.hw.count} accelerators cannot be divided into legal replicas", hint))
 
 
 def request_of(ask: ServeAsk, limit: int | None) -> tuple[int, int]:
@@ -134,10 +133,11 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
             "one sequence" if found.card.architecture.decoder.kind == "encoder" else "one sequence; max_sequences says how many fit"
         )
         chosen.append(Choice("batch", "1", why))
-    tried = [(plan, _memory(found.subject, plan)) for plan in legal_plans(want, found.subject)]
-    fitting = [one for one in tried if _fits(one[1])]
-    plan, _ = fitting[0] if fitting else min(tried, key=lambda one: float(one[1].memory.needed.value))
-    why = "the fewest accelerators a replica that fit" if fitting else f"least memory of {len(tried)} divisions, none of which fits"
+    space = serving_space(want, found.subject)
+    smallest = _required(space, best(space, Judges(want, found.subject).smallest, few=FEW), want, found.subject)
+    plan, why = smallest.plan, "the fewest accelerators a replica that fit"
+    if not smallest.fits:
+        why = f"least memory of {smallest.looked_at} divisions, none of which fits"
     choices = _chosen(ask, plan, why, chosen)
     made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)
     return _answered(ask, found, plan, choices, "fit", made)
@@ -149,10 +149,6 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
     if subject.price is not None:
         figures["price_usd_per_s"] = usd_per_s_of_all.term("fleet.price", units=subject.accelerators(), price=subject.price)
     return ServingFigures(figures=figures, memory=memory)
-
-
-def _fits(made: ServingFigures) -> bool:
-    return bool(float(made.memory.needed.value) <= float(made.memory.budget.value))
 
 
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
@@ -191,54 +187,6 @@ def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]
     if bits == 8:
         return ("fp8" if card.weights.number == "float" else "int8"), f"as the checkpoint is stored ({method}, 8 bits)"
     return plain, f"16-bit: the checkpoint's {method} format has no model of its own yet"
-
-
-def legal_plans(want: Want, subject: Subject) -> list[ServePlan]:
-    """Divisions of the accelerators into replicas of tp x pp, smallest replicas first.
-
-    Raises:
-        PlanError: none is legal; every broken rule of the user's values is listed.
-    """
-    ranks = subject.hw.count
-    shape = shape_of(subject.arch, ranks, subject.engine)
-    plans = [plan for plan in _plans(want, subject, ranks) if mask(serve_rules(plan, shape, subject.arch.max_context))]
-    if not plans:
-        tp, pp = float(want.tp or 1), float(want.pp or 1)
-        dp = max(ranks // (tp * pp), 1.0)
-        require(serve_rules(_plan(want, subject, tp=tp, pp=pp, dp=dp), shape, subject.arch.max_context))
-        raise PlanError(
-            Problem("plan.none-legal", f"{ranks} accelerators cannot be divided into legal replicas", "name another count or tp")
-        )
-    return plans
-
-
-def _plans(want: Want, subject: Subject, ranks: int) -> Iterator[ServePlan]:
-    domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
-    pairs = [
-        (tp, pp)
-        for pp in ([want.pp] if want.pp else divisors(ranks))
-        for tp in ([want.tp] if want.tp else [one for one in divisors(ranks) if one <= domain])
-        if ranks % (tp * pp) == 0 and (want.batch is None or want.batch % (ranks // (tp * pp)) == 0)
-    ]
-    if not pairs:
-        pairs = [(tp, pp) for tp, pp in [(want.tp or 1, want.pp or 1)] if ranks % (tp * pp) == 0]
-    for tp, pp in sorted(pairs, key=lambda one: (one[0] * one[1], one[1])):
-        yield _plan(want, subject, tp=float(tp), pp=float(pp), dp=float(ranks // (tp * pp)))
-
-
-def _plan(want: Want, subject: Subject, *, tp: float, pp: float, dp: float) -> ServePlan:
-    """One division; without a batch, as many sequences as the cache holds and the engine runs."""
-    plan = ServePlan(
-        parallel=Parallelism(tp=tp, pp=pp, dp=dp, zero_stage=0, sequence_parallel=False),
-        batch=1.0 if want.batch is None else float(-(-want.batch // int(dp))),
-        prompt=float(want.prompt), output=float(want.output), context=float(want.context),
-        weights=want.weights, kv_cache=want.kv_cache,
-    )  # fmt: skip
-    if want.batch is not None:
-        return plan
-    most = ServingModel.of(subject, plan).memory().max_sequences
-    limit = serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
-    return plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
 
 
 def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:

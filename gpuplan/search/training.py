@@ -24,6 +24,7 @@ from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
 from gpuplan.search.best_on_each import Foreseen, place_of
 from gpuplan.search.fed import Fed, fed_by, pace_notes
+from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
@@ -62,7 +63,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
     found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
     if made is None:
         made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
     chosen = one.chosen
     if fed is not None:
         chosen += fed.said
@@ -96,9 +97,8 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
     `foreseen` has plans that were found with those of other machines.
     """
     fed = fed_by(ask, library)
-    found = library.look_up(ask, "train", with_price=with_price)
-    space, chosen = space_of(ask, found)
-    result = chosen_plan(ask, found.subject, space, foreseen)
+    found, habits = looked_up(ask, library, with_price=with_price)
+    ask, chosen, result = chosen_with(habits, found, foreseen)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -127,6 +127,32 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+
+
+def chosen_with(
+    habits: Habits, found: Found, foreseen: Foreseen | None = None
+) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
+    """The question as it is asked in the end, what was taken unasked, and the best plan.
+
+    Habits that cost memory hold only where a plan fits with them.
+
+    Raises:
+        PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
+    """
+    space, chosen = space_of(habits.ask, found)
+    result = chosen_plan(habits.ask, found.subject, space, foreseen)
+    fewer = habits.given_up()
+    if fewer is not None and not training_fits(result, found.subject):
+        return chosen_with(fewer, found, foreseen)
+    return habits.ask, [*habits.chosen, *chosen], result
+
+
+def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
+    """Whether a plan fits, also where it is the only one and was not compared with others."""
+    if found.looked_at > 1:
+        return found.fits
+    figures = training_figures(subject, found.plan).figures
+    return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
 
 
 def worth_saying(name: str, value: float) -> bool:
@@ -267,12 +293,10 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     Raises:
         UsageError: options of adapters without a rank.
     """
-    named = [
-        name for name in (*Tuning.field_names(), "qlora") if name not in ("lora", "reference") and getattr(ask, name) is not None
-    ]
-    if ask.lora is None and named:
+    given_of = [name for name in grouped(TrainAsk, "adapters") if getattr(ask, name) is not None]
+    if ask.lora is None and given_of:
         hint = "give the adapters' rank with --lora, or leave these out"
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given_of)
         raise UsageError(Problem("plan.adapters", f"{flags}: of adapters, but there are none", hint))
     given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
     return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)

@@ -9,7 +9,7 @@ import pytest
 
 import gpuplan
 
-GRIDS: dict[str, tuple[Any, str, dict[str, Any]]] = {
+GRIDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "degrees": (
         gpuplan.train, "llama-3.1-8b",
         {"on": "64xh100", "tp": [1, 3, 8], "pp": range(1, 5, 3), "micro_batch": np.array([1, 4]), "recompute": ["none", "full"]},
@@ -32,6 +32,12 @@ GRIDS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         },
     ),
     "open serving": (gpuplan.serve, "llama-3.1-8b", {"on": ["h100", "2xl40s"], "batch": [2, 8], "weights": ["bf16", "fp8"]}),
+    "models": (gpuplan.fit, ["llama-3.1-8b", "llama-3.1-70b"], {"on": "l40s", "weights": ["bf16", "int4"]}),
+    "terms": (gpuplan.train, "llama-3.1-8b", {"on": "8xh100", "set": {"hw.hbm_bandwidth": "1 TB/s"}, "tp": [1, 2, 3], "pp": 1}),
+    "samples": (gpuplan.train, "resnet-50", {"on": ["8xa100-sxm-80gb", "aws:p4d.24xlarge"], "micro_batch": [64, 128]}),
+    "feeding": (
+        gpuplan.train, "llama-3.1-8b", {"on": "8xh100", "sample_bytes": ["10 kB", "1 MB"], "storage_bandwidth": 5e9, "tp": 2},
+    ),
     "fit": (gpuplan.fit, "llama-3.1-8b", {"on": ["h100", "t4"], "context": [1000, "32k"]}),
 }  # fmt: skip
 

@@ -275,7 +275,7 @@ def test_names_of_results_are_those_that_are_known() -> None:
 
 def test_options_that_several_questions_have_are_the_same() -> None:
     def alone(one: Entry) -> Entry:
-        return one.replaced(option=one.option.replaced(group=""))
+        return one.replaced(option=one.option._replace(group=""))
 
     for ask in ASKS.values():
         for other in ASKS.values():

@@ -31,8 +31,8 @@ def pieces(space: Space[Any], *, mesh: bool) -> list[Many[Any]]:
     if not mesh:
         listed = []
         for case, chosen in enumerate(space.every_case()):
-            block = Block.whole(list(space.axes.values()))
-            listed.append(Many.listed(space, case, chosen, np.nonzero(legality(space, chosen, block))))
+            block = Block.whole(space.axes)
+            listed.append(Many.listed(space, case, chosen, block.listed(legality(space, chosen, block))))
         return listed
     found = list(parts(space))
     assert all(part.block is not None for part in found)
@@ -45,7 +45,8 @@ def assert_alike(estimate: Callable[[Any], Mapping[str, Term]], space: Space[Any
     flat = int(legal[int(where * len(legal))])
     with part.quietly():
         many = estimate(part.plan)
-    one = estimate(space.at((*part.index, *part.place(flat))))
+    along = part.places(np.array([flat])).values()
+    one = estimate(space.at((*part.index, *(int(places[0]) for places in along))))
     assert set(many) == set(one)
     place = tuple(int(at) for at in np.unravel_index(flat, part.legal.shape))
     done: dict[int, Term] = {}
@@ -123,7 +124,6 @@ def serving_space(model: str, **axes: Any) -> Space[Any]:
 def test_a_candidate_among_many_serving_plans_is_the_single_estimate(
     model: str, batch: list[int], prompt: list[int], mesh: bool, where: float
 ) -> None:
-    # Prompts of up to 16 tokens are priced by the decode kernel, a choice that one estimate makes for all: they are left out.
     space = serving_space(model, tp=[1, 2, 4, 8], pp=[1, 2, 4], batch=batch, prompt=prompt)
     (part,) = pieces(space, mesh=mesh)
     assert_alike(serving(model), space, part, where)

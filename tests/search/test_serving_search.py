@@ -1,0 +1,112 @@
+"""The division of a serving question is the one that trying each would choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuplan.errors import PlanError
+from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.plan.ask import Common, FitAsk, ServeAsk
+from gpuplan.plan.parallelism import Parallelism, divisors, mask
+from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.search import serving
+from gpuplan.search.library import Found, Library
+from gpuplan.search.shape import shape_of
+
+LIBRARY = Library.of(Common(model="", on=""))
+QUESTIONS: list[dict[str, Any]] = [
+    {"model": "llama-3.1-8b", "on": "8xh100"},
+    {"model": "llama-3.1-70b", "on": "8xl4"},
+    {"model": "llama-3.1-70b", "on": "16xh100", "batch": 48},
+    {"model": "deepseek-v3", "on": "4xdgx-h100"},
+    {"model": "deepseek-v3", "on": "8xh100"},
+    {"model": "gemma-3-27b", "on": "6xa100-sxm-80gb", "pp": 3},
+    {"model": "mamba2-2.7b", "on": "2xdgx-h100", "tp": 4},
+    {"model": "gpt2", "on": "12xh100", "batch": 24},
+]
+
+
+def divisions(found: Found, prompt: float, output: float, context: float, ask: dict[str, Any]) -> list[ServePlan]:
+    """Every legal division with its batch, smaller replicas first."""
+    subject, made = found.subject, []
+    ranks, limit = subject.hw.count, serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
+    shape = shape_of(subject.arch, ranks, subject.engine)
+    for size in divisors(ranks):
+        for pp in divisors(size):
+            tp, dp, batch = size // pp, ranks // size, ask.get("batch")
+            if tp > int(subject.hw.levels[0].size or ranks) or ask.get("tp", tp) != tp or ask.get("pp", pp) != pp:
+                continue
+            if batch is not None and batch % dp:
+                continue
+            weights, _ = serving.stored_format(found.card, subject)
+            plan = ServePlan(
+                parallel=Parallelism(tp=float(tp), pp=float(pp), dp=float(dp), zero_stage=0, sequence_parallel=False),
+                batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, weights=weights,
+            )  # fmt: skip
+            if not mask(serve_rules(plan, shape, subject.arch.max_context)):
+                continue
+            if batch is None and "fit" not in ask:
+                most = ServingModel.of(subject, plan).memory().max_sequences
+                plan = plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
+            made.append(plan)
+    return made
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: f"{asked['model']} {asked['on']}")
+def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "FEW", few)
+    ask = ServeAsk(**asked)
+    answer, found = serving.answer_serving(ask, LIBRARY), LIBRARY.look_up(ask, "serve")
+    prompt, output = serving.request_of(ask, found.card.architecture.max_context)
+    tried = divisions(found, float(prompt), float(output), float(prompt + output), asked)
+    held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
+    fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
+    if fitting:
+        fewest = min(plan.parallel.pp for plan in fitting)
+        fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
+        best = max(fitting, key=lambda plan: float(serving_figures(found.subject, plan).figures["tokens_per_s"].value))
+        why = f"most tokens a second of {len(fitting)} divisions that fit"
+    else:
+        best = min(held, key=lambda one: float(one[1].needed.value))[0]
+        why = f"least memory of {len(held)} divisions, none of which fits"
+    p = best.parallel
+    assert answer.verdict.fits == bool(fitting)
+    expected = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "batch": best.batch * p.dp}
+    assert {name: float(answer.question[name]) for name in expected} == expected
+    assert {choice.reason for choice in answer.chosen if choice.name in ("tp", "pp")} <= {why}
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: f"{asked['model']} {asked['on']}")
+def test_fit_takes_the_smallest_replicas_that_fit(asked: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "FEW", few)
+    ask = FitAsk(**asked)
+    answer, found = serving.answer_fit(ask, LIBRARY), LIBRARY.look_up(ask, "serve", with_price=False)
+    context = float(answer.question["context"])
+    # One sequence for all replicas together: each has room for it, and it is shared by one replica at most.
+    batch = asked.get("batch", 1)
+    tried = divisions(found, context - 1, 1.0, context, {**asked, "batch": batch})
+    held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
+    fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
+    best = fitting[0] if fitting else min(held, key=lambda one: float(one[1].needed.value))[0]
+    assert answer.verdict.fits == bool(fitting)
+    assert [float(answer.question[name]) for name in ("tp", "pp")] == [best.parallel.tp, best.parallel.pp]
+
+
+def test_a_batch_that_no_replicas_can_share_evenly_is_rounded_up_for_each() -> None:
+    answer = serving.answer_serving(ServeAsk(model="llama-3.1-8b", on="4xh100", batch=7, tp=2, pp=1), LIBRARY)
+    assert [answer.question[name] for name in ("tp", "dp", "batch")] == ["2", "2", "8"]
+
+
+def test_what_no_division_allows_is_said() -> None:
+    with pytest.raises(PlanError) as error:
+        serving.answer_serving(ServeAsk(model="llama-3.1-8b", on="8xh100", tp=3), LIBRARY)
+    assert {problem.code for problem in error.value.problems} == {
+        "plan.ranks",
+        "plan.tp-heads",
+        "plan.tp-kv-heads",
+        "plan.tp-width",
+    }
