@@ -22,6 +22,7 @@ from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
 from gpuplan.plan.words import Precision, Recompute
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
+from gpuplan.search.best_on_each import Foreseen, place_of
 from gpuplan.search.fed import Fed, fed_by, pace_notes
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
@@ -92,11 +93,14 @@ class Settled(Record, kw_only=True):
     chosen: tuple[Choice, ...]
 
 
-def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Settled:
-    """The question with the best plan that its values leave open; parameters and errors as `answer_training`."""
+def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None) -> Settled:
+    """The question with the best plan that its values leave open; parameters and errors as `answer_training`.
+
+    `foreseen` has plans that were found with those of other machines.
+    """
     fed = fed_by(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
-    ask, chosen, result = chosen_with(habits, found)
+    ask, chosen, result = chosen_with(habits, found, foreseen)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -127,7 +131,9 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
     return Settled(ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
 
 
-def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:
+def chosen_with(
+    habits: Habits, found: Found, foreseen: Foreseen | None = None
+) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
     Habits that cost memory hold only where a plan fits with them.
@@ -136,10 +142,10 @@ def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], B
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
     space, chosen = space_of(habits.ask, found)
-    result = chosen_plan(habits.ask, found.subject, space)
+    result = chosen_plan(habits.ask, found.subject, space, foreseen)
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
-        return chosen_with(fewer, found)
+        return chosen_with(fewer, found, foreseen)
     return habits.ask, [*habits.chosen, *chosen], result
 
 
@@ -156,12 +162,17 @@ def worth_saying(name: str, value: float) -> bool:
     return value != 1 or name in ("tp", "pp", "dp", "micro_batch")
 
 
-def chosen_plan(ask: TrainAsk, subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan]:
+def chosen_plan(
+    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None
+) -> Best[TrainPlan]:  # fmt: skip
     """The best plan of a space, after the user's own values were checked against the rules.
 
     Raises:
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
+    known = None if foreseen is None else foreseen.get(place_of(subject, space))
+    if known is not None:
+        return known if known.looked_at == 1 else partly(subject, space, known)
     alone = only(space)
     if alone is not None:
         return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.

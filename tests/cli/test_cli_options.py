@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import jsonschema
 import numpy as np
 import pytest
-from cli_calls import Call, process
 from typer.main import get_command
 
 import gpuplan
@@ -26,6 +25,7 @@ from gpuplan.plan.read import echo, question, read, said
 from gpuplan.plan.remat import RESULTS
 from gpuplan.plan.signature import page, schema, typed
 from gpuplan.search.ask import estimated
+from tests.cli.cli_calls import Call, process
 
 ROOT = Path(__file__).parents[2]
 EVERY = [(task, key) for task, ask in ASKS.items() for key in by_key(ask) if key != "model"]
