@@ -36,7 +36,7 @@ REFERENCE = "import typer, pydantic, yaml"
 FIT = ("fit", "llama-3.1-8b", "--on", "h100")
 HELP = ("--help",)
 LIST = ("specs", "list")
-FIT_TARGET, HELP_TARGET, LIST_TARGET = 1.8, 1.5, 2.0
+FIT_TARGET, HELP_TARGET, LIST_TARGET = 1.6, 1.5, 2.0
 """At most so many times the reference."""
 TRAIN_TARGET, LISTED_TARGET, SERVE_TARGET, MEMORY_TARGET = 1_000_000.0, 8.0, 50_000.0, 1.25
 """At least so many training plans a second, so many times those of a list, so many serving plans a second; at most so many times
@@ -111,6 +111,33 @@ def processes(rounds: int) -> list[Figure]:
         ratio = busy / base
         text = f"{ratio:.2f} x ({busy * 1e3:.0f} ms over {base * 1e3:.0f} ms; {clock / base_clock:.2f} x on the clock)"
         figures.append(Figure(f"gpuplan {' '.join(words)}", ratio, target, True, text))
+    return figures
+
+
+QUESTIONS: dict[str, tuple[str, dict[str, Any], float]] = {
+    "fit": ("llama-3.1-8b", {"on": "h100"}, 0.1),
+    "serve": ("llama-3.1-70b", {"on": "4xh100", "prompt": 2000, "output": 300}, 0.25),
+    "train": ("llama-3.1-8b", {"on": "8xh100", "tokens": 1e12}, 0.25),
+}
+"""Questions to the Python API without advice, and how many times the reference they may take once files are read."""
+
+
+def questions(rounds: int) -> list[Figure]:
+    """How long the Python API takes in a warm process, as a part of importing typer, pydantic and yaml."""
+    import gpuplan
+
+    base, _ = medians({"reference": (sys.executable, "-c", REFERENCE)}, rounds)["reference"]
+    figures = []
+    for task, (model, options, target) in QUESTIONS.items():
+        ask: Callable[..., object] = getattr(gpuplan, task)
+        took = []
+        for _ in range(5 * rounds + 1):
+            start = time.process_time()
+            ask(model, advise=False, **options)
+            took.append(time.process_time() - start)
+        busy = statistics.median(took[1:])
+        text = f"{busy / base:.3f} x ({busy * 1e3:.1f} ms over {base * 1e3:.0f} ms)"
+        figures.append(Figure(f"gpuplan.{task}(…, advise=False), warm", busy / base, target, True, text))
     return figures
 
 
@@ -258,6 +285,13 @@ def question(engine: str) -> Subject:
     return Library.of(ask).look_up(ask, "train").subject
 
 
+def targets(rounds: int) -> list[Figure]:
+    """One plan on many targets of the catalog, at once and one by one."""
+    from on_targets import measured
+
+    return [Figure(*found) for found in measured(rounds)]
+
+
 def main() -> int:
     """Measure, report, and say with the exit code whether `--check` was kept."""
     parser = argparse.ArgumentParser(description="How fast is gpuplan on this machine?")
@@ -267,7 +301,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the process timings (15)")
     given = parser.parse_args()
     rounds = 3 if given.smoke else max(given.rounds, 1)
-    figures = [*processes(rounds), *searches(short=given.smoke)]
+    figures = [*processes(rounds), *questions(rounds), *searches(short=given.smoke), *targets(rounds)]
     for figure in figures:
         print(figure.line())
     return int(given.check and not all(figure.held for figure in figures))

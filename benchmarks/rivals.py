@@ -272,7 +272,7 @@ def groups(metric: str, pairs: Sequence[Pair]) -> dict[str, Any]:
         chosen["no_gpuplan_fit_saw"] = [pair for pair in pairs if not pair.own.row.fitted]
     chosen["stated_exactly"] = [pair for pair in pairs if not pair.bent]
     return {
-        name: {"tool": errors([pair.rival for pair in some], None), "gpuplan": errors([pair.own for pair in some], None)}
+        name: {"tool": errors([pair.rival for pair in some]), "gpuplan": errors([pair.own for pair in some])}
         for name, some in chosen.items()
     }
 

@@ -260,4 +260,4 @@ def is_plain_text(text: str) -> bool:
     >>> [is_plain_text(one) for one in ("80 GiB", "2026-11-21", "no", "64", "1:30", "")]
     [True, True, False, False, False, False]
     """
-    return bool(_unquoted(text) == text)
+    return isinstance(value := _unquoted(text), str) and value == text

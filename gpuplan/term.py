@@ -11,7 +11,8 @@ from gpuplan.num import Num, is_array, maximum
 
 P = ParamSpec("P")
 Kind = Literal[
-    "datasheet", "docs", "model-card", "paper", "measured", "price", "engine", "user", "chosen", "assumed", "derived", "definition"
+    "datasheet", "docs", "model-card", "paper", "measured", "fitted", "price", "engine", "user", "chosen", "assumed", "derived",
+    "definition",
 ]  # fmt: skip
 
 
@@ -19,8 +20,9 @@ Kind = Literal[
 class Source:
     """Where a number or a formula comes from: how it is known, what says so, and when someone looked.
 
-    `kind` is one of `datasheet docs model-card paper measured price engine user chosen assumed derived definition`;
-    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it.
+    `kind` is one of `datasheet docs model-card paper measured fitted price engine user chosen assumed derived definition`;
+    `section` is the place inside the source; `checked` an ISO date; `note` what is odd about it. Of a fit of our own (`fitted`
+    makes one) the title names the data and the section the range in which it holds.
     """
 
     kind: Kind
@@ -29,6 +31,15 @@ class Source:
     section: str = ""
     checked: str = ""
     note: str = ""
+
+
+def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
+    """The source of a value or of the shape of a formula that is our own fit.
+
+    `data` names what it was fitted to, `holds` the range that the data span; `note` may say who describes the effect: it is cited
+    for that alone.
+    """
+    return Source("fitted", data, url, f"holds for {holds}", note=note)
 
 
 DEFINITION = Source("definition", "by definition")
@@ -115,15 +126,15 @@ class Term:
         A number counts the candidates that this term tells apart, those of the last dimension first.
         """
         shape: tuple[int, ...] = getattr(self.value, "shape", ())
-        places = index if isinstance(index, tuple) else _unravelled(index, shape)
+        places = index if isinstance(index, tuple) else _unravelled(index, shape) or (index,)
 
         def pick(term: Term) -> Term | None:
+            if isinstance(term, Stacked):
+                return term.one(places[0])
             if term.args or not is_array(term.value):
                 return None
             own: tuple[int, ...] = term.value.shape  # type: ignore[union-attr]
             here = tuple(0 if length == 1 else place for place, length in zip(places[len(places) - len(own) :], own, strict=True))
-            if isinstance(term, Stacked):
-                return term.one(sum(here))  # It varies along one dimension at most.
             return replace(term, value=float(term.value[here]))  # type: ignore[index]
 
         return self.rebuilt(pick, done)
@@ -131,7 +142,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Stacked(Term):
-    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph."""
+    """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph.
+
+    The value is an array along the first dimension, or one number where all machines have the same.
+    """
 
     one: Callable[[int], Term]
 

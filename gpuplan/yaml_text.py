@@ -19,11 +19,13 @@ WIDTH = 132
 """Columns of a line; what is longer is written over several."""
 _WORDS = re.compile(r"(?:[A-Za-z0-9_/]|[+-][0-9])[\w./+@$()%°-]*(?: [\w./+@$()%°-]+)*")
 """Texts without the signs that have a meaning in YAML, at their beginning or anywhere in a line of several values."""
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.I)
+"""What some readers take for a number, if not ours."""
 _KEY = re.compile(r"[A-Za-z_][\w./-]*")
 
 
 class Remarked(Record):
-    """A value with a comment behind it."""
+    """A value on a line of its own with a comment behind it, or with none."""
 
     value: Any
     remark: str
@@ -49,7 +51,7 @@ def yaml_lines(data: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
     """The lines of a mapping, one block a key."""
     pad = "  " * indent
     for name, given in data.items():
-        value, remark = (given.value, f" # {given.remark}") if isinstance(given, Remarked) else (given, "")
+        value, remark = _parted(given)
         key = _key(name)
         if not _fits(value, len(pad) + len(key) + 2):
             yield f"{pad}{key}:{remark}"
@@ -58,14 +60,22 @@ def yaml_lines(data: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
             yield f"{pad}{key}: {on_one_line(value)}{remark}"
 
 
+def _parted(given: Any) -> tuple[Any, str]:
+    """A value, and its comment as it stands behind it."""
+    if not isinstance(given, Remarked):
+        return given, ""
+    return given.value, f" # {given.remark}" if given.remark else ""
+
+
 def _items(values: Sequence[Any], indent: int) -> Iterator[str]:
     pad = "  " * indent
-    for value in values:
+    for given in values:
+        value, remark = _parted(given)
         if _fits(value, len(pad) + 2):
-            yield f"{pad}- {on_one_line(value)}"
+            yield f"{pad}- {on_one_line(value)}{remark}"
         elif isinstance(value, Mapping):
             first, *rest = yaml_lines(value, indent + 1)
-            yield f"{pad}- {first.lstrip()}"
+            yield f"{pad}- {first.lstrip()}{remark}"
             yield from rest
         else:
             yield f"{pad}-"
@@ -102,7 +112,11 @@ def on_one_line(value: Any) -> str:
         case list() | tuple():
             return "[" + ", ".join(on_one_line(part) for part in value) + "]"
         case str():
-            return value if _WORDS.fullmatch(value) and is_plain_text(value) else json.dumps(value, ensure_ascii=False)
+            return (
+                value
+                if _WORDS.fullmatch(value) and is_plain_text(value) and not _NUMBER.fullmatch(value)
+                else json.dumps(value, ensure_ascii=False)
+            )
         case bool() | int() | None:
             return json.dumps(value)
         case float() if math.isfinite(value):

@@ -19,7 +19,7 @@ import pint
 import pytest
 
 import gpuplan.formulas
-from gpuplan.formula_text import formula_signature, formula_text
+from gpuplan.formula_text import formula_meaning, formula_signature, formula_text
 from gpuplan.num import Num, maximum
 from gpuplan.term import DEFINITION, FORMULAS, Formula
 
@@ -49,7 +49,20 @@ every_formula = pytest.mark.parametrize("made", ALL, ids=_named)
 @every_formula
 def test_source_can_be_checked(made: Formula[...]) -> None:
     assert made.source.title
-    assert made.source.kind == "definition" or made.source.url.startswith("https://")
+    assert made.source.kind in ("definition", "assumed", "fitted") or made.source.url.startswith("https://")
+
+
+OWN = re.compile(r"\bfitted\b|\bresidual\b|\bthrottle|\bramp\b|\btail\b|\bunhidden\b|\bpace\b|\bcontention\b|\bstraggle\b")
+"""Words for what only measurements of ours can say, in the meaning of a formula or the names of its parameters."""
+
+
+@every_formula
+def test_a_fit_is_signed_as_one(made: Formula[...]) -> None:
+    if made.source.kind == "fitted":
+        assert len(made.source.title) > 20, "the data are named"
+        assert re.match(r"holds for .{10}", made.source.section), "the range is named"
+    meaning = formula_meaning(made)
+    assert made.source.kind != "paper" or not OWN.search(f"{meaning} {' '.join(made.units)}"), "no paper contains our own fit"
 
 
 @every_formula
@@ -80,6 +93,35 @@ def test_body_is_a_docstring_and_one_expression(made: Formula[...]) -> None:
 def test_text_renders(made: Formula[...]) -> None:
     assert formula_text(made)
     assert made.name in formula_signature(made)
+
+
+SAME_TEXT = {
+    frozenset({"array_dim", "tiled_queries", "decode_keys"}),  # whole tiles of a systolic array, of queries, of pages
+    frozenset({"rank_experts", "expert_rows", "decode_rows", "waves", "gather_ranks"}),  # a share, at least one
+    frozenset({"difference", "active_params"}),
+    frozenset({"replica_share", "stage_layers"}),
+    frozenset({"broadcast_wire", "switched_all_reduce_wire"}),  # of a ring of copies, and of switches that add
+    frozenset({"smaller", "windowed_tokens", "in_flight_zb_h1"}),
+    frozenset({"mfu", "hfu"}),  # of model FLOP, and of all
+    frozenset({"memory_seconds", "wire_seconds"}),  # of a memory, and of a link
+    frozenset({"one_shot_wire", "uncounted_bytes"}),
+    frozenset({"mla_query_params", "lora_params"}),
+    frozenset({"sharded_params", "decode_tp_limit"}),
+}
+"""Formulas with the same text that say different things. This list may only shrink."""
+
+
+def test_no_two_formulas_say_the_same() -> None:
+    """Beyond plain products and quotients, which count different things."""
+    texts: dict[tuple[str, ...], set[str]] = {}
+    for made in ALL:
+        text = formula_text(made)
+        if any(sign in text for sign in ("+", "−", "(", "^")):
+            order = sorted(made.units, key=lambda name, text=text: re.search(rf"\b{name}\b", text).start())  # type: ignore[union-attr]
+            for at, name in enumerate(order):
+                text = re.sub(rf"\b{name}\b", f"<{at}>", text)
+            texts.setdefault((made.unit, text, *(made.units[name] for name in order)), set()).add(made.name)
+    assert {frozenset(names) for names in texts.values() if len(names) > 1} == SAME_TEXT
 
 
 class _Checker(doctest.OutputChecker):

@@ -13,7 +13,8 @@ from gpuplan.formulas.flop import achieved_flop_per_s, causal_visible_tokens, mf
 from gpuplan.formulas.inference import generation_seconds
 from gpuplan.formulas.kernels import kernel_seconds
 from gpuplan.formulas.roofline import ridge_intensity
-from gpuplan.formulas.training import bubble_seconds, stage_layers
+from gpuplan.formulas.stages import stage_layers
+from gpuplan.formulas.training import bubble_seconds
 from gpuplan.solve import solve
 
 

@@ -7,7 +7,9 @@ correction that is right for other reasons moved them, and say so in the changel
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gpuplan.accuracy.judge import judge
 from gpuplan.accuracy.report import report
@@ -19,6 +21,7 @@ ROOM = 1.1
 FEWEST = 4
 """Sources of fewer rows have none of their own."""
 HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, and rows to compare.
+# Of rows as one types them who has their pages; under `informed` with what else is known of them.
 # Written by tools/accuracy_budget.py.
 """
 
@@ -26,21 +29,27 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 def main() -> None:
     """Write the file."""
     made = report(judge(wanted_rows(None, "training"), answers()))
+    lines = [*_groups(made), "informed:", *(f"  {line}" for line in _groups(made["informed"]))]
+    FILE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _groups(made: Mapping[str, Any]) -> list[str]:
+    """The budget of every group of rows that were asked in one way."""
     lines = []
     for group in ({"key": "all", **made["metrics"]}, *made["groups"]):
         metrics = []
         for metric in ("throughput", "memory"):
             got = group[metric]
             if got["rows"] >= FEWEST:
-                limits = ", ".join(f"{what}: {_budget(got[what])}" for what in ("median_ape", "mean_ape"))
-                metrics.append(f"  {metric}: {{{limits}, rows: {got['rows']}}}")
+                limits = [f"{what}: {_budget(got[what])}" for what in ("median_ape", "mean_ape") if got[what] is not None]
+                metrics.append(f"  {metric}: {{{', '.join(limits)}, rows: {got['rows']}}}")
         if group["key"] == "all":
             fits = group["fits"]
-            limits = ", ".join(f"{what}: {math.floor(fits[what] * 100) / 100}" for what in ("ran_said_fits", "oom_said_not"))
-            metrics.append(f"  fits: {{{limits}}}")
+            limits = [f"{what}: {math.floor(fits[what] * 100) / 100}" for what in ("ran_said_fits", "oom_said_not")]
+            metrics.append(f"  fits: {{{', '.join(limits)}}}")
         if metrics:
             lines += [f"{group['key']}:", *metrics]
-    FILE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    return lines
 
 
 def _budget(error: float) -> float:

@@ -21,15 +21,17 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from gpuplan.accuracy.compare import _speed
+from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths, read_rows
-from gpuplan.accuracy.training import training_ask
+from gpuplan.cli.accuracy_run import answers
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import TrainPlan
+from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
-from gpuplan.search.training import chosen_plan, space_of
+from gpuplan.search.training import chosen_with
 from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, SelectiveRecompute, TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.specs.training_habits import Pace
@@ -176,25 +178,20 @@ class Case(NamedTuple):
 
 def cases(rows: Sequence[Row]) -> list[Case]:
     """The rows that can be compared by speed."""
-    library, kept = Library.of(TrainAsk(model="", on="")), {}
+    library = Library.of(TrainAsk(model="", on=""))
+    told = answers(library)
     made: list[Case] = []
     for row in rows:
         try:
             if row.flag or row.measured.get("out_of_memory") or of_many_lengths(row):
                 continue
 
-            def keep(card: Any) -> str:
-                kept[card.id] = card
-                library._cards[card.id] = card
-                return str(card.id)
-
-            ask = training_ask(row, library.card, keep)
+            ask = training_question(row, told)
             speed = _speed(row)
             if speed is None:
                 continue
-            found = library.look_up(ask, "train", with_price=False)
-            space, _ = space_of(ask, found)
-            plan = chosen_plan(ask, found.subject, space).plan
+            found, habits = looked_up(ask, library, with_price=False)
+            plan = chosen_with(habits, found)[2].plan
             made.append(Case(row, found.subject, plan, *speed))
         except (Skip, GpuplanError):
             continue

@@ -1,6 +1,6 @@
-"""Keep README.md true: run its commands and rewrite what they print, and rebuild its tables from the data files.
+"""Keep README.md and the pages in docs/ true: run their commands, rewrite what they print, and rebuild tables from the data.
 
-`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when something is out of date. The picture of
+`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when a page is out of date. The picture of
 measured runs is drawn anew with the rest, where matplotlib is installed.
 In a `console` block every `$ gpuplan …` line is followed by what it prints; a last line `…` cuts the rest off.
 """
@@ -13,29 +13,34 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURE = ROOT / "docs" / "training-runs.png"
 BLOCK = re.compile(r"```console\n(.*?)```", re.S)
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def main() -> int:
-    """Rewrite or check; the number of the exit code says whether the file was true."""
-    before = README.read_text(encoding="utf-8")
-    after = BLOCK.sub(lambda found: f"```console\n{_block(found[1])}```", before)
-    after = TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", after)
-    if "--check" not in sys.argv and importlib.util.find_spec("matplotlib"):
+    """Rewrite or check; the exit code says whether all pages were true."""
+    checks = "--check" in sys.argv
+    if not checks and importlib.util.find_spec("matplotlib"):
         _run(f"gpuplan accuracy --task training --plot {shlex.quote(str(PICTURE))}")
-    if after == before:
-        return 0
-    if "--check" in sys.argv:
-        print("README.md is out of date: run `python tools/readme.py`", file=sys.stderr)
-        return 1
-    README.write_text(after, encoding="utf-8")
-    return 0
+    stale = []
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        after = BLOCK.sub(lambda found: f"```console\n{_block(found[1])}```", before)
+        after = TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", after)
+        if after != before and checks:
+            stale.append(str(page.relative_to(ROOT)))
+        elif after != before:
+            page.write_text(after, encoding="utf-8")
+    if stale:
+        print(f"out of date: {', '.join(stale)}; run `python tools/readme.py`", file=sys.stderr)
+    return int(bool(stale))
 
 
 def _block(text: str) -> str:
@@ -55,6 +60,7 @@ def _block(text: str) -> str:
     return "".join(made)
 
 
+@lru_cache
 def _run(command: str) -> str:
     env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     words = [sys.executable, "-m", "gpuplan.cli.main", *shlex.split(command)[1:]]
@@ -95,39 +101,60 @@ def kernels() -> str:
     return "\n".join(lines) + "\n"
 
 
-def runs() -> str:
-    """Errors of training estimates on the published runs, by source: those whose group a fit may have seen, and those held back."""
+@lru_cache
+def _judged() -> Any:
+    """The report of `gpuplan accuracy` on the published training runs."""
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
     from gpuplan.accuracy.report import report
     from gpuplan.cli.accuracy_run import answers, wanted_rows
 
-    made = report(judge(wanted_rows(None, "training"), answers()))
+    return report(judge(wanted_rows(None, "training"), answers()))
+
+
+def _run_rows(made: Any, groups: tuple[Any, ...]) -> list[str]:
     rows = [
-        "| source | what | rows | median error | mean | p90 | bias | in range | held back: median, mean of rows |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| source | what | rows | missed | median error | mean | p90 | bias | held | held back | informed: median, mean |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    known = {group["key"]: group for group in made["informed"]["groups"]} | {"**all**": made["informed"]["metrics"]}
     for metric in ("throughput", "memory"):
-        for group in (*made["groups"], {"key": "**all**", **made["metrics"]}):
-            got = group[metric]
+        for group in (*groups, {"key": "**all**", **made["metrics"]}):
+            got, better = group[metric], known[group["key"]][metric]
             if not got["rows"]:
                 continue
             held = got["held_back"]
-            shares = " | ".join(f"{got[name]:.1%}" for name in ("median_ape", "mean_ape", "p90_ape"))
-            kept = f"{held['median_ape']:.1%}, {held['mean_ape']:.1%} of {held['rows']}" if held["rows"] else ""
-            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept}"
-            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {shares} | {end} |")
-    fits = made["metrics"]["fits"]
+            shares = " | ".join(_percent(got[name]) for name in ("median_ape", "mean_ape", "p90_ape"))
+            kept = f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else ""
+            informed = f"{_percent(better['median_ape'])}, {_percent(better['mean_ape'])}"
+            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {kept} | {informed}"
+            rows.append(f"| {group['key']} | {metric} | {got['rows']} | {got['missed']} | {shares} | {end} |")
+    return rows
+
+
+def summary() -> str:
+    """Errors of training estimates on all published runs."""
+    return "\n".join(_run_rows(_judged(), ())) + "\n"
+
+
+def runs() -> str:
+    """Errors of training estimates on the published runs, by source: as one types them, and with what else is known of them."""
+    made = _judged()
+    fits, skipped = made["metrics"]["fits"], made["skipped"]
     said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
     if fits["oom"]:
         said += f"; of {fits['oom']} that ran out of memory, {fits['oom_said_not']:.0%} are said not to"
-    return (
-        "\n".join(rows)
-        + f"\n\n{said}. {len(made['skipped'])} of {len(made['skipped']) + fits['ran'] + fits['oom']} rows were skipped.\n"
-    )
+    missed = sum(one["missed"] for one in skipped)
+    whole = len(skipped) + fits["ran"] + fits["oom"]
+    end = f"{missed} of {whole} rows have no estimate, and {len(skipped) - missed} more are doubtful."
+    return "\n".join(_run_rows(made, tuple(made["groups"]))) + f"\n\n{said}. {end}\n"
 
 
-TABLES = {"kernels": kernels, "runs": runs}
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"
+
+
+TABLES = {"kernels": kernels, "runs": runs, "summary": summary}
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpuplan.accuracy.inference import CLOSED, serving_ask
+from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip
-from gpuplan.accuracy.training import training_ask
+from gpuplan.cli.accuracy_run import answers
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe
 from gpuplan.plan.ask import ServeAsk, TrainAsk
@@ -35,7 +36,7 @@ def asked(row: Row, library: Library) -> tuple[TrainAsk | ServeAsk, Estimate]:
     if row.task == "inference":
         serving = serving_ask(row, library.card, library.keep)
         return serving, answer_serving(serving, library)
-    ask = training_ask(row, library.card, library.keep)
+    ask = training_question(row, answers(library))
     return ask, answer_training(ask, library)
 
 

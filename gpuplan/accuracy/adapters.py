@@ -8,18 +8,18 @@ from typing import Any
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.plan.words import BaseWeights, LoraTargets
 
-UNSAID_RANK: Mapping[str, int] = {"megatron-bridge": 32, "nemo": 32, "torchtune": 8}
-"""Rank of adapters in a framework's recipes: `dim` of LoRA in Megatron Bridge and NeMo, `lora_rank` in torchtune's."""
+EVERYWHERE: LoraTargets = "all"
+"""Matrices with adapters where a row names none: said, so that adapters are asked for whose rank is the engine's habit."""
 
 
 def adapters_of(row: Row) -> dict[str, Any]:
-    """The adapters of a row's plan.
+    """The adapters of a row's plan; their rank is left to the engine where the row does not say it.
 
     LLaMA-Adapter's prompts in attention are asked for as the least low-rank adapters of it: what the frozen layers keep to pass
     gradients on is the same, and neither adds anything to speak of.
 
     Raises:
-        Skip: the row does not say how large they are, or they are of a kind that no plan has.
+        Skip: they are of a kind that no plan has.
     """
     if row.kind == "finetune-adapter":
         if row.run.get("adapter") != "adapter":
@@ -29,9 +29,7 @@ def adapters_of(row: Row) -> dict[str, Any]:
         return {}
     said = row.run.get("lora")
     stated: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    rank = stated.get("rank") or row.run.get("lora_rank") or UNSAID_RANK.get(row.engine)
-    if not isinstance(rank, int):
-        raise Skip("the row does not say the rank of its adapters")
+    rank = stated.get("rank") or row.run.get("lora_rank")
     where = f"{stated.get('targets') or ''} {row.run.get('lora_targets') or ''}".lower()
     targets: LoraTargets | None = None
     if "mlp" in where or "all" in where:
@@ -41,7 +39,8 @@ def adapters_of(row: Row) -> dict[str, Any]:
     elif "qkv" in where or "attn" in where or "attention" in where:
         targets = "attention"
     return {
-        "lora": rank, "lora_targets": targets, "base_weights": _base_weights(row),
+        "lora": int(rank) if rank else None,
+        "lora_targets": targets or (None if rank else EVERYWHERE), "base_weights": _base_weights(row),
         "train_edges": True if "embedding" in where else None, "dora": True if "dora" in row.id else None,
     }  # fmt: skip
 

@@ -8,16 +8,15 @@ from typing import Any, Literal, TypeAlias
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
+from gpuplan.specs.engine_defaults import Printed
 from gpuplan.term import Term, interval, total
 
 Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
 METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
 OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
-UNSAID_KIND: Mapping[str, str] = {"torchtune": "active"}
-"""Which peak frameworks print where a row does not say: torchtune's README names it over the second of its two tables."""
-FIRST_RANK: Mapping[str, str] = {"kempnerforge": "first_stage"}
-"""Frameworks that print the memory of their first rank, which is one of the first pipeline stage: how its terms begin."""
+FIRST_STAGE = "first_stage"
+"""How the terms of a first pipeline stage begin."""
 HELD = (*OUTSIDE_ALLOCATOR, "fragmentation", "spread_lengths")
 """And what the allocator holds without a tensor in it."""
 
@@ -43,8 +42,8 @@ class Point(Record, kw_only=True):
         return self.low <= self.measured <= self.high
 
 
-def training_points(row: Row, made: Estimate) -> Iterator[Point]:
-    """The points of a training run.
+def training_points(row: Row, made: Estimate, printed: Printed | None = None) -> Iterator[Point]:
+    """The points of a training run; `printed` says what its engine prints as its peak.
 
     Raises:
         Skip: nothing that was measured can be compared.
@@ -56,9 +55,10 @@ def training_points(row: Row, made: Estimate) -> Iterator[Point]:
         found.append(("throughput", value, made.figures[key]))
     memory = row.measured.get("peak_memory_gib")
     if isinstance(memory, (int, float)) and memory > 0:
-        found.append(("memory", memory * 2**30, _memory(row, made)))
+        found.append(("memory", memory * 2**30, _memory(row, made, printed)))
     if not found:
-        raise Skip("nothing was measured that an estimate has")
+        many = "its sequences are of many lengths, and no peak of memory is known"
+        raise Skip(many if speed is not None else "nothing was measured that an estimate has")
     for metric, value, term in found:
         low, high = interval({"one": term})["one"]
         yield Point(row=row, metric=metric, measured=value, low=low, expected=_number(term), high=high)
@@ -72,10 +72,15 @@ def _speed(row: Row) -> tuple[str, float] | None:
         return each, made[each]
     if _is(made, "tokens_per_s_total"):
         return each, made["tokens_per_s_total"] / chips
+    lengths = "the row does not say how long its sequences are"
     if _is(made, "step_time_s") and run.get("global_batch"):
+        if not run.get("seq_len"):
+            raise Skip(lengths)
         return each, run["global_batch"] * run["seq_len"] / made["step_time_s"] / chips
     for key, divisor in (("samples_per_s", chips), ("samples_per_s_total", chips)):
         if _is(made, key):
+            if not run.get("seq_len"):
+                raise Skip(lengths)
             return each, made[key] * run["seq_len"] / divisor
     convention = str(made.get("tflops_convention") or "mfu")
     if _is(made, "tflops_per_accelerator"):
@@ -97,16 +102,17 @@ def _is(made: Mapping[str, Any], key: str) -> bool:
     return isinstance(made.get(key), (int, float)) and made[key] > 0
 
 
-def _memory(row: Row, made: Estimate) -> Term:
+def _memory(row: Row, made: Estimate, printed: Printed | None) -> Term:
     """The part of the peak that the measurement sees: tensors, what the allocator holds, or all of the device."""
     kind = str(row.measured.get("peak_memory_kind") or "unknown")
-    if kind == "unknown":
-        kind = UNSAID_KIND.get(row.engine, kind)
+    if kind == "unknown" and printed is not None and printed.peak is not None:
+        kind = printed.peak.text
+    first = printed is not None and printed.rank is not None and printed.rank.text == "first"
     whole = next(one for one in made.breakdowns if one.title.startswith("memory"))
     if kind == "device-used":
         return whole.total
     unseen = HELD if kind in ("allocated", "active") else OUTSIDE_ALLOCATOR
-    if kind == "allocated" and (found := made.find(f"{FIRST_RANK.get(row.engine, '')}.memory.tensors")) is not None:
+    if kind == "allocated" and first and (found := made.find(f"{FIRST_STAGE}.memory.tensors")) is not None:
         return found
     return total("memory.seen", {name: part for name, part in whole.named.items() if name not in unseen})
 

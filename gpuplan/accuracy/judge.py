@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpuplan.accuracy.compare import Point, training_points
 from gpuplan.accuracy.inference import inference_points, serving_ask
@@ -16,19 +16,25 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk, TrainAsk
 from gpuplan.record import Record
+from gpuplan.specs.engine import Engine
 
 _Ask = TypeVar("_Ask", TrainAsk, ServeAsk)
 
 
 class Answers(Record, kw_only=True):
-    """How questions are answered: the very functions behind `gpuplan train` and `gpuplan serve`, and the cards they know."""
+    """How questions are answered: the very functions behind `gpuplan train` and `gpuplan serve`, and the files they know."""
 
     train: Callable[[TrainAsk], Estimate]
     serve: Callable[[ServeAsk], Estimate]
     card: Callable[[str], ModelCard]
     keep: Callable[[ModelCard], str]
-    knows: Callable[[str], bool]
-    """Whether an engine has that name."""
+    engine: Callable[[str], tuple[Engine, bool] | None]
+    """The profile that answers for an engine's name, and whether it stands in for another; None: nobody knows the name."""
+
+    def knows(self, name: str) -> tuple[str, bool] | None:
+        """The id of that profile, and whether it stands in."""
+        found = self.engine(name)
+        return None if found is None else (found[0].id, found[1])
 
 
 class Ran(Record):
@@ -48,40 +54,83 @@ class Judged(Record):
     stood_in: tuple[tuple[Row, str], ...] = ()
 
 
-def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = lambda done: None) -> Judged:
-    """Every row's question asked, and its answer beside what was measured; `step` hears how many rows are done."""
-    points: list[Point] = []
-    skipped: list[tuple[Row, str]] = []
-    fits: list[Ran] = []
-    stood_in: list[tuple[Row, str]] = []
-    for done, row in enumerate(rows, start=1):
+class Judgement(Record, kw_only=True):
+    """The same rows asked twice: as one types them who has their pages, and with what else is known of them."""
+
+    typed: Judged
+    informed: Judged
+
+
+class _Gathered:
+    """What comes of rows, one after the other."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.skipped: list[tuple[Row, str]] = []
+        self.fits: list[Ran] = []
+        self.stood_in: list[tuple[Row, str]] = []
+
+    def take(self, row: Row, answers: Answers, asked: dict[str, Any]) -> None:
         try:
-            found, ran = _one(row, answers)
-            points += found
-            fits += ran
-            if row.task == "training" and (asked := engine_of(row, answers.knows))[1]:
-                stood_in.append((row, asked[0].partition("@")[0]))
+            found, ran = _one(row, answers, asked)
+            self.points += found
+            self.fits += ran
+            if row.task == "training" and engine_of(row, answers.knows)[1]:
+                self.stood_in.append((row, asked["made"].question["engine"]))
         except Skip as skip:
-            skipped.append((row, str(skip)))
+            self.skipped.append((row, str(skip)))
         except GpuplanError as error:
-            skipped.append((row, error.problems[0].message))
+            self.skipped.append((row, error.problems[0].message))
+
+    def judged(self) -> Judged:
+        return Judged(tuple(self.points), tuple(self.skipped), tuple(self.fits), tuple(self.stood_in))
+
+
+def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = lambda done: None) -> Judgement:
+    """Every row's questions asked, and their answers beside what was measured; `step` hears how many rows are done."""
+    typed, informed = _Gathered(), _Gathered()
+    for done, row in enumerate(rows, start=1):
+        asked: dict[str, Any] = {}
+        typed.take(row.as_typed(), answers, asked)
+        informed.take(row, answers, asked)
         step(done)
-    return Judged(tuple(points), tuple(skipped), tuple(fits), tuple(stood_in))
+    return Judgement(typed=typed.judged(), informed=informed.judged())
 
 
-def _one(row: Row, answers: Answers) -> tuple[Sequence[Point], Sequence[Ran]]:
+def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Point], Sequence[Ran]]:
+    """What a row's question gives; `asked` keeps the last question and its answer, for the case that it is asked once more."""
     if row.fault:
         raise Skip(row.fault)
     if row.flag:
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
-        return list(inference_points(row, answers.serve(_read(serving_ask, row, answers)))), ()
-    made = answers.train(_read(partial(training_ask, knows=answers.knows), row, answers))
+        return list(inference_points(row, _answer(_read(serving_ask, row, answers), answers.serve, asked))), ()
+    made = _answer(training_question(row, answers), answers.train, asked)
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
+    own = answers.engine(row.engine) if row.engine else None
+    printed = own[0].defaults.printed if own is not None and own[0].defaults is not None else None
     wider = WIDER if engine_of(row, answers.knows)[1] else 1.0
-    points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made)]
+    points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
     return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
+
+
+def training_question(row: Row, answers: Answers) -> TrainAsk:
+    """The question of a training run, of the engine that answers for its framework.
+
+    Raises:
+        Skip: the row says too little, or something that no plan can say.
+    """
+    about = engine_of(row, answers.knows)
+    engine = None if about[0] is None else answers.engine(about[0].partition("@")[0])
+    return _read(partial(training_ask, engine=about, defaults=None if engine is None else engine[0].defaults), row, answers)
+
+
+def _answer(ask: _Ask, answer: Callable[[_Ask], Estimate], asked: dict[str, Any]) -> Estimate:
+    if asked.get("ask") != ask:
+        asked["made"], asked["ask"] = answer(ask), ask
+    made: Estimate = asked["made"]
+    return made
 
 
 def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], str]], _Ask], row: Row, answers: Answers) -> _Ask:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuplan.accuracy.compare import METRICS, Metric, Point
-from gpuplan.accuracy.judge import Judged, Ran
+from gpuplan.accuracy.judge import Judged, Judgement, Ran
 from gpuplan.accuracy.rows import Row
 
 KEYS: Mapping[str, Callable[[Row], str]] = {
@@ -31,20 +32,25 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
 """What rows call the figures of each metric."""
 
 
-def report(judged: Judged, by: str = "source") -> dict[str, Any]:
+def report(judgement: Judgement, by: str = "source") -> dict[str, Any]:
     """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped`, `stood_in`, `rows`.
 
-    Errors are fractions. Rows of groups that a fit may have seen, rows of its sources that were held back, and rows of sources
-    that are only there to judge are told apart in each metric under `fitted`, `held_back` and `unseen`.
+    These are of rows as one types them; under `informed` stands the same with what else is known of the rows. Errors are
+    fractions. Rows of groups that a fit may have seen, rows of its sources that were held back, and rows of sources that are
+    only there to judge are told apart in each metric under `fitted`, `held_back` and `unseen`.
     """
+    return {"by": by, **told(judgement.typed, by), "informed": told(judgement.informed, by)}
+
+
+def told(judged: Judged, by: str) -> dict[str, Any]:
+    """The report of rows that were asked in one way."""
     key = KEYS[by]
     names = dict.fromkeys(key(row) for row in _rows(judged))
     groups = [{"key": name, **metrics(_of(judged, lambda row, name=name: key(row) == name))} for name in names]  # type: ignore[misc]
     return {
         "metrics": metrics(judged),
-        "by": by,
         "groups": groups,
-        "skipped": [{"id": row.id, "reason": why} for row, why in judged.skipped],
+        "skipped": [{"id": row.id, "reason": why, "missed": counts(row)} for row, why in judged.skipped],
         "stood_in": [{"id": row.id, "framework": row.engine, "asked_as": engine} for row, engine in judged.stood_in],
         "rows": [_plain(point) for point in judged.points],
     }
@@ -53,12 +59,21 @@ def report(judged: Judged, by: str = "source") -> dict[str, Any]:
 def metrics(judged: Judged) -> dict[str, Any]:
     """The errors of each metric, and how often the verdict was right."""
     made: dict[str, Any] = {}
+    missed = [row for row, _ in judged.skipped if counts(row)]
     for metric in METRICS:
         points = [point for point in judged.points if point.metric == metric]
-        made[metric] = errors(points, sum(_measures(row, metric) for row, _ in judged.skipped))
+        misses = [row for row in missed if _measures(row, metric)]
+        made[metric] = errors(points, len(misses)) | {"skipped": sum(_measures(row, metric) for row, _ in judged.skipped)}
         for name in ("fitted", "held_back", "unseen"):
-            made[metric][name] = errors([point for point in points if _seen(point.row) == name], None)
+            made[metric][name] = errors(
+                [point for point in points if _seen(point.row) == name], sum(_seen(row) == name for row in misses)
+            )
     return made | {"fits": verdicts(judged.fits)}
+
+
+def counts(row: Row) -> bool:
+    """Whether a row that was skipped is a miss: it is, unless the row itself is doubtful or broken."""
+    return not row.flag and not row.fault
 
 
 def _measures(row: Row, metric: Metric) -> bool:
@@ -73,28 +88,33 @@ def _seen(row: Row) -> str:
     return "unseen" if row.unseen else "fitted" if row.fitted else "held_back"
 
 
-def errors(points: Sequence[Point], skipped: int | None) -> dict[str, Any]:
+def errors(points: Sequence[Point], missed: int = 0) -> dict[str, Any]:
     """Errors of some points; without any, all are None.
 
-    `bias` is the median error with its sign. `width` is the median of high over low, `spread` that of the measurements around
-    the estimates: 90th over 10th percentile of measured over estimated.
+    Rows that were missed have no estimate: in the median, the 90th percentile and the share inside the range they are worse than
+    any that has one (None where such a row would be the figure). The mean and what follows is of estimates alone: `bias` is the
+    median error with its sign, `width` the median of high over low, `spread` that of the measurements around the estimates: 90th
+    over 10th percentile of measured over estimated.
     """
-    made: dict[str, Any] = {"rows": len(points)}
-    if skipped is not None:
-        made["skipped"] = skipped
+    made: dict[str, Any] = {"rows": len(points), "missed": missed}
     if not points:
         return made | dict.fromkeys(("median_ape", "mean_ape", "p90_ape", "bias", "inside_range", "width", "spread"))
     sizes = sorted(abs(point.error) for point in points)
     ratios = sorted(point.measured / point.expected for point in points)
+    ranked = [*sizes, *[math.inf] * missed]
     return made | {
-        "median_ape": statistics.median(sizes),
+        "median_ape": _known(quantile(ranked, 0.5)),
         "mean_ape": statistics.fmean(sizes),
-        "p90_ape": quantile(sizes, 0.9),
+        "p90_ape": _known(quantile(ranked, 0.9)),
         "bias": statistics.median(point.error for point in points),
-        "inside_range": sum(point.inside for point in points) / len(points),
+        "inside_range": sum(point.inside for point in points) / len(ranked),
         "width": statistics.median(point.high / max(point.low, 1e-12) for point in points),
         "spread": quantile(ratios, 0.9) / quantile(ratios, 0.1),
     }
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def verdicts(fits: Iterable[Ran]) -> dict[str, Any]:
@@ -116,6 +136,8 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     at = share * (len(ordered) - 1)
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
+    if at == low or ordered[low] == ordered[high]:
+        return ordered[low]
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 

@@ -2,7 +2,9 @@
 
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
 training `kind` and `framework`, for inference `engine`. `fitted: false`, of a row or beside `rows`, keeps it from every fit.
-Everything that a row leaves out is None; keys that nobody knows are kept and not looked at.
+`elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
+of the run, say); `known` of a row holds further settings of that kind. Everything that a row leaves out is None; keys that nobody
+knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ SHARES = ("mfu", "hfu")
 WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank")
 SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
 """What of a run must be true or false where a row says it."""
+NETWORKS = ("inter_node",)
+"""What of a row's machine nobody types who takes the accelerators as they come."""
 FITTED_IN_THREE = 3
 """Of three groups of model and accelerator, two were there to be fitted to; the third is held back from every fit."""
 
@@ -57,6 +61,12 @@ class Row(Record, kw_only=True):
     """The framework or engine, as the row names it."""
     month: str | None = None
     """The month of the software, as `YYYY-MM`, where the row's source tells it."""
+    released: bool = False
+    """Whether that is the month of a release that the source names, and not the date of the page."""
+    elsewhere: tuple[str, ...] = ()
+    """What of `run` does not stand on the row's own page."""
+    typed: bool = False
+    """Whether the row holds what its own page says and nothing else."""
     flag: str = ""
     """Why the row is doubtful; such rows are skipped."""
     fault: str = ""
@@ -78,6 +88,14 @@ class Row(Record, kw_only=True):
         if self.kin is not None:
             return self.kin and not self.unseen
         return not self.unseen and zlib.crc32("|".join(self.group).encode()) % FITTED_IN_THREE != 0
+
+    def as_typed(self) -> Row:
+        """The row as one reads it who has its page: today's engine unless a release is named, machines without networks."""
+        return self.replaced(
+            typed=True, month=self.month if self.released else None,
+            run={name: value for name, value in self.run.items() if name not in self.elsewhere},
+            hardware={name: value for name, value in self.hardware.items() if name not in NETWORKS},
+        )  # fmt: skip
 
 
 def marked(rows: Sequence[Row], published: Sequence[Row]) -> list[Row]:
@@ -164,9 +182,12 @@ def _list(file: Path) -> Iterator[Any]:
         raise UsageError(Problem("accuracy.not-rows", f"{file} is no YAML: {first}", hint)) from None
     if isinstance(data, Mapping) and isinstance(data.get("rows"), list):
         sources = data.get("sources") or {}
-        unseen = data.get("fitted") is False
+        unseen, elsewhere = data.get("fitted") is False, data.get("elsewhere") or ()
         data = [
-            one | {"source": sources.get(one.get("source"))} | ({"fitted": False} if unseen else {})
+            one
+            | {"source": sources.get(one.get("source"))}
+            | ({"fitted": False} if unseen else {})
+            | {"elsewhere": [*elsewhere, *(one.get("elsewhere") or ())]}
             if isinstance(one, dict)
             else one
             for one in data["rows"]
@@ -210,23 +231,31 @@ def _row(data: Any, file: Path, number: int) -> Row:
     fault = f"the row has no {', '.join(wrong)}" if wrong else _fault(data)
     if task not in get_args(Task):
         fault = f"no task is called `{task}`"
-    source = data.get("source")
+    source, known = _mapping(data.get("source")), _mapping(data.get("known"))
+    month, released = _month(str(source.get("title") or ""))
+    parts = {part: {} if part in wrong else data[part] for part in PARTS}
+    parts["run"] = {**known, **parts["run"]}
+    elsewhere = {*(data.get("elsewhere") or ()), *(source.get("elsewhere") or ()), *known}
     return Row(
-        month=_month(str(source.get("title") or "")) if isinstance(source, Mapping) else None,
+        month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))),
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
-        **{part: {} if part in wrong else data[part] for part in PARTS}, kind=str(data.get("kind") or "pretrain"),
+        **parts, kind=str(data.get("kind") or "pretrain"),
         engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
     )  # fmt: skip
 
 
-def _month(title: str) -> str | None:
-    """The month that a source's title tells: of a release (`v25.04.02`, `container 26.06`), or as a date.
+def _mapping(data: Any) -> Mapping[str, Any]:
+    return data if isinstance(data, Mapping) else {}
+
+
+def _month(title: str) -> tuple[str | None, bool]:
+    """The month that a source's title tells, and whether it is that of a release (`v25.04.02`, `container 26.06`), not a date.
 
     >>> _month("Megatron Bridge performance summary, NeMo container 26.04.01"), _month("benchmarks, 2024-12"), _month("README")
-    ('2026-04', '2024-12', None)
+    (('2026-04', True), ('2024-12', False), (None, False))
     """
     release = re.search(r"(?:release v|container )(\d\d)\.(\d\d)", title)
     if release is not None:
-        return f"20{release[1]}-{release[2]}"
+        return f"20{release[1]}-{release[2]}", True
     date = re.search(r"\b(20\d\d)(?:-(\d\d))?$", title)
-    return None if date is None else f"{date[1]}-{date[2] or '12'}"
+    return (None if date is None else f"{date[1]}-{date[2] or '12'}"), False

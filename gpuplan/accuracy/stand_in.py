@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TypeAlias
 
 from gpuplan.accuracy.rows import Row
 
-RESEMBLES: Mapping[str, str] = {
-    "hf-transformers+deepspeed": "accelerate", "deepspeed-zero3": "deepspeed", "colossal-ai": "deepspeed",
-}  # fmt: skip
-"""Other names of what profiles describe."""
-STANDS_IN: Mapping[str, str] = {
-    # Replicas of plain PyTorch.
-    "deeplearningexamples": "fsdp",
-    # Transformer Engine's kernels.
-    "nemo-automodel": "nemo",
-    # Fused kernels of their own or of Apex, tensor parallelism and sharded optimizers in the manner of Megatron.
-    "flash-attention": "megatron-lm", "llm.c": "megatron-lm", "gpt-neox": "megatron-lm", "primus": "megatron-lm",
-    "neuronx-distributed": "megatron-lm", "nemo-megatron-neuronx": "megatron-lm",
-    # Compiled whole by XLA.
-    "levanter": "maxtext", "t5x": "maxtext", "easylm": "maxtext",
-}  # fmt: skip
-"""Frameworks without a profile, and the one that works most alike."""
 GRAPHS = ("gaudi",)
 """Families of accelerators for which a fork of Megatron compiles graphs with fused attention, whatever its name says of eager."""
 USUAL = "megatron-lm"
@@ -31,25 +16,35 @@ WIDER = 1.2
 DIVIDED = ("tp", "pp", "cp", "ep", "vpp")
 
 
-def engine_of(row: Row, knows: Callable[[str], bool]) -> tuple[str, bool]:
+Knows: TypeAlias = Callable[[str], tuple[str, bool] | None]
+"""The id of the profile that answers for a name, and whether it stands in for another framework; None: nobody knows the name."""
+
+
+def engine_of(row: Row, knows: Knows) -> tuple[str | None, bool]:
     """The engine that a row is asked for, with its month, and whether its profile stands in for another framework.
 
-    Megatron-LM that still wrote out the scores of attention is of another era. A framework that nobody knows is what its plan
-    is most like.
+    As one types it, the name is the row's, or left out where nobody knows it. With what else is known, Megatron-LM that still
+    wrote out the scores of attention is of another era, and a framework that nobody knows is what its plan is most like.
     """
+    named, stands_in = _named(row, knows)
+    if named is None or row.month is None:
+        return named, stands_in
+    return f"{named}@{row.month}", stands_in
+
+
+def _named(row: Row, knows: Knows) -> tuple[str | None, bool]:
     words = row.engine.split()
-    named = RESEMBLES.get(row.engine, row.engine) or USUAL
-    stands_in = row.engine in STANDS_IN
-    if stands_in:
-        named = STANDS_IN[row.engine]
-    elif not knows(named):
-        stands_in = not (words and knows(words[0]))
-        named = _by_plan(row) if stands_in else words[0]
-    if named.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
+    said = next((one for one in (row.engine, *words[:1]) if one and knows(one) is not None), None)
+    ident, stands_in = (knows(said) if said is not None else None) or (None, bool(row.engine))
+    if row.typed:
+        return said, stands_in
+    if said is None:
+        ident = said = _by_plan(row) if row.engine else USUAL
+    if said.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
         return USUAL, True
-    if named == USUAL and row.run.get("attention") == "standard":
+    if ident == USUAL and row.run.get("attention") == "standard":
         return "megatron-2021", stands_in
-    return f"{named}@{row.month}" if row.month is not None else named, stands_in
+    return (ident if stands_in else said), stands_in
 
 
 def _by_plan(row: Row) -> str:

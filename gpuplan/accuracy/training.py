@@ -9,12 +9,12 @@ from typing import Any, cast, get_args
 from gpuplan.accuracy.adapters import adapters_of
 from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
-from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
-from gpuplan.accuracy.stand_in import engine_of
+from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.remat import POLICIES, RESULTS
 from gpuplan.plan.words import AttentionKernel, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, Scaling
+from gpuplan.specs.engine_defaults import TrainingDefaults
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")
@@ -22,51 +22,26 @@ PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
-ONE_BATCH = ("maxtext", "paxml")
-"""Frameworks that take a device's whole batch at once unless a run says otherwise."""
-TOKENS_A_CHIP = 32768
-"""Tokens of a step that such runs give a chip where they do not say: the middle of MaxText's own benchmark configurations."""
-UNSAID: Mapping[str, Recompute] = {
-    "nanotron": "none", "torchtune": "full", "megatron-lm": "none", "megatron-bridge": "none", "nemo": "none",
-}  # fmt: skip
-"""What frameworks recompute where a configuration does not say: nothing, unless their recipes do (torchtune)."""
-UNSAID_LENGTH = 2048
-"""Tokens of a sequence of runs that ran out of memory where nobody says: the weights are mostly why."""
-ALL_16 = ("torchtune", "kempnerforge")
-"""Frameworks that keep weights, gradients and moments in 16 bits unless they are told otherwise."""
-UNSAID_COMPILE: Mapping[str, bool] = {"torchtune": False}
-"""Whether frameworks compile the model where a configuration does not say."""
-SQUAD = ("nemo", "megatron-bridge")
-"""Frameworks whose fine-tuning recipes pack the questions of SQuAD into sequences."""
-SQUAD_TOKENS = 200
-"""Tokens of a question of SQuAD with its paragraph and answer, about."""
-ONE_EACH = "2025-04"
-"""From here on torchtitan cuts a rank's batch into micro-batches of one; before, into as many as there are stages."""
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
-WHOLE_AGAIN = 3
-"""FLOP of a step over those of its forward pass: one more forward pass makes hardware FLOP a third more than the model's."""
-ONE_BLOCK_IN_THREE = 1 / 3
-"""Blocks that are run again where neither share nor FLOP are told (fms-fsdp's example, `selective_checkpointing=1/3`)."""
 ROUNDED = 0.04
 """How far a batch may be from a multiple of what the ranks take at once and be that multiple in round figures (OPT's 2M tokens)."""
-CLUSTERS: Mapping[tuple[str, str], str] = {("kempnerforge", "h200-sxm-141gb"): "kempner-h200"}
-"""Clusters that frameworks' own pages name, by accelerator, where nodes are not the usual ones."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
-
-
-STATE_BYTES = 12
-"""Bytes of a parameter's fp32 weight and two moments."""
-SLICE_STATES = 16
-"""GB of states on a chip above which runs shard over several slices (Llama 3.1 405B on two slices of Trillium)."""
+XLA = ("maxtext", "paxml")
+"""Frameworks whose rows name policies of what is kept, as MaxText calls them."""
 
 
 def training_ask(
-    row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str], knows: Callable[[str], bool] = lambda name: True
+    row: Row,
+    find: Callable[[str], ModelCard],
+    keep: Callable[[ModelCard], str],
+    engine: tuple[str | None, bool] | None = None,
+    defaults: TrainingDefaults | None = None,
 ) -> TrainAsk:
-    """The question of a row; `find` looks a card up, `keep` makes a card made of the row's dimensions known and names it.
+    """The question of a row, in which nothing is read of what was measured.
 
-    `knows` says whether an engine has that name.
+    `find` looks a card up, `keep` makes a card made of the row's dimensions known and names it. `engine` is the engine that the
+    row is asked for and whether it stands in for another (left out: the row's own), and `defaults` is what that takes unasked.
 
     Raises:
         Skip: the row says too little, or something that no plan can say.
@@ -76,13 +51,8 @@ def training_ask(
     run, chips = row.run, row.hardware.get("count")
     if not isinstance(chips, int) or chips < 1:
         raise Skip("the row does not say how many accelerators")
-    if not run.get("seq_len") and not row.measured.get("out_of_memory"):
-        raise Skip("the row does not say how long its sequences are")
-    if of_many_lengths(row) and not (row.measured.get("peak_memory_gib") or row.measured.get("out_of_memory")):
-        raise Skip("its sequences are of many lengths")
     card = card_of(row, find)
-    # MaxText shards over all chips, and nothing else, unless it is told otherwise.
-    planned = row.engine in ONE_BATCH or any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
+    planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
@@ -91,33 +61,39 @@ def training_ask(
     if run.get("dp") not in (None, chips) and not any(run.get(key) for key in DEGREES):
         # Replicas of some ranks each, and no word of how these share the model: the best division is what such papers ran.
         degrees = {"dp": int(run["dp"])}
+    named, stands_in = engine or (row.engine or None, False)
     batch = _batches(row, degrees, chips)
-    return TrainAsk(
-        model=keep(card), on=_machine(row, chips), engine=engine_of(row, knows)[0],
-        seq_len=int(run.get("seq_len") or UNSAID_LENGTH), documents=_documents(row),
+    asked = TrainAsk(
+        model=keep(card), on=_machine(row, chips), engine=named,
+        seq_len=int(run["seq_len"]) if run.get("seq_len") else None,
         **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
-        precision=_precision(row), optimizer="adamw-8bit" if _alone(row) else _optimizer(row),
-        compiled=run.get("compile", UNSAID_COMPILE.get(row.engine)),
+        precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
-        offload=("optimizer",) if _alone(row) else _offload(run), offload_layers=_offload_layers(run),
+        offload=_offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
         attention=_attention(row),
         schedule="dualpipe" if str(run.get("pp_schedule")).lower() == "dualpipe" else None,
-        chunked_loss=True if "chunked" in str(run.get("loss") or "") or _as_shipped(row) else None,
-        step_in_backward=True if _alone(row) or run.get("optimizer_in_bwd") else None,
+        chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
+        step_in_backward=True if run.get("optimizer_in_bwd") else None,
     )  # fmt: skip
+    return asked if defaults is None else _beside_habits(asked, row, defaults, stands_in=stands_in)
 
 
-def _as_shipped(row: Row) -> bool:
-    """Whether a run took a recipe of torchtune's as it came, with chunked loss; its table of flags says what each row has."""
-    return row.engine == "torchtune" and row.run.get("recompute") is None and row.month is None
+def _beside_habits(asked: TrainAsk, row: Row, known: TrainingDefaults, *, stands_in: bool) -> TrainAsk:
+    """The question with what a row says by not saying it, where the engine would take a habit.
 
-
-def _alone(row: Row) -> bool:
-    """Whether that recipe trains all weights on one device: it steps in the backward pass with a paged 8-bit optimizer."""
-    return _as_shipped(row) and row.kind == "finetune-full" and row.hardware.get("count") == 1
+    A table that says of each run what is recomputed lists its switches one by one: those that are not there are off. What is
+    known of a framework is not taken from the profile that stands in for it, nor a full fine-tuning from that of adapters.
+    """
+    given: dict[str, Any] = {}
+    if row.run.get("recompute") is not None:
+        given |= {"chunked_loss": False} if known.loss is not None else {}
+        given |= {"step_in_backward": False, "optimizer": "adamw", "offload": ()} if known.alone is not None else {}
+    if not row.typed and row.kind.startswith("finetune") and known.documents is not None and asked.seq_len is not None:
+        given["documents"] = asked.seq_len if stands_in else min(int(known.documents.value), asked.seq_len)
+    return asked.replaced(**{name: value for name, value in given.items() if getattr(asked, name) is None})
 
 
 def _attention(row: Row) -> AttentionKernel | None:
@@ -128,12 +104,6 @@ def _attention(row: Row) -> AttentionKernel | None:
     if said == "flash" and not row.engine:
         return "flash1"
     return "flash2" if "NVTE_FUSED_ATTN=0" in str(said) else None
-
-
-def _documents(row: Row) -> int | None:
-    """Mean length of packed documents."""
-    packed = row.engine in SQUAD and row.kind.startswith("finetune")
-    return min(SQUAD_TOKENS, int(row.run["seq_len"])) if packed else None
 
 
 def _scaling(row: Row) -> Scaling | None:
@@ -155,8 +125,6 @@ def _machine(row: Row, chips: int) -> str:
         return f"{slices}x{chips // slices}x{name}"
     on = f"{chips}x{name}"
     per_node = row.hardware.get("per_node")
-    if (cluster := CLUSTERS.get((row.engine, name))) is not None:
-        return f"{on}@{cluster}"
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK
@@ -169,8 +137,7 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
     """Sequences of a step and of a micro-batch, one from the other where the row states accumulation or a device's batch."""
     run = row.run
     micro = run.get("micro_batch") or run.get("batch_per_dp")
-    whole = run.get("global_batch")
-    accumulated = run.get("grad_accum") or (1 if row.engine in ONE_BATCH else None)
+    whole, accumulated = run.get("global_batch"), run.get("grad_accum")
     ranks = max(chips // max(degrees.get("tp", 1) * degrees.get("pp", 1) * degrees.get("cp", 1), 1), 1)
     each = run.get("per_device_batch") or run.get("local_batch")
     if whole is None and each and not accumulated:
@@ -179,17 +146,10 @@ def _batches(row: Row, degrees: Mapping[str, int], chips: int) -> dict[str, Any]
         whole = micro * ranks * (accumulated or 1)
     if micro is None and whole and accumulated and whole % (ranks * accumulated) == 0:
         micro = whole // (ranks * accumulated)
-    stages = degrees.get("pp", 1)
-    if micro is None and each and row.engine == "torchtitan" and stages > 1:
-        micro = each / stages if (row.month or ONE_EACH) < ONE_EACH else 1
     if micro is not None and micro != int(micro):
         raise Skip("its micro-batch is no whole number of sequences")
     if whole is not None and whole != int(whole):
         raise Skip("its batch is no whole number of sequences")
-    if whole is None and micro is None and row.engine in ONE_BATCH:
-        crowded = (row.model.get("params_b") or 0) * STATE_BYTES / chips > SLICE_STATES
-        micro = 1 if crowded else max(TOKENS_A_CHIP // int(run["seq_len"]), 1)
-        whole = micro * ranks
     if whole is not None and whole % (least := int(micro or 1) * ranks) and len(degrees) > 1:
         nearest = max(round(whole / least), 1) * least
         whole = nearest if abs(nearest / whole - 1) <= ROUNDED else whole
@@ -223,7 +183,7 @@ def _sharding(row: Row) -> dict[str, Any]:
         known = isinstance(group, int) and isinstance(chips, int) and chips % group == 0
         return {"zero_stage": 3, "shard_group": group if known else None}
     if "fsdp" in said or "zero3" in said:
-        return {"zero_stage": 3, "shard_group": _in_slices(row)}
+        return {"zero_stage": 3}
     if said == "none" and "distributed" not in optimizer:
         return {"zero_stage": 0}
     if "distributed" in optimizer:
@@ -235,22 +195,8 @@ def _sharding(row: Row) -> dict[str, Any]:
     return {"zero_stage": None}
 
 
-def _in_slices(row: Row) -> int | None:
-    """Ranks that share one copy: those of a slice, since MaxText shards over its links and reduces gradients between slices.
-
-    None where there is one slice, or where one cannot hold the states of all weights beside anything else.
-    """
-    slices, chips = row.hardware.get("slices"), row.hardware.get("count")
-    if not (isinstance(slices, int) and isinstance(chips, int) and slices > 1 and chips % slices == 0):
-        return None
-    inner = int(row.run.get("tp") or 1) * int(row.run.get("pp") or 1) * int(row.run.get("cp") or 1)
-    group = chips // slices // inner
-    if (row.model.get("params_b") or 0) * STATE_BYTES / (chips // slices) > SLICE_STATES:
-        return None
-    return group if group > 0 else None
-
-
-def _precision(row: Row) -> Precision:
+def _precision(row: Row) -> Precision | None:
+    """The recipe that a row names; None where it says bf16 and no more, which is what is taken unless a recipe is named."""
     said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
     if said not in PRECISIONS:
         raise Skip(f"no plan for the precision `{said}`")
@@ -258,10 +204,8 @@ def _precision(row: Row) -> Precision:
     sharded = "zero" in str(row.run.get("sharding") or "")
     if said == "bf16" and row.kind == "finetune-full" and stored in ("bf16", "bfloat16") and not sharded:
         return "bf16-pure"
-    if row.engine in ALL_16 and said == "bf16":
-        return "bf16-pure"
-    if said == "bf16" and ("true" in mode or "pure" in mode.lower()):
-        return "bf16-pure"
+    if said == "bf16":
+        return "bf16-pure" if "true" in mode or "pure" in mode.lower() else None
     return PRECISIONS[said]
 
 
@@ -279,11 +223,8 @@ def _optimizer(row: Row) -> Optimizer | None:
 
 def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     said, detail = row.run.get("recompute"), str(row.run.get("recompute_detail") or "")
-    if said is None and row.engine == "maxtext":
-        # As most of MaxText's own benchmark configurations: inputs of layers wait in the host's memory, the rest is made again.
-        return {"recompute": "custom", "to_host": ("decoder_layer_input",)}
     if said is None:
-        return {"recompute": UNSAID.get(row.engine)}
+        return {}
     if said not in ("none", "full", "selective"):
         raise Skip(f"recompute is `{said}`: none, full or selective is wanted")
     named = _named(row, detail)
@@ -291,11 +232,6 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
         return named
     if "second layer" in detail:
         return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
-    if said == "selective" and row.engine == "fms-fsdp":
-        # Some of its blocks run again as a whole (policies/ac_handler.py); the FLOP that were run say how many.
-        mfu, hfu = row.measured.get("mfu"), row.measured.get("hfu")
-        part = min(max(WHOLE_AGAIN * (hfu / mfu - 1), 0.0), 1.0) if mfu and hfu else ONE_BLOCK_IN_THREE
-        return {"recompute": "full", "recompute_layers": max(round(part * card.architecture.depth), 1)}
     kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
     if "selective op" in detail:
         kind = "selective-op"
@@ -308,7 +244,7 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
 
 def _named(row: Row, detail: str) -> dict[str, Any] | None:
     """A policy of named results: one of MaxText's, or what is kept and what waits in the host's memory; None: no such policy."""
-    if row.engine not in ONE_BATCH:
+    if row.engine not in XLA:
         return None
     policy = next((one for one in sorted(POLICIES, key=len, reverse=True) if re.search(rf"\b{one}\b", detail)), None)
     if policy is not None or "minimal_flash" in detail:
@@ -355,11 +291,9 @@ def _dispatcher(run: Mapping[str, Any]) -> Any:
 
 
 def _reduce_in(row: Row) -> ReduceIn | None:
-    """What the row says of its gradients, or its framework's code (fms-fsdp ba0d2543, policies/mixed_precision.py: bfSixteen)."""
+    """What the row says of its gradients."""
     said = row.run.get("grad_reduce_dtype")
-    if said in get_args(ReduceIn):
-        return cast("ReduceIn", said)
-    return "bf16" if row.engine == "fms-fsdp" else None
+    return cast("ReduceIn", said) if said in get_args(ReduceIn) else None
 
 
 def _offload_layers(run: Mapping[str, Any]) -> int | None:

@@ -23,20 +23,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuplan.calibrate import kinds
-from gpuplan.calibrate.chips import FEWEST, FRAMEWORKS, Fitted, Gemm
-from gpuplan.calibrate.fit import FITTED, Knob, Outcome, fit, machine
-from gpuplan.calibrate.kinds import Chip, from_memory
-from gpuplan.calibrate.rows import Rows, held_back, numbers, table
-from gpuplan.machine.price import matmul_seconds, stream_seconds
-from gpuplan.term import Term
-from gpuplan.work import Matmul, Stream
+from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.fit import FitResult, fit
+from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.row_seconds import matmul_row_seconds, stream_row_seconds
+from gpuplan.calibrate.table_fits import FEWEST, FRAMEWORKS, Fitted, Gemm
+from gpuplan.calibrate.table_rows import Rows, held_back, numbers, table
+from gpuplan.calibrate.trial_chip import Chip, from_memory
 from gpuplan.workload.counts import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gpuplan.num import Num
     from gpuplan.work import Dtype
 
 INT4 = 0.5 + 2.5 / 128
@@ -52,7 +50,7 @@ OTHERS = "nongated"
 """Kernels for layers without a gate."""
 LAYER = ("num_tokens", "topk", "num_experts", "hidden_size", "inter_size", "moe_tp_size", "moe_ep_size")
 BASE = ("tensorrt-llm", "sglang")
-FIXED = {**kinds.MATMUL_FIXED, "tile_m": Knob(32, 1, 1)}
+FIXED = {**knob_tables.MATMUL_FIXED, "tile_m": Knob(32, 1, 1)}
 """Experts see few rows each, and kernels for them are made so."""
 NARROWEST = 128
 """A rank's share of an expert below this is narrower than any tile: nobody divides experts so."""
@@ -79,7 +77,7 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
         good = {
             engine: one
             for engine, one in fits.items()
-            if one is not None and one.median_ape < WORST and one.values["memory_efficiency"] > SLOWEST
+            if one is not None and one.errors.median_ape < WORST and one.values["memory_efficiency"].value > SLOWEST
         }
         base = next((engine for engine in BASE if engine in good), None)
         if base is not None:
@@ -115,15 +113,15 @@ def _picked(rows: Sequence[Mapping[str, str]], gemm: Gemm, framework: str) -> Ro
     return found.where((touched >= 1) & (cols["inner"] >= NARROWEST))
 
 
-def _fit(chip: Chip, rows: Rows, gemm: Gemm, stream: Mapping[str, float]) -> Outcome | None:
+def _fit(chip: Chip, rows: Rows, gemm: Gemm, stream: Mapping[str, float]) -> FitResult | None:
     cols = rows.columns
     weights = cols["touched"] * cols["hidden"] * cols["inner"] * 3 * gemm.right
     rows = from_memory(rows, weights, float(chip.bandwidth.value))
     if len(rows) < 10 * FEWEST or not 0 < rows.held_back.sum() < len(rows):
         return None
-    knobs = {**kinds.MATMUL_KNOBS, **(kinds.QUANTISE if gemm.quantised else {})}
+    knobs = {**knob_tables.MATMUL_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
     model = partial(predict, chip, stream, dtype=gemm.dtype, left=gemm.left, right=gemm.right)
-    flat = dict.fromkeys(kinds.MATMUL_KNOBS, 0.0) | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
+    flat = dict.fromkeys(knob_tables.MATMUL_KNOBS, 0.0) | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
     return fit(rows, knobs, FIXED, model, lambda r, v: model(r, {**flat, **v}), soft=SOFT)
 
 
@@ -132,30 +130,18 @@ def predict(
 ) -> NDArray[np.float64]:
     """Seconds of gated layers of experts on one rank: two grouped matmuls, routing and gate."""
     cols = rows.columns
-    units = {key: knob.unit for key, knob in {**kinds.MATMUL_KNOBS, **kinds.MATMUL_FIXED, **kinds.QUANTISE}.items()}
-    hw = machine(
-        peaks=chip.peaks, bandwidth=chip.bandwidth, units=chip.units,
-        parameters={
-            **{f"grouped.{dtype}.{key}": (value, units[key]) for key, value in values.items()},
-            "stream.efficiency": (stream["efficiency"], "1"), "stream.launch": (stream["launch"], "s"),
-        },
-    )  # fmt: skip
+    units = knob_tables.units_of(knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, knob_tables.QUANTISE)
+    hw = chip.hardware({
+        **{f"grouped.{dtype}.{key}": (value, units[key]) for key, value in values.items()},
+        "stream.efficiency": (stream["efficiency"], "1"), "stream.launch": (stream["launch"], "s"),
+    })  # fmt: skip
 
     def grouped(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
-        item = Matmul(
-            name="row", m=_given("m", cols["m"]), n=_given("n", n), k=_given("k", k), batch=_given("batch", cols["touched"]),
-            dtype=dtype, left_bytes=_given("left", left, "B"), right_bytes=_given("right", right, "B"),
-            out_bytes=_given("out", 2.0, "B"), grouped=True,
-        )  # fmt: skip
-        made: NDArray[np.float64] = matmul_seconds(item, hw).value  # type: ignore[assignment]
+        shape = {"m": cols["m"], "n": n, "k": k, "batch": cols["touched"]}
+        made: NDArray[np.float64] = matmul_row_seconds(shape, hw, dtype=dtype, left=left, right=right, grouped=True)
         return made
 
     passes, kernels = float(count("permute_passes").value), float(count("permute_kernels").value)
     traffic = 2.0 * cols["copies"] * (passes * cols["hidden"] + 3 * cols["inner"])
-    streams = stream_seconds(Stream(name="row", size=_given("size", traffic, "B"), launches=_given("launches", kernels + 1)), hw)
-    routing: NDArray[np.float64] = streams.value  # type: ignore[assignment]
+    routing: NDArray[np.float64] = stream_row_seconds({"size": traffic, "launches": kernels + 1}, hw)
     return grouped(2 * cols["inner"], cols["hidden"]) + grouped(cols["hidden"], cols["inner"]) + routing
-
-
-def _given(name: str, value: Num, unit: str = "1") -> Term:
-    return Term(name, value, unit, FITTED)

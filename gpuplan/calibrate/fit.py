@@ -1,57 +1,72 @@
 """Which kernel parameters make the machine's own prices meet measured rows best, and how far off are they on shapes held back?
 
 The prediction is `gpuplan.machine.price`, so that what is fitted is what runs. Errors are relative (the logarithm of
-predicted over measured), with a soft loss, so that no row dominates.
+predicted over measured), with a soft loss, so that no row dominates. `fit` judges parameters on the rows that are marked as held
+back; `cross_fit` holds back every shape once and keeps the fit to all rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gpuplan.calibrate.rows import Rows
-from gpuplan.machine.hardware import Hardware
-from gpuplan.machine.overlay import RESIDUALS
-from gpuplan.term import Source, Term
+from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.table_rows import Rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Predict: TypeAlias = Callable[[Rows, Mapping[str, float]], "NDArray[np.float64]"]
-FITTED = Source("measured", "a fit under way")
 SOFT = 0.1
+"""Relative errors above this count less and less."""
 
 
 @dataclass(frozen=True)
-class Knob:
-    """A parameter to fit: where it starts and where it may go."""
+class Parameter:
+    """One parameter: its value, the range over the fits to parts of the shapes, or why it was not fitted."""
 
-    start: float
-    low: float
-    high: float
-    unit: str = "1"
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Fitted parameters with their errors on the rows of shapes that were held back."""
+class Errors(NamedTuple):
+    """How far off predictions are: the median and the 90th percentile of the error, and the median of what is too much."""
 
-    values: Mapping[str, float]
-    units: Mapping[str, str]
-    backend: str
-    rows_fitted: int
-    rows_held_back: int
     median_ape: float
     p90_ape: float
     bias: float
-    flat_median_ape: float | None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A set of parameters with its errors on the rows of shapes that no fit had seen."""
+
+    values: Mapping[str, Parameter]
+    software: str
+    """Whose kernels they are, with the version."""
+    rows_fitted: int
+    rows_held_back: int
+    errors: Errors
     ratios: NDArray[np.float64]
     """Measured over predicted on the rows held back."""
+    residual: str = ""
+    """The kind of work whose range these rows tell, where one set of them tells it."""
+    flat_median_ape: float | None = None
+    """The median error of two flat efficiencies on the same rows."""
     far_median_ape: float | None = None
     """The median error on those of them that memory serves and no cache, where some are served by one."""
+
+
+def errors_of(ratios: NDArray[np.float64]) -> Errors:
+    """The errors that ratios of measured to predicted come to."""
+    error = np.abs(1 / ratios - 1)
+    return Errors(float(np.median(error)), float(np.quantile(error, 0.9)), float(np.median(1 / ratios) - 1))
 
 
 def fit(
@@ -62,36 +77,40 @@ def fit(
     flat: Predict | None = None,
     starts: Mapping[str, Sequence[float]] | None = None,
     soft: float = SOFT,
-) -> Outcome:
-    """The knobs that fit the rows best, and their errors on the rows held back.
+) -> FitResult:
+    """The knobs that meet the rows best that are not held back, and their errors on those that are.
 
     `fixed` are parameters that are given; `flat` is a model with knobs `efficiency`, `memory_efficiency` and no other. `starts`
     names other values to start a knob from, where a fit may end in a valley of its own; the best of all is
     taken. Errors above `soft` count less and less.
     """
     known, held = rows.where(~rows.held_back), rows.where(rows.held_back)
-    still = {key: knob.start for key, knob in fixed.items()}
-    tries = [{}, *({key: value} for key, values in (starts or {}).items() for value in values)]
-    found = [_least(known, knobs, lambda r, v: predict(r, {**still, **v}), start, soft) for start in tries]
-    values = {**min(found, key=lambda one: one[0])[1], **still}
-    ratio = held.seconds / predict(held, values)
-    ape = np.abs(1 / ratio - 1)
+    values = least_squares_values(known, knobs, fixed, predict, starts, soft)
+    ratios = held.seconds / predict(held, values)
     flat_error = None
     if flat is not None:
         two = {"efficiency": Knob(0.6, 0.01, 1.5), "memory_efficiency": Knob(0.7, 0.01, 2.0)}
-        flat_error = float(np.median(np.abs(flat(held, _least(known, two, flat, {}, SOFT)[1]) / held.seconds - 1)))
-    return Outcome(
-        values=values,
-        units={key: knob.unit for key, knob in {**knobs, **fixed}.items()},
-        backend=rows.backend,
-        rows_fitted=len(known),
-        rows_held_back=len(held),
-        median_ape=float(np.median(ape)),
-        p90_ape=float(np.quantile(ape, 0.9)),
-        bias=float(np.median(1 / ratio) - 1),
-        flat_median_ape=flat_error,
-        ratios=ratio,
-    )
+        flat_error = float(np.median(np.abs(flat(held, least_squares_values(known, two, {}, flat)) / held.seconds - 1)))
+    units = {key: knob.unit for key, knob in {**knobs, **fixed}.items()}
+    return FitResult(
+        values={key: Parameter(value, units[key]) for key, value in values.items()}, software=rows.software,
+        rows_fitted=len(known), rows_held_back=len(held), errors=errors_of(ratios), ratios=ratios, flat_median_ape=flat_error,
+    )  # fmt: skip
+
+
+def least_squares_values(
+    rows: Rows,
+    knobs: Mapping[str, Knob],
+    fixed: Mapping[str, Knob],
+    predict: Predict,
+    starts: Mapping[str, Sequence[float]] | None = None,
+    soft: float = SOFT,
+) -> dict[str, float]:
+    """The parameters that meet all rows best, from the best of the starts, with those that are given."""
+    still = {key: knob.start for key, knob in fixed.items()}
+    tries = [{}, *({key: value} for key, values in (starts or {}).items() for value in values)]
+    found = [_least(rows, knobs, lambda r, v: predict(r, {**still, **v}), start, soft) for start in tries]
+    return {**min(found, key=lambda one: one[0])[1], **still}
 
 
 def _least(
@@ -118,16 +137,3 @@ def _least(
         f_scale=soft,
     )
     return float(found.cost), dict(zip(names, (found.x * scale).tolist(), strict=True))
-
-
-def machine(
-    *, peaks: Mapping[str, Term], bandwidth: Term, units: Term, parameters: Mapping[str, tuple[float, str]], **more: object
-) -> Hardware:
-    """A bare hardware with given parameters, whose residuals are 1."""
-    terms = {key: Term(f"hw.{key}", value, unit, FITTED) for key, (value, unit) in parameters.items()}
-    for kind in RESIDUALS:
-        terms[f"{kind}_residual"] = Term(f"hw.{kind}_residual", 1.0, "1", FITTED)
-    return Hardware(
-        name="the machine that was measured", count=1, peaks=peaks, hbm_bandwidth=bandwidth, memory_capacity=bandwidth,
-        sm_count=units, parameters=terms, **more,  # type: ignore[arg-type]
-    )  # fmt: skip

@@ -13,15 +13,18 @@ from typing import Any
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import ATTENTION, ELEMENT, flop, moved
+from gpuplan.calibrate.row_seconds import (
+    attention_row_seconds,
+    collective_row_seconds,
+    matmul_row_seconds,
+    stream_row_seconds,
+    transfer_row_seconds,
+)
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.machine.hardware import Hardware
-from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
-from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.record import Record
-from gpuplan.term import Source, Term
-from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
+from gpuplan.term import Term
 
-SHAPE = Source("measured", "the shape of a measured kernel")
 COPIES = {"host_to_device": "efficiency", "device_to_host": "back"}
 
 
@@ -94,55 +97,32 @@ def _bare(hw: Hardware) -> Hardware:
 
 def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
     """What an estimate takes for a probe, or None where it has no such kernel or knows nothing of it."""
-    shape, element = probe.shape, ELEMENT.get(probe.dtype, 2.0)
-    kind: Any = probe.dtype
+    shape: dict[str, Any] = dict(probe.shape)
+    element, kind = ELEMENT.get(probe.dtype, 2.0), _any(probe.dtype)
     try:
         if probe.kind in ("matmul", "grouped_matmul"):
-            item = Matmul(
-                name="probe", m=_given("m", shape["m"]), n=_given("n", shape["n"]), k=_given("k", shape["k"]),
-                batch=_given("batch", shape["batch"]), dtype=kind,
-                left_bytes=_given("left", element, "B"), right_bytes=_given("right", element, "B"),
-                out_bytes=_given("out", max(element, 2.0), "B"), grouped=probe.kind == "grouped_matmul",
-            )  # fmt: skip
-            return _float(matmul_seconds(item, hw))
+            grouped, out = probe.kind == "grouped_matmul", max(element, 2.0)
+            return float(matmul_row_seconds(shape, hw, dtype=kind, left=element, right=element, out=out, grouped=grouped))
         if probe.kind in ("prefill", "decode"):
-            keys = ("sequences", "q_len", "kv_len", "heads", "kv_heads", "k_dim", "v_dim")
-            cols: dict[str, Any] = {key: _given(key, shape[key]) for key in keys}
-            attention = Attention(
-                name="probe", **cols, kv_element_bytes=_given("kv", element, "B"),
-                dtype=kind, causal=True, window=_given("window", shape["window"]) if shape.get("window") else None,
-            )  # fmt: skip
-            return _float(attention_seconds(attention, hw, replayed=True))
+            if not shape.get("window"):
+                shape.pop("window", None)
+            return float(attention_row_seconds(shape, hw, dtype=kind, stored=element, replayed=True))
         if probe.kind == "stream":
-            return _float(stream_seconds(Stream(name="probe", size=_size(shape), launches=_given("launches", 1.0)), hw))
+            return float(stream_row_seconds({"size": shape["size"]}, hw))
         if probe.kind == "collective":
-            name: Any = probe.name
-            group, apart = _given("group", shape["group"]), _given("stride", shape.get("stride", 1.0))
-            joint = Collective(name="probe", kind=name, size=_size(shape), group=group, stride=apart)
-            return _float(collective_seconds(joint, hw))
+            return float(collective_row_seconds(shape, hw, kind=_any(probe.name)))
         if probe.kind == "transfer":
-            stride = shape.get("stride", 1.0)
-            far = bool(hw.levels) and 2 * stride > (hw.levels[0].size or math.inf)
-            sent = Transfer(
-                name="probe", size=_size(shape), path="scale_out" if far else "scale_up", stride=_given("stride", stride)
-            )
-            return _float(transfer_seconds(sent, hw))
+            far = bool(hw.levels) and 2 * shape.get("stride", 1.0) > (hw.levels[0].size or math.inf)
+            return float(transfer_row_seconds(shape, hw, path="scale_out" if far else "scale_up"))
         if probe.kind in COPIES and hw.host_link is not None and "host.efficiency" in hw.parameters:
             share = hw.parameters.get(f"host.{COPIES[probe.kind]}") or hw.parameter("host.efficiency")
-            return _float(hw.parameter("host.launch")) + shape["size"] / (_float(hw.host_link) * _float(share))
+            rate, start = _any(hw.host_link.value), _any(hw.parameter("host.launch").value)
+            return float(start + shape["size"] / (rate * _any(share.value)))
     except UnknownError:
         return None
     return None
 
 
-def _size(shape: Mapping[str, float]) -> Term:
-    return _given("size", shape["size"], "B")
-
-
-def _given(name: str, value: float, unit: str = "1") -> Term:
-    return Term(name, float(value), unit, SHAPE)
-
-
-def _float(term: Term) -> float:
-    value: Any = term.value
-    return float(value)
+def _any(value: object) -> Any:
+    """A value whose type only this kind of probe decides: a data type, a kind of collective, one number."""
+    return value

@@ -129,7 +129,7 @@ def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
 
 
 def _kind_or_none(path: Path) -> str | None:
-    return next((part for part in reversed(path.absolute().parts[:-1]) if part in KINDS), None)
+    return next((part for part in reversed(path.absolute().parts[-3:-1]) if part in KINDS), None)
 
 
 def _kind_of(path: Path) -> str:

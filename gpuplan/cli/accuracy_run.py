@@ -80,20 +80,31 @@ def wanted_rows(paths: list[str] | None, task: str | None) -> list[Any]:
     return marked(wanted, read_rows([packaged()])) if places else wanted
 
 
-def answers() -> Any:
+def answers(library: Any = None) -> Any:
     """The functions behind `gpuplan train` and `gpuplan serve`, which read each data file once for all rows."""
     from gpuplan.accuracy.judge import Answers
+    from gpuplan.errors import UnknownError
     from gpuplan.plan.ask import TrainAsk
     from gpuplan.search.library import Library
     from gpuplan.search.serving import answer_serving
     from gpuplan.search.training import answer_training
-    from gpuplan.specs.catalog import key
+    from gpuplan.specs.engine import Engine
 
-    library = Library.of(TrainAsk(model="", on=""))
-    engines = {key(name) for name in (*library.catalog.paths("engines"), *library.catalog.names("engines"))}
+    library = library or Library.of(TrainAsk(model="", on=""))
+    known: dict[str, tuple[Engine, bool] | None] = {}
+
+    def engine(name: str) -> tuple[Engine, bool] | None:
+        if name not in known:
+            try:
+                found, notes = library.engine(name)
+                known[name] = found, bool(notes)
+            except (UnknownError, UsageError):
+                known[name] = None
+        return known[name]
+
     return Answers(
         train=lambda ask: answer_training(ask, library, with_price=False), serve=lambda ask: answer_serving(ask, library),
-        card=library.card, keep=library.keep, knows=lambda name: key(name) in engines,
+        card=library.card, keep=library.keep, engine=engine,
     )  # fmt: skip
 
 
@@ -110,8 +121,14 @@ def progress(total: int) -> Any:
     return step
 
 
+INFORMED = "informed"
+"""The part of a budget that is of rows with what else is known of them."""
+
+
 def limits_of(file: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     """The limits of a budget file: groups to metrics, metrics to the largest `median_ape`, `mean_ape` … and the fewest `rows`.
+
+    Groups of rows with what else is known of them come back as `informed: NAME`.
 
     Raises:
         UsageError: the file is missing or says something else.
@@ -119,22 +136,30 @@ def limits_of(file: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     from gpuplan.strict_yaml import load_yaml
 
     data, _ = load_yaml(Path(file))
-    hint = "write `all: {throughput: {median_ape: 0.1, rows: 500}}`"
+    hint = "write `all: {throughput: {median_ape: 0.1, rows: 500}}`, the same below `informed:`"
+    if not isinstance(data, Mapping):
+        raise UsageError(Problem("accuracy.budget", f"{file} says nothing of groups", hint))
+    inner = data.get(INFORMED) or {}
+    known = inner if isinstance(inner, Mapping) else {"it": None}
+    limits = {name: metrics for name, metrics in data.items() if name != INFORMED}
+    limits |= {f"{INFORMED}: {name}": metrics for name, metrics in known.items()}
     wrong = [
         Problem("accuracy.budget", f"{file}: {name}: {metric}: {what} is no limit", hint)
-        for name, metrics in (data.items() if isinstance(data, Mapping) else [("the file", None)])
+        for name, metrics in limits.items()
         for metric, bounds in (metrics.items() if isinstance(metrics, Mapping) else [("it", None)])
         for what, bound in (bounds.items() if isinstance(bounds, Mapping) else [("it", None)])
         if isinstance(bound, bool) or not isinstance(bound, (int, float)) or metric not in METRICS or what not in FIGURES
     ]
     if wrong:
         raise UsageError(*wrong)
-    return data
+    return limits
 
 
 def over_budget(made: Mapping[str, Any], budget: Mapping[str, Mapping[str, Mapping[str, float]]]) -> int:
     """4 where a group of the budget does worse than it allows, each said on standard error."""
     groups = {"all": made["metrics"], **{one["key"]: one for one in made["groups"]}}
+    known = made[INFORMED]
+    groups |= {f"{INFORMED}: all": known["metrics"], **{f"{INFORMED}: {one['key']}": one for one in known["groups"]}}
     worse = []
     for name, limits in budget.items():
         if name not in groups:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from typer import Exit as Stop
 
 from gpuplan.cli.argv import EVERYTHING
-from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
+from gpuplan.errors import Exit, Problem, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.estimate.result import Estimate
-    from gpuplan.term import Term
 
 FORMS = ("json", "csv", "md")
 
@@ -77,50 +76,11 @@ def tree(made: Estimate, given: Mapping[str, Any]) -> str:
     """The working of the figure or term that `--explain` names, or of all figures."""
     from gpuplan.plan.read import count
     from gpuplan.render.text import look_of
-    from gpuplan.render.tree import explain
+    from gpuplan.render.working import working
 
     wanted = str(given["explain"])
     depth = count("depth", given["depth"]) if given.get("depth") is not None else None
-    if wanted == EVERYTHING:
-        return explain(made.figures.items(), look_of(sys.stdout), depth or 1, made)
-    return explain([(name_of(made, wanted), named(made, wanted))], look_of(sys.stdout), depth, made)
-
-
-def named(made: Estimate, wanted: str) -> Term:
-    """The term that a user's word means: a figure, a term name, or the only name that ends so.
-
-    Raises:
-        UsageError: there is none, or several end so.
-    """
-    term = made.find(name_of(made, wanted))
-    if term is None:
-        names = [*made.figures, *made.names()]
-        hint = did_you_mean(wanted, names) or f"figures are {', '.join(list(made.figures)[:6])} …; `--explain` alone shows them all"
-        raise UsageError(Problem("explain.no-term", f"the estimate has no term `{wanted}`", hint))
-    return term
-
-
-def name_of(made: Estimate, wanted: str) -> str:
-    """The full name of a term that was named by its figure's label or by its end."""
-    from gpuplan.render.text import label
-
-    word = wanted.strip().replace(" ", "_")
-    if made.find(word) is not None:
-        return word
-    labels = {label(key).replace(" ", "_").lower(): key for key in made.figures}
-    if word.lower() in labels:
-        return labels[word.lower()]
-    ends = [name for name in every_name(made) if name.endswith(f".{word}")]
-    if len(ends) > 1:
-        listed = ", ".join(f"`{name}`" for name in ends[:5])
-        raise UsageError(Problem("explain.ambiguous", f"`{wanted}` could be {len(ends)} terms", f"write one of {listed}"))
-    return ends[0] if ends else word
-
-
-def every_name(made: Estimate) -> list[str]:
-    """All term names below the figures and the breakdowns."""
-    below = [term.name for breakdown in made.breakdowns for term in breakdown.total.walk()]
-    return list(dict.fromkeys([*made.names(), *below]))
+    return working(made, None if wanted == EVERYTHING else wanted, look_of(sys.stdout), depth)
 
 
 def form_of(given: Mapping[str, Any]) -> str:

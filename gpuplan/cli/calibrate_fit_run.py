@@ -11,7 +11,7 @@ from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
-    from gpuplan.calibrate.chips import Fitted
+    from gpuplan.calibrate.table_fits import Fitted
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
 
@@ -50,23 +50,23 @@ def fit_tables(asked: FitTablesRequest) -> None:
     if problems:
         raise UsageError(*problems)
     try:
-        from gpuplan.calibrate import chips
+        from gpuplan.calibrate import table_fits
         from gpuplan.calibrate.experts import fit_experts
-        from gpuplan.calibrate.kinds import Chip
+        from gpuplan.calibrate.trial_chip import Chip
     except ImportError as error:
         raise UsageError(
             Problem("calibrate.no-fit", f"fits need {error.name}", "pip install 'gpuplan[tables]' brings it")
         ) from None
-    if asked.system not in chips.KERNELS:
-        hint = did_you_mean(asked.system, chips.KERNELS) or f"known are {', '.join(chips.KERNELS)}"
+    if asked.system not in table_fits.KERNELS:
+        hint = did_you_mean(asked.system, table_fits.KERNELS) or f"known are {', '.join(table_fits.KERNELS)}"
         raise UsageError(Problem("usage.word", f"--system {asked.system}: nothing says which kernels stand for it", hint))
     catalog = open_catalog(asked.specs)
     spec = _spec(asked, catalog)
     rate = None if spec.scale_up is None else spec.scale_up.bandwidth_per_direction
     link = None if rate is None else rate.value
     chip = Chip.of(spec, link)
-    made = chips.Fitted()
-    for kind, one in (("matmul", chips.fit_matmuls), ("attention", chips.fit_attention), ("links", chips.fit_links)):
+    made = table_fits.Fitted()
+    for kind, one in (("matmul", table_fits.fit_matmuls), ("attention", table_fits.fit_attention), ("links", table_fits.fit_links)):
         if kind in wanted and (kind != "links" or link is not None):
             made.sets |= one(place, asked.system, chip).sets
     if "grouped" in wanted:
@@ -81,8 +81,9 @@ def report(ident: str, made: Fitted) -> str:
     head = ("set", "rows", "held back", "median", "p90", "bias", "flat roofline")
     lines = [
         (
-            key.removeprefix("engines."), f"{one.rows_fitted:,}", f"{one.rows_held_back:,}", f"{one.median_ape:.1%}",
-            f"{one.p90_ape:.1%}", f"{one.bias:+.1%}", "-" if one.flat_median_ape is None else f"{one.flat_median_ape:.1%}",
+            key.removeprefix("engines."), f"{one.rows_fitted:,}", f"{one.rows_held_back:,}", f"{one.errors.median_ape:.1%}",
+            f"{one.errors.p90_ape:.1%}", f"{one.errors.bias:+.1%}",
+            "-" if one.flat_median_ape is None else f"{one.flat_median_ape:.1%}",
         )
         for key, one in made.sets.items()
     ]  # fmt: skip
@@ -121,16 +122,17 @@ def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
 
 def _write(file: Path, made: Fitted) -> None:
     """Replace the blocks of the file; it is written whole or not at all."""
-    from gpuplan.calibrate.rewrite import rewritten
-    from gpuplan.calibrate.write import block
+    from gpuplan.calibrate.measured_file import table_set
+    from gpuplan.calibrate.replace_blocks import rewritten
     from gpuplan.probe.new_file import write_new
+    from gpuplan.yaml_text import yaml_lines
 
     hint = "start from a copy of a shipped file of hardware_specs/measured"
     try:
         before = file.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(Problem("calibrate.unreadable", f"cannot read {file}: {error.strerror}", hint)) from None
-    after = rewritten(before, {key: block(one) for key, one in made.sets.items()})
+    after = rewritten(before, {key: list(yaml_lines(table_set(one))) for key, one in made.sets.items()})
     for kind in ("matmul", "grouped"):
         spread = made.spread(f"{kind}.")
         if spread is not None:

@@ -14,10 +14,10 @@ from gpuplan.errors import Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Probe
-    from gpuplan.calibrate.imports.found import Found, Given, Point
-    from gpuplan.calibrate.imports.points import Kept
+    from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel
+    from gpuplan.calibrate.imports.points import KeptPoint
     from gpuplan.calibrate.measure.sample import Sample
-    from gpuplan.calibrate.measure.subject import Subject
+    from gpuplan.calibrate.measure.subject import MeasuredSubject
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
 
@@ -49,7 +49,7 @@ def import_files(asked: ImportFilesRequest) -> None:
         UsageError: wrong words or a file that cannot be read or written.
         UnknownError: nobody knows the accelerator.
     """
-    from gpuplan.calibrate.imports.kinds import TABLES, parser_of, text_of
+    from gpuplan.calibrate.imports.formats import TABLES, parser_of, text_of
     from gpuplan.cli.specs import open_catalog
 
     if asked.kind == TABLES:
@@ -103,14 +103,14 @@ def _print_result(asked: ImportFilesRequest, said: dict[str, Any]) -> None:
     print(said["next"])
 
 
-def _given(asked: ImportFilesRequest, catalog: Catalog) -> Given:
+def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
     from datetime import date
 
-    from gpuplan.calibrate.imports.found import Given
+    from gpuplan.calibrate.imports.parsed import ImportHints
     from gpuplan.specs.on import parse_target
 
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
-    return Given(
+    return ImportHints(
         dtype=asked.dtype, ranks=_count("--ranks", asked.ranks), tp=_count("--tp", asked.tp), weights=asked.weights,
         model=asked.model,
         accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
@@ -145,11 +145,13 @@ def _text_before(path: Path) -> str:
         raise UsageError(Problem("import.unreadable", f"cannot read {path}: {error}", "name another file with --out")) from None
 
 
-def _kernels(asked: ImportFilesRequest, found: Sequence[tuple[Path, Found]], given: Given, catalog: Catalog) -> dict[str, Any]:
+def _kernels(
+    asked: ImportFilesRequest, found: Sequence[tuple[Path, ParsedFile]], given: ImportHints, catalog: Catalog
+) -> dict[str, Any]:
     """Fit kernels into the measured file of the accelerator."""
     from gpuplan import __version__
     from gpuplan.calibrate.imports import points
-    from gpuplan.calibrate.imports.merge import Import, merge
+    from gpuplan.calibrate.imports.merge import ImportedFile, merge
     from gpuplan.calibrate.measure.session import target
     from gpuplan.probe.new_file import write_new
 
@@ -159,21 +161,22 @@ def _kernels(asked: ImportFilesRequest, found: Sequence[tuple[Path, Found]], giv
     on = asked.accelerator if asked.accelerator is not None and given.count > 1 else ""
     near = _domain(on, subject, found, catalog)
     new = [
-        points.Kept(probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
+        points.KeptPoint(probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
         for path, one in found
         for point in one.points
     ]
     text = points.text([*points.load(aside), *new])
     names = ", ".join(path.name for path, _ in found)
     rates = {way: rate for _, one in found for way, rate in one.rates.items()}
-    made = Import(asked.kind, names, given.date, __version__, found[0][1].software, len(new), rates)
+    made = ImportedFile(asked.kind, names, given.date, __version__, found[0][1].software, len(new), rates)
     wanted = {_group(point) for point in new}
     kept = {point.key(): point for point in [*points.load(aside), *new] if _group(point) in wanted}
     merged = merge(subject, out, made, list(kept.values()), list(_measured(out, subject.id, wanted)), catalog, on if near else "")
     texts = {**({aside: text} if new else {}), **({out: merged.text} if merged.text else {})}
     write_new(texts, force=True)
     sets: dict[str, Any] = {
-        place: {"rows": one.rows, "median_ape": one.median_ape, "p90_ape": one.p90_ape} for place, one in merged.sets.items()
+        place: {"rows": one.rows_fitted, "median_ape": one.errors.median_ape, "p90_ape": one.errors.p90_ape}
+        for place, one in merged.sets.items()
     }
     sets |= {place: {"share": share} for place, share in merged.rates.items()}
     used = catalog.layers("measured", subject.id)
@@ -186,7 +189,7 @@ def _kernels(asked: ImportFilesRequest, found: Sequence[tuple[Path, Found]], giv
     }  # fmt: skip
 
 
-def _domain(on: str, subject: Subject, found: Sequence[tuple[Path, Found]], catalog: Catalog) -> int:
+def _domain(on: str, subject: MeasuredSubject, found: Sequence[tuple[Path, ParsedFile]], catalog: Catalog) -> int:
     """How many accelerators the links of one machine join, where some collective was measured over several hosts; otherwise 0.
 
     Raises:
@@ -211,14 +214,14 @@ def _domain(on: str, subject: Subject, found: Sequence[tuple[Path, Found]], cata
     return size
 
 
-def _placed(point: Point, near: int) -> Probe:
+def _placed(point: TimedKernel, near: int) -> Probe:
     """The probe with the distance of its ranks, where hosts have fewer of them than accelerators."""
     if not point.near or point.near == near:
         return point.probe
     return point.probe.replaced(shape={**point.probe.shape, "stride": near / point.near})
 
 
-def _group(point: Kept | Sample) -> tuple[str, str, str]:
+def _group(point: KeptPoint | Sample) -> tuple[str, str, str]:
     """Kernels that are fitted together."""
     kind = point.probe.kind
     return kind, "" if kind in ("collective", "transfer", "decode") else point.probe.dtype, point.probe.name
@@ -235,14 +238,14 @@ def _measured(out: Path, ident: str, wanted: set[tuple[str, str, str]]) -> Itera
             return
 
 
-def _subject(ident: str | None, found: Sequence[tuple[Path, Found]], catalog: Catalog) -> Subject:
+def _subject(ident: str | None, found: Sequence[tuple[Path, ParsedFile]], catalog: Catalog) -> MeasuredSubject:
     """The accelerator that was named, or that the files name.
 
     Raises:
         UsageError: nobody named it, or the files name several.
         UnknownError: no spec has the device's name.
     """
-    from gpuplan.calibrate.measure.subject import Subject
+    from gpuplan.calibrate.measure.subject import MeasuredSubject
     from gpuplan.probe.host import ReportedDevice as HostDevice
     from gpuplan.probe.match import matching_spec
     from gpuplan.specs.accelerator import Accelerator
@@ -259,4 +262,6 @@ def _subject(ident: str | None, found: Sequence[tuple[Path, Found]], catalog: Ca
             message = f"no single spec is known for {', '.join(names)}"
             raise UnknownError(Problem("import.device", message, "say it with --accelerator, such as h100-sxm-80gb"))
     count = spec.units.count.value if spec.units is not None else None
-    return Subject(spec.id, spec.name, spec.vendor, spec.family, spec, spec.unit == "socket", None if count is None else int(count))
+    return MeasuredSubject(
+        spec.id, spec.name, spec.vendor, spec.family, spec, spec.unit == "socket", None if count is None else int(count)
+    )

@@ -19,7 +19,7 @@ from gpuplan.units import human
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Device, Probe
-    from gpuplan.calibrate.measure.session import Plan, Report, Wish
+    from gpuplan.calibrate.measure.session import CalibrationPlan, CalibrationReport, CalibrationWish
 
 QUIET_S = 10.0
 """Where no terminal listens, progress is a line this often."""
@@ -113,7 +113,7 @@ def measure(asked: CalibrateRequest) -> int:
         progress.clear()
 
 
-def _measure_on(device: Device, asked: CalibrateRequest, wish: Wish, progress: Progress) -> int:
+def _measure_on(device: Device, asked: CalibrateRequest, wish: CalibrationWish, progress: Progress) -> int:
     from gpuplan.calibrate.device import DeviceLostError
     from gpuplan.calibrate.measure.session import calibrate, plan
     from gpuplan.cli.specs import open_catalog
@@ -150,17 +150,17 @@ def _require_scipy() -> None:
         raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
 
 
-def _wish(asked: CalibrateRequest) -> Wish:
+def _wish(asked: CalibrateRequest) -> CalibrationWish:
     from datetime import date
 
     from gpuplan import __version__
-    from gpuplan.calibrate.measure.session import Wish
+    from gpuplan.calibrate.measure.session import CalibrationWish
 
     if asked.quick and asked.full:
         raise UsageError(Problem("usage.conflict", "`--quick` and `--full` exclude each other", "give one of them"))
     extent: Any = "quick" if asked.quick else "full" if asked.full else "default"
     kinds = [word.strip() for word in (asked.kinds or "").split(",") if word.strip()]
-    return Wish(
+    return CalibrationWish(
         extent=extent, kinds=kinds, out=None if asked.out is None else Path(asked.out), fresh=asked.fresh, on=asked.on or "",
         hang_limit=None if asked.timeout is None else _seconds(asked.timeout), today=date.today().isoformat(), version=__version__,
     )  # fmt: skip
@@ -183,7 +183,7 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _list(made: Plan) -> list[str]:
+def _list(made: CalibrationPlan) -> list[str]:
     """The probes in the order of their kinds, with the time that one launch and the whole probe should take."""
     from gpuplan.render.text import columns
 
@@ -215,12 +215,12 @@ def _short(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} us"
 
 
-def _planned(made: Plan) -> dict[str, Any]:
+def _planned(made: CalibrationPlan) -> dict[str, Any]:
     probes = [{"probe": one.probe.key(), "launch_s": one.launch, "cost_s": one.cost} for one in made.planned]
     return {"device": made.identity.name, "id": made.subject.id, "seconds": made.seconds, "probes": probes, "out": str(made.out)}
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: CalibrationReport) -> list[str]:
     run = report.run
     good = sum(not sample.marks for sample in run.samples.values())
     lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {_time(run.seconds)}"]
@@ -232,7 +232,7 @@ def _lines(report: Report) -> list[str]:
     for place, found in report.made.sets.items():
         if place in report.made.short:
             continue
-        lines.append(f"{place:<28} {found.rows:>5} {found.median_ape:>12.1%} {found.p90_ape:>11.1%}")
+        lines.append(f"{place:<28} {found.rows_fitted:>5} {found.errors.median_ape:>12.1%} {found.errors.p90_ape:>11.1%}")
     lines += [f"{place:<28} not fitted: {why}" for place, why in {**report.made.unfitted, **report.made.short}.items()]
     lines += ["", *(f"wrote {path}" for path in report.written)]
     if report.usable_as:
@@ -242,7 +242,7 @@ def _lines(report: Report) -> list[str]:
     return lines
 
 
-def _record(report: Report) -> dict[str, Any]:
+def _record(report: CalibrationReport) -> dict[str, Any]:
     run = report.run
     return {
         "device": report.plan.identity.name,
@@ -255,7 +255,8 @@ def _record(report: Report) -> dict[str, Any]:
         "warnings": list(run.warnings),
         "fits": {
             place: {
-                "rows": found.rows, "median_ape": found.median_ape, "p90_ape": found.p90_ape, "bias": found.bias,
+                "rows": found.rows_fitted, "median_ape": found.errors.median_ape,
+                "p90_ape": found.errors.p90_ape, "bias": found.errors.bias,
                 "parameters": {
                     key: {"value": one.value, "unit": one.unit, "low": one.low, "high": one.high, "note": one.why}
                     for key, one in found.values.items()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
 from typer import Context, Exit, Option, Typer, echo
-from typer.main import get_command, get_group
+from typer.main import get_command, get_group, get_install_completion_arguments
 
 from gpuplan.cli.help import Group, group_help
 
@@ -25,6 +26,9 @@ COMMANDS = {
     "doctor": "Check the installation and say where specs are found",
 }
 """Name and one line of help; the first sentence of each command's own help says more."""
+
+COMPLETE = "_GPUPLAN_COMPLETE"
+"""The variable with which a shell asks for words: `eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` sets it up."""
 
 INTRODUCTION = """Capacity planning for GPUs and TPUs: does it fit, how fast is it, what does it cost, and what would be
 better. Every figure has a range and shows its working.
@@ -81,4 +85,6 @@ def root() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback(invoke_without_command=True)(_root)
+    if COMPLETE in os.environ:
+        get_install_completion_arguments()  # which also makes typer's shells known
     return get_group(app)

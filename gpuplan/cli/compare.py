@@ -12,7 +12,7 @@ from typer import Argument, Exit, Typer
 from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
 from gpuplan.errors import Exit as Code
-from gpuplan.errors import InfeasibleError, Problem, UnknownError, UsageError
+from gpuplan.errors import GpuplanError, Problem, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.estimate.result import Estimate
@@ -47,9 +47,10 @@ def compare(
 
 
 def _estimates(task: str, words: Sequence[str]) -> None:
-    from gpuplan.cli.answer import estimate, form_of
+    from gpuplan.cli.answer import form_of, of_question
     from gpuplan.cli.main import complain
     from gpuplan.cli.nested_command import parsed_options, split_targets
+    from gpuplan.search.ask import compared
 
     places, rest = split_targets(words)
     given = parsed_options(task, rest)
@@ -57,15 +58,13 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
-    made: dict[str, Estimate] = {}
-    codes: set[Code] = set()
-    for place in places:
-        try:
-            made[place] = estimate(task, {**given, "on": place})
-        except (InfeasibleError, UnknownError) as error:
-            # One machine that cannot be answered for must not hide the others.
-            complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
-            codes.add(error.exit_code)
+    # Only JSON says what would help each of them.
+    answers = compared(task, of_question(given), places, advise=form == "json")
+    made = {place: one for place, one in answers.items() if not isinstance(one, GpuplanError)}
+    refused = {place: one for place, one in answers.items() if isinstance(one, GpuplanError)}
+    for place, error in refused.items():
+        complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
+    codes = {error.exit_code for error in refused.values()}
     if made:
         sys.stdout.write(_text(made, form))
     if Code.UNKNOWN in codes:

@@ -104,26 +104,23 @@ def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[Answer]:
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
 
-    libraries = [Library(Catalog(folders_of(side))) for side in (base, head)]
-    made = []
-    for name in asked:
-        for task in ("fit", "serve", "train"):
-            old, new = (_ask(task, name, library) for library in libraries)
-            made.append(Answer(f"{task} {MODEL} --on {name}", old, new))
-    return made
+    sides = [_of_side(Library(Catalog(folders_of(side))), asked) for side in (base, head)]
+    return [
+        Answer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
+    ]  # fmt: skip
 
 
-def _ask(task: str, on: str, library: Library) -> Estimate | str:
-    """An estimate, or in one sentence why there is none."""
-    from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
-    from gpuplan.search.serving import answer_fit, answer_serving
-    from gpuplan.search.training import answer_training
+def _of_side(library: Library, asked: Sequence[str]) -> dict[str, dict[str, Estimate | str]]:
+    """The answers by task and machine; in one sentence why there is none."""
+    from gpuplan.plan.ask import ASKS
+    from gpuplan.search.ask import of_each
 
-    try:
-        if task == "fit":
-            return answer_fit(FitAsk(model=MODEL, on=on), library)
-        if task == "serve":
-            return answer_serving(ServeAsk(model=MODEL, on=on), library)
-        return answer_training(TrainAsk(model=MODEL, on=on), library)
-    except GpuplanError as error:
-        return error.problems[0].message
+    def told(one: Estimate | GpuplanError) -> Estimate | str:
+        return one.problems[0].message if isinstance(one, GpuplanError) else one
+
+    return {
+        task: {
+            name: told(one) for name, one in of_each({name: ASKS[task](model=MODEL, on=name) for name in asked}, library).items()
+        }
+        for task in ("fit", "serve", "train")
+    }

@@ -19,11 +19,15 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 def schema(
     *,
     kind: Annotated[
-        str | None, Argument(metavar="[KIND]", help="accelerator, system, instance, price, measured, engine, model or estimate")
+        str | None,
+        Argument(
+            metavar="[KIND]",
+            help="accelerator, system, instance, price, measured, engine, model, estimate or question-train",
+        ),
     ] = None,
     write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
 ) -> None:
-    """Which JSON Schema describes a kind of spec file, or the JSON of an estimate?
+    """Which JSON Schema describes a kind of spec file, the JSON of an estimate, or a question?
 
     Examples:
       gpuplan specs schema accelerator
@@ -31,11 +35,14 @@ def schema(
     """
     from gpuplan.models.card import ModelCard
     from gpuplan.models.generic import GenericCard
+    from gpuplan.plan.ask import ASKS
+    from gpuplan.plan.signature import schema as question_schema
     from gpuplan.render.json import schema as estimate_schema
     from gpuplan.schema_json import json_schema
     from gpuplan.specs.json_schema import texts
 
     others = {"model": json_schema(ModelCard), "generic-model": json_schema(GenericCard), "estimate": estimate_schema()}
+    others |= {f"question-{task}": question_schema(task) for task in ASKS}
     made = texts() | {
         f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
     }

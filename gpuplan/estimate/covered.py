@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.training import covered_share
+from gpuplan.formulas.stages import covered_share
 from gpuplan.term import Term, total
 from gpuplan.workload.stages import Stage
 

@@ -23,13 +23,12 @@ def host_figures(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: 
         for place, held in _held(subject, plan, work, recipe, stage).items():
             if held:
                 parts[place].append(total(f"{stage.prefix}{place}.bytes", held))
-    there = {"host_memory": subject.hw.host_memory, "disk": subject.hw.disk_size}
     found: dict[str, Term] = {}
     for place, sizes in parts.items():
         if not sizes:
             continue
         found[f"{place}_bytes"] = sizes[0] if len(sizes) == 1 else greatest(f"{place}.bytes", sizes)
-        have = there[place]
+        have = subject.hw.host_memory if place == "host_memory" else subject.hw.disk_size
         if have is not None:
             found[f"{place}_capacity_bytes"] = have
     return found

@@ -9,7 +9,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
 from gpuplan.formulas.params import idle_expert_params
-from gpuplan.formulas.training import covered_share
+from gpuplan.formulas.stages import covered_share
 from gpuplan.models.architecture import Block
 from gpuplan.models.count import BlockCount
 from gpuplan.plan.train import TrainPlan

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.attention_kernels import attention_flop, attention_pairs
 from gpuplan.formulas.basic import product, repeated_flop
-from gpuplan.formulas.kernels import attention_flop, attention_pairs, matmul_flop
+from gpuplan.formulas.kernels import matmul_flop
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.work import Matmul
 from gpuplan.workload.training import StepTerms, TrainingWork

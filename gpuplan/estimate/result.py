@@ -19,6 +19,8 @@ class Choice(Record):
     name: str
     value: str
     reason: str
+    habit: bool = False
+    """Whether it is what users of the engine get, and nothing was compared."""
 
 
 class Change(Record):

@@ -18,7 +18,7 @@ from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
-from gpuplan.workload.program import LayerProgram
+from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
@@ -286,10 +286,13 @@ class ServingModel(Record, kw_only=True):
 
 
 def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
+    """The work of a layer by kind; `attention` is all that sees sequences as a whole."""
+    whole = layer.of(*OVER_SEQUENCES)
+    by_pass = layer.having(lambda op: op.role not in OVER_SEQUENCES)
     return {
-        "matmuls": [*layer.matmuls],
-        "attention": [*layer.attentions],
-        "elementwise": [*layer.streams],
+        "matmuls": [*by_pass.matmuls],
+        "attention": [op.item for op in whole.ops],
+        "elementwise": [*by_pass.streams],
         "tensor_parallel": [*layer.tensor_collectives],
         "expert_parallel": [*layer.expert_collectives],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from gpuplan.estimate.attention_time import attention_kernel, with_training_depth
 from gpuplan.estimate.host import host_figures
@@ -58,6 +58,7 @@ class Works:
 
     def __init__(self) -> None:
         self._made: dict[Hashable, tuple[object, StepWork]] = {}
+        self._machines: dict[Hashable, tuple[object, Hardware]] = {}
 
     def step(self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool) -> StepWork:
         """The work of a plan as `step_work` makes it."""
@@ -67,6 +68,13 @@ class Works:
             # What the key tells apart by its place in memory stays there.
             self._made[key] = held, step_work(subject, plan, kernel=kernel, remakes_attention=remakes_attention)
         return self._made[key][1]
+
+    def machine(self, hw: Hardware, plan: TrainPlan, make: Callable[[], Hardware]) -> Hardware:
+        """A machine as a plan finds it, made once."""
+        key = (id(hw), id(plan))
+        if key not in self._machines:
+            self._machines[key] = (hw, plan), make()
+        return self._machines[key][1]
 
 
 def training_figures(
@@ -123,9 +131,8 @@ def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -
     kernel = attention_kernel(plan, profile, hw, latent=subject.arch.latent)
     remade = hw.asked("remade_attention", lambda one: one.family in profile.remade_attention)
     own = works.step(subject, plan, kernel=kernel, remakes_attention=remade)
-    subject = subject.replaced(
-        hw=hw.mapped(lambda one: loaded(one, subject, plan, profile)), engine=subject.engine.replaced(training=profile)
-    )  # fmt: skip
+    hw = hw.mapped(lambda one: works.machine(one, plan, lambda: loaded(one, subject, plan, profile)))
+    subject = subject.replaced(hw=hw, engine=subject.engine.replaced(training=profile))
     return StepPricer(
         subject=subject, profile=profile, plan=own.plan, work=own.work, step=own.step, recipe=own.recipe, leaves=own.leaves,
         attention=kernel,

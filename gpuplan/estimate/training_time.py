@@ -8,9 +8,9 @@ from gpuplan.estimate.layer_time import LayerPricer
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
+from gpuplan.formulas.stages import covered_share
 from gpuplan.formulas.training import (
     bubble_seconds,
-    covered_share,
     scheduled_bubble_seconds,
     straggler_seconds,
     sync_window_seconds,

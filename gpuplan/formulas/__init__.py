@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 
+@cache
 def every_formula() -> Mapping[str, Any]:
     """All formulas by name: every module below is imported, where a question imports only those that it uses."""
     from importlib import import_module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.formulas import fits
 from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, log2, maximum, minimum, sqrt, where
 from gpuplan.term import Source, formula
 
@@ -12,26 +13,13 @@ NCCL_TESTS = Source(
     section="Bandwidth",
     checked="2026-11-20",
 )
-HIERARCHY = Source(
-    "paper",
-    "Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH (IJHPCA 19(1), 2005)",
-    url="https://doi.org/10.1177/1094342005051521",
-    section="all-reduce as reduce-scatter and all-gather; latency and bandwidth terms",
-    checked="2026-11-20",
-)
-
+PLACEMENT = Source("definition", "ranks lie one after the other, `stride` apart")
 DEEPSEEK_V3 = Source(
     "paper",
     "DeepSeek-V3 Technical Report (arXiv 2412.19437)",
     url="https://arxiv.org/abs/2412.19437",
     section="3.2.2: each token is sent to at most 4 nodes over InfiniBand, then forwarded over NVLink",
-    checked="2026-11-21",
-)
-NCCL_PROTOCOLS = Source(
-    "paper",
-    "Hu et al.: Demystifying NCCL: An In-depth Analysis of GPU Communication Protocols and Algorithms (arXiv 2507.04786)",
-    url="https://arxiv.org/abs/2507.04786",
-    section="Simple, LL and LL128: latency against bandwidth, chosen by message size",
+    note="how many nodes the copies of a token go to is an expectation of ours",
     checked="2026-11-21",
 )
 ONE_SHOT = Source(
@@ -50,7 +38,7 @@ SCALING_BOOK = Source(
 )
 
 
-@formula(HIERARCHY)
+@formula(PLACEMENT)
 def ranks_inside(*, group: Count, stride: Count, size: Count) -> Count:
     """How many ranks of a group share one level of `size` accelerators when neighbours are `stride` apart.
 
@@ -60,7 +48,7 @@ def ranks_inside(*, group: Count, stride: Count, size: Count) -> Count:
     return minimum(maximum(size / stride, 1.0), group)
 
 
-@formula(HIERARCHY)
+@formula(PLACEMENT)
 def ranks_outside(*, group: Count, inside: Count) -> Count:
     """How many pieces of `inside` ranks the group has, which the next levels must join.
 
@@ -117,7 +105,7 @@ def all_to_all_wire(*, size: Bytes, group: Count, ranks: Count, covered: Count) 
     return size * (ranks - 1.0) * covered / group
 
 
-@formula(DEEPSEEK_V3)
+@formula(Source("definition", "the expectation when each copy goes to any unit alike"))
 def distinct_units(*, copies: Count, units: Count) -> Count:
     """Units (nodes, or ranks) that the copies of one token go to when each of them is drawn evenly.
 
@@ -152,7 +140,7 @@ def broadcast_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
     return where(ranks > 1.0, size / covered, 0.0 * size)
 
 
-@formula(NCCL_TESTS)
+@formula(fits.collectives())
 def reached_share(*, ranks: Count, size: Count, pair: Ratio, full: Ratio) -> Ratio:
     """Share of the link rate that `ranks` ranks of a level of `size` reach: from a pair to all, a straight line in the logarithms.
 
@@ -162,7 +150,7 @@ def reached_share(*, ranks: Count, size: Count, pair: Ratio, full: Ratio) -> Rat
     return pair * (full / pair) ** minimum(log2(maximum(ranks / 2.0, 1.0)) / maximum(log2(maximum(size / 2.0, 1.0)), 1.0), 1.0)
 
 
-@formula(SCALING_BOOK)
+@formula(Source("definition", "a rank of a mesh uses its own links to the others of its group"))
 def linked_share(*, ranks: Count, peer_bandwidth: BytesPerS, bandwidth: BytesPerS, full: Ratio) -> Ratio:
     """Share of the link rate that `ranks` ranks of a mesh reach: each uses only its links to the others.
 
@@ -197,7 +185,7 @@ def torus_share(*, links: Count, all_links: Count, full: Ratio) -> Ratio:
     return full * maximum(links, 1.0) / all_links
 
 
-@formula(NCCL_TESTS)
+@formula(Source("definition", "bytes over the share of the link rate that is reached"))
 def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
     """Time of the bytes on the wire at the share of the link rate that the collective reaches on large buffers.
 
@@ -207,7 +195,7 @@ def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
     return wire / (bandwidth * share)
 
 
-@formula(NCCL_PROTOCOLS)
+@formula(fits.collectives("latency against bandwidth by message size, and the protocols: arXiv 2507.04786; the curve is ours"))
 def level_start_seconds(
     *, ranks: Count, size: Bytes, start: Seconds, per_doubling: Seconds, bulk: Seconds, switch: Bytes
 ) -> Seconds:
@@ -230,7 +218,7 @@ def level_start_seconds(
     )
 
 
-@formula(HIERARCHY)
+@formula(fits.collectives())
 def level_seconds(*, wire: Seconds, ramp: Seconds) -> Seconds:
     """Transfer time of one level, with the ramp by which middle sizes fall short of the large-message rate.
 
@@ -240,7 +228,7 @@ def level_seconds(*, wire: Seconds, ramp: Seconds) -> Seconds:
     return wire + sqrt(ramp * wire)
 
 
-@formula(HIERARCHY)
+@formula(fits.collectives("latency and bandwidth terms: Thakur, Rabenseifner, Gropp, https://doi.org/10.1177/1094342005051521"))
 def collective_seconds(*, transfer: Seconds, latency: Seconds, residual: Ratio) -> Seconds:
     """A collective: its slowest level (levels are pipelined in chunks) and the latencies of all levels.
 
@@ -260,7 +248,7 @@ def one_shot_wire(*, size: Bytes, ranks: Count) -> Bytes:
     return size * (ranks - 1.0)
 
 
-@formula(ONE_SHOT)
+@formula(fits.collectives("one shot or two: vLLM pull request 2192; the ramp is ours"))
 def shots_seconds(*, one: Seconds, two: Seconds, bulk: Seconds, ramp: Seconds) -> Seconds:
     """Transfer time of an engine's all-reduce kernel: in one shot, or in two with a synchronisation between them.
 
@@ -270,7 +258,7 @@ def shots_seconds(*, one: Seconds, two: Seconds, bulk: Seconds, ramp: Seconds) -
     return minimum(one, bulk + two) + sqrt(ramp * two)
 
 
-@formula(HIERARCHY)
+@formula(Source("definition", "the faster of two"))
 def best_all_reduce_seconds(
     *, transfer: Seconds, latency: Seconds, custom_transfer: Seconds, custom_latency: Seconds, group: Count, inside: Count,
     residual: Ratio,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from gpuplan.num import Count, Joules, PerS, Ratio, Seconds, Usd, UsdPerS, Watts
 from gpuplan.term import DEFINITION, Source, formula
 
-_MPT = Source("docs", "Introducing MPT-7B", "https://www.databricks.com/blog/mpt-7b", "cost of training", note="price recalled")
 _LLAMA = Source("paper", "LLaMA: Open and Efficient Foundation Language Models", "https://arxiv.org/abs/2302.13971", "section 6")
-_DEEPSEEK = Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 1")
 
 
-@formula(_DEEPSEEK)
+@formula(DEFINITION)
 def accelerator_seconds(*, chips: Count, seconds: Seconds) -> Seconds:
     """Chip-time of a run: what is billed by the accelerator-hour.
 
@@ -20,7 +18,7 @@ def accelerator_seconds(*, chips: Count, seconds: Seconds) -> Seconds:
     return chips * seconds
 
 
-@formula(_MPT)
+@formula(DEFINITION)
 def run_usd(*, chips: Count, seconds: Seconds, price: UsdPerS) -> Usd:
     """Money for a run at a price for each chip (or node) and second.
 

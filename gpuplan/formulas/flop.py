@@ -7,12 +7,6 @@ from gpuplan.term import DEFINITION, Source, formula
 
 _PALM = Source("paper", "PaLM: Scaling Language Modeling with Pathways", "https://arxiv.org/abs/2204.02311", "Appendix B")
 _KAPLAN = Source("paper", "Scaling Laws for Neural Language Models", "https://arxiv.org/abs/2001.08361", "section 2.1")
-_NARAYANAN = Source(
-    "paper",
-    "Efficient Large-Scale Language Model Training on GPU Clusters",
-    "https://arxiv.org/abs/2104.04473",
-    "section 5.1, Appendix",
-)
 
 
 @formula(_KAPLAN)
@@ -37,7 +31,7 @@ def six_nd_flop(*, params: Count, tokens: Count) -> Flop:
     return 6 * params * tokens
 
 
-@formula(Source("paper", "LoRA: Low-Rank Adaptation of Large Language Models", "https://arxiv.org/abs/2106.09685", "4.2"))
+@formula(Source("definition", "as many FLOP for the gradient of an input as forward, none for those of frozen weights"))
 def frozen_training_flop(*, params: Count, tokens: Count) -> Flop:
     """Training FLOP where weights are frozen: two forward and two for the gradient of each input; adapters are not counted.
 
@@ -89,7 +83,7 @@ def hfu(*, hardware_flop: Flop, seconds: Seconds, chips: Count, peak_flop_per_s:
     return hardware_flop / (seconds * chips * peak_flop_per_s)
 
 
-@formula(_NARAYANAN)
+@formula(DEFINITION)
 def achieved_flop_per_s(*, flop: Flop, seconds: Seconds, chips: Count) -> FlopPerS:
     """FLOP/s that each chip achieved.
 

@@ -5,23 +5,11 @@ from __future__ import annotations
 from gpuplan.num import Bytes, BytesPerS, Count, PerS, Ratio, Seconds, Watts, ceil_div, floor, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
-_CHUNKED = Source(
-    "paper",
-    "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
-    "https://arxiv.org/abs/2403.02310",
-    "4.1 (chunked prefills)",
-)
 _PIPELINE = Source(
     "paper",
     "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
     "https://arxiv.org/abs/1811.06965",
     "2.3 (M micro-batches over K stages take M + K - 1 steps)",
-)
-_VLLM = Source(
-    "paper",
-    "Efficient Memory Management for Large Language Model Serving with PagedAttention",
-    "https://arxiv.org/abs/2309.06180",
-    "4",
 )
 
 _MBU = Source(
@@ -32,7 +20,7 @@ _MBU = Source(
 )
 
 
-@formula(_CHUNKED)
+@formula(Source("definition", "passes of at most so many tokens, as chunked prefill makes them"))
 def prefill_passes(*, sequences: Count, prompt: Count, chunk: Count) -> Count:
     """Forward passes that take all prompts through the model when a pass holds at most `chunk` tokens.
 
@@ -66,7 +54,7 @@ def stage_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
     return (passes + ceil_div(passes, pipelined) * (pp - 1)) / pp
 
 
-@formula(_CHUNKED)
+@formula(Source("definition", "steady load: while one sequence makes its output each of the others is replaced once"))
 def interrupted_seconds(*, step: Seconds, prefill: Seconds, batch: Count, output: Count) -> Seconds:
     """Mean time of an output token under steady load: a decode step, and its share of the other sequences' prefills.
 
@@ -161,7 +149,7 @@ def batch_tokens_per_s(*, batch: Count, output: Count, seconds: Seconds, replica
     return batch * output * replicas / seconds
 
 
-@formula(_VLLM)
+@formula(DEFINITION)
 def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     """Sequences whose caches fit into a pool, never below zero.
 
@@ -193,11 +181,7 @@ def mbu(*, bytes_read: Bytes, step: Seconds, peak_bandwidth: BytesPerS) -> Ratio
     return bytes_read / (step * peak_bandwidth)
 
 
-@formula(
-    Source(
-        "paper", "Mixtral of Experts", "https://arxiv.org/abs/2401.04088", "section 2.1", note="expectation under uniform routing"
-    )
-)
+@formula(Source("definition", "the expectation when each token goes to any `top_k` of the experts alike"))
 def experts_touched(*, experts: Count, top_k: Count, tokens: Count) -> Count:
     """Routed experts of a layer that so many tokens are expected to visit when routing is uniform: E·(1 - (1 - k/E)^B).
 

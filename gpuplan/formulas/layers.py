@@ -5,12 +5,6 @@ from __future__ import annotations
 from gpuplan.num import Bytes, Count, Ratio, Seconds, maximum, where
 from gpuplan.term import DEFINITION, Source, formula
 
-_MAMBA2 = Source(
-    "paper",
-    "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
-    "https://arxiv.org/abs/2405.21060",
-    "6.1",
-)
 _DISPATCHER = Source(
     "engine",
     "Megatron-LM: token_dispatcher.py (MoEAlltoAllTokenDispatcher)",
@@ -62,7 +56,7 @@ def summing_ranks(*, tp: Count, ep: Count, etp: Count) -> Count:
     return where((ep > 1) * (etp == 1), 1.0, tp)
 
 
-@formula(_MAMBA2)
+@formula(Source("assumed", "a chunked scan costs as much as writing and reading each chunk's state once"))
 def linear_state_flop_rows(*, tokens: Count) -> Count:
     """Rows of a [tokens, state] x [state, inner] product that cost as much as a chunked scan: states are written and read.
 
@@ -112,6 +106,7 @@ def gathered_projection_bytes(*, size: Bytes, tp: Count, kv_heads: Count) -> Byt
         "docs", "NVIDIA Matrix Multiplication Background User's Guide",
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         "2: dimensions that are multiples of 16 bytes use the tensor cores best",
+        note="how much longer others take is a pace of its own",
     )
 )  # fmt: skip
 def aligned_seconds(*, seconds: Seconds, dim: Count, pace: Ratio) -> Seconds:
@@ -123,7 +118,7 @@ def aligned_seconds(*, seconds: Seconds, dim: Count, pace: Ratio) -> Seconds:
     return where(dim // 8.0 * 8.0 < dim, seconds * pace, seconds)
 
 
-@formula(DEFINITION)
+@formula(Source("assumed", "between even and all tokens with the same experts, load grows as a power"))
 def padded_load(*, experts: Count, top_k: Count, lopsided: Ratio) -> Ratio:
     """Tokens of the fullest expert over the mean, between even (0) and all tokens with the same few experts (1).
 

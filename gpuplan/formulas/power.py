@@ -8,11 +8,11 @@ from gpuplan.term import Source, formula
 
 @formula(
     Source(
-        "paper", "Dark Silicon and the End of Multicore Scaling", "https://doi.org/10.1145/2000064.2000108",
-        "dynamic power is that of frequency times the square of voltage; near the top of its range power is taken to grow with "
-        "the square of the clock, between the first power at fixed voltage and the third where voltage follows",
+        "assumed",
+        "power grows with the square of the clock: between the first power at fixed voltage and the third where voltage follows",
+        note="dynamic power is frequency times the square of voltage",
     )
-)  # fmt: skip
+)
 def lent_throttle(*, throttle: Ratio, peak: FlopPerS, power: Watts, lender_peak: FlopPerS, lender_power: Watts) -> Ratio:
     """Share by which long matmuls take longer under a power limit, from that of a chip of the same family.
 

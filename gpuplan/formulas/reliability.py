@@ -87,7 +87,7 @@ def effective_share(*, training: Seconds, wall: Seconds) -> Ratio:
     return training / wall
 
 
-@formula(_LLAMA3)
+@formula(DEFINITION)
 def interruptions(*, wall: Seconds, mtbf: Seconds) -> Count:
     """Expected interruptions in a time.
 

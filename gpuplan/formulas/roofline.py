@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, FlopPerByte, FlopPerS, Ratio
-from gpuplan.term import DEFINITION, Source, formula
+from gpuplan.num import BytesPerS, FlopPerByte, FlopPerS
+from gpuplan.term import Source, formula
 
 _ROOFLINE = Source(
     "paper", "Roofline: an insightful visual performance model", "https://doi.org/10.1145/1498765.1498785", "The Roofline Model"
@@ -18,15 +18,3 @@ def ridge_intensity(*, peak_flop_per_s: FlopPerS, bandwidth: BytesPerS) -> FlopP
     208.0
     """
     return peak_flop_per_s / bandwidth
-
-
-@formula(DEFINITION)
-def memory_share(*, used: Bytes, capacity: Bytes) -> Ratio:
-    """Share of a chip's memory that something takes; above one when it needs several chips.
-
-    13B parameters in 16 bits on a 40 GB A100, published as 65 %:
-
-    >>> memory_share(used=2 * 13e9, capacity=40e9)
-    0.65
-    """
-    return used / capacity

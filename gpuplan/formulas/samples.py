@@ -5,24 +5,11 @@ from __future__ import annotations
 from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, PerS, Ratio, Seconds
 from gpuplan.term import DEFINITION, Source, formula
 
-_ROOFLINE = Source(
-    "paper",
-    "Roofline: An Insightful Visual Performance Model for Multicore Architectures",
-    "https://doi.org/10.1145/1498765.1498785",
-    "3",
-)
 _BACKWARD = Source(
     "paper",
     "Training Compute-Optimal Large Language Models",
     "https://arxiv.org/abs/2203.15556",
     "Appendix F",
-)
-_DLRM = Source(
-    "paper", "Deep Learning Recommendation Model for Personalization and Recommendation Systems", "https://arxiv.org/abs/1906.00091",
-    "4: tables are cut (model parallelism), the layers replicated; all-to-all between them",
-)  # fmt: skip
-_STALLS = Source(
-    "paper", "Analyzing and Mitigating Data Stalls in DNN Training", "https://arxiv.org/abs/2007.06775", "3: fetch and prep stalls"
 )
 
 
@@ -36,7 +23,7 @@ def sample_training_flop(*, forward: Flop, samples: Count) -> Flop:
     return 3.0 * forward * samples
 
 
-@formula(_ROOFLINE)
+@formula(Source("definition", "FLOP over the share of the peak that is reached"))
 def arithmetic_seconds(*, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio) -> Seconds:
     """Time of arithmetic at the share of the peak that large products reach.
 
@@ -56,7 +43,7 @@ def sample_traffic_bytes(*, kept: Bytes, samples: Count, passes: Ratio) -> Bytes
     return kept * samples * passes
 
 
-@formula(_DLRM)
+@formula(DEFINITION)
 def lookup_bytes(*, values: Count, samples: Count, element: Bytes, passes: Count) -> Bytes:
     """Traffic of the table rows of a batch: read for the forward pass, read again and written by the update.
 
@@ -66,7 +53,7 @@ def lookup_bytes(*, values: Count, samples: Count, element: Bytes, passes: Count
     return values * samples * element * passes
 
 
-@formula(_STALLS)
+@formula(DEFINITION)
 def read_seconds(*, samples: Count, stored: Bytes, bandwidth: BytesPerS, nodes: Count) -> Seconds:
     """Time to fetch a step's samples when every node reads its part at its own bandwidth.
 
@@ -76,7 +63,7 @@ def read_seconds(*, samples: Count, stored: Bytes, bandwidth: BytesPerS, nodes: 
     return samples * stored / (bandwidth * nodes)
 
 
-@formula(_STALLS)
+@formula(DEFINITION)
 def decoding_seconds(*, samples: Count, decoded_per_s: PerS, processors: Count, nodes: Count) -> Seconds:
     """Time to decode and augment a step's samples on the processors of all nodes, at so many a second on each.
 

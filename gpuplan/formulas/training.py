@@ -1,9 +1,10 @@
-"""How a training step composes: tokens and layers of a rank, activations in flight, exposed communication, the step."""
+"""How does a training step compose: tokens and parameters of a rank, exposed communication, waits, bubbles, the step?"""
 
 from __future__ import annotations
 
+from gpuplan.formulas import fits
 from gpuplan.formulas.pipeline import in_flight_1f1b, in_flight_interleaved
-from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, ceil_div, log2, maximum, minimum, where
+from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, log2, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MEGATRON2 = Source(
@@ -11,12 +12,6 @@ _MEGATRON2 = Source(
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
     "https://arxiv.org/abs/2104.04473",
     "2.2.1 and 2.2.2 (pipeline schedules)",
-)
-_BRIDGE = Source(
-    "engine",
-    "NeMo: DeepSeek-V3 recipes, map_pp_vp_to_layout",
-    "https://github.com/NVIDIA-NeMo/Megatron-Bridge/blob/main/src/megatron/bridge/recipes/deepseek/deepseek_v3.py",
-    "16 stages: 4 layers on each but the last, which has 1, the module and the loss; 8 stages: 8 and 5",
 )
 _RECOMPUTE = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198", "4.2.3"
@@ -26,16 +21,6 @@ _FOLDING = Source(
     "MoE Parallel Folding: Heterogeneous Parallelism Mappings for Efficient Large-Scale MoE Model Training with Megatron Core",
     "https://arxiv.org/abs/2504.14960",
     "3.2",
-)
-_DDP = Source(
-    "paper", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", "https://arxiv.org/abs/2006.15704", "3.2.3"
-)
-
-_SHARED_UNITS = Source(
-    "paper",
-    "DeepSeek-V3 Technical Report",
-    "https://arxiv.org/abs/2412.19437",
-    "3.2.2: communication kernels take 20 of the 132 multiprocessors, and memory traffic, from the computation beside them",
 )
 _CHUNK_SYNC = Source(
     "engine",
@@ -49,10 +34,18 @@ _DUALPIPE = Source(
     "https://arxiv.org/abs/2412.19437",
     "3.2.1, table 2: (p/2 - 1)(F&B + B - 3W) for DualPipe, (p - 1)(F + B - 2W) for ZB1P",
 )
-_MEGASCALE = Source(
-    "paper", "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", "https://arxiv.org/abs/2402.15627",
-    "5.1 (computational stragglers)",
-)  # fmt: skip
+_DILOCO = Source(
+    "paper", "DiLoCo: Distributed Low-Communication Training of Language Models", "https://arxiv.org/abs/2311.08105", "2"
+)
+CONTENTION = fits.training_runs(
+    "8 to 8,192 accelerators, by engine",
+    "DeepSeek-V3 (arXiv 2412.19437, 3.2.2) gives 20 of 132 multiprocessors to communication; the share that is lost is ours",
+)
+STRAGGLERS = fits.training_runs(
+    "8 to 8,192 accelerators, by engine",
+    "MegaScale (arXiv 2402.15627) reports slow machines; the growth by doublings is ours",
+)
+GROUPED = fits.training_runs("mixtures of 8 to 256 experts (Mixtral, Grok-1, Qwen 3, gpt-oss, DeepSeek-V3), by engine and family")
 
 
 @formula(DEFINITION)
@@ -105,153 +98,6 @@ def expert_shards(*, tp: Count, cp: Count, dp: Count, ep: Count, etp: Count) -> 
     return tp * cp * dp / (ep * etp)
 
 
-@formula(_MEGATRON2)
-def stage_layers(*, layers: Count, pp: Count) -> Count:
-    """Layers of the fullest pipeline stage.
-
-    >>> stage_layers(layers=61, pp=16)
-    4.0
-    """
-    return ceil_div(layers, pp)
-
-
-@formula(_MEGATRON2)
-def edge_layers(*, layers: Count, pp: Count, full: Count) -> Count:
-    """Layers of the first and of the last stage when the stages between them are full: they also hold embedding and head.
-
-    Llama 3.1 405B puts 126 layers on 16 stages, 7 on the first and last (arXiv 2407.21783, 3.3.2):
-
-    >>> edge_layers(layers=126.0, pp=16.0, full=8.0), edge_layers(layers=80.0, pp=8.0, full=10.0)
-    (7.0, 10.0)
-    """
-    return where(pp > 2, maximum((layers - (pp - 2) * full) / 2, 0.0 * layers), layers / pp)
-
-
-@formula(_MEGATRON2)
-def upper_edge_layers(*, edge: Count, pp: Count) -> Count:
-    """Layers of the first stage from the mean of both ends: whole layers, the odd one here.
-
-    61 layers on 8 stages leave 13 to both ends (NeMo's DeepSeek-V3 recipe with a module: 7 and 6):
-
-    >>> upper_edge_layers(edge=6.5, pp=8.0), upper_edge_layers(edge=61.0, pp=1.0)
-    (7.0, 61.0)
-    """
-    return where(pp > 1, ceil_div(edge, 1.0), edge)
-
-
-@formula(_MEGATRON2)
-def lower_edge_layers(*, edge: Count, upper: Count) -> Count:
-    """Layers of the last stage, which also has the head: what the first leaves of both ends.
-
-    >>> lower_edge_layers(edge=6.5, upper=7.0)
-    6.0
-    """
-    return 2 * edge - upper
-
-
-@formula(_DUALPIPE)
-def mean_of_ends(*, first: Count, last: Count) -> Count:
-    """What a rank of DualPipe has of each of its two stages in the middle: half of the micro-batches enter at either end.
-
-    >>> mean_of_ends(first=4.0, last=1.0)
-    2.5
-    """
-    return (first + last) / 2
-
-
-@formula(_BRIDGE)
-def full_with_modules(*, layers: Count, modules: Count, pp: Count, vpp: Count) -> Count:
-    """Layers of a full pipeline stage where the last one also holds prediction modules, each like a layer: whole chunks.
-
-    DeepSeek-V3's 61 layers and one module on 16 stages, and on 4 stages of 4 chunks:
-
-    >>> full_with_modules(layers=61.0, modules=1.0, pp=16.0, vpp=1.0), full_with_modules(layers=61.0, modules=1.0, pp=4.0, vpp=4.0)
-    (4.0, 16.0)
-    """
-    return minimum(ceil_div(layers + modules, pp * vpp) * vpp, layers)
-
-
-@formula(_BRIDGE)
-def last_with_modules(*, layers: Count, pp: Count, full: Count) -> Count:
-    """Layers of the last stage where it also holds prediction modules: what the full ones before it leave.
-
-    >>> last_with_modules(layers=61.0, pp=16.0, full=4.0), last_with_modules(layers=61.0, pp=8.0, full=8.0)
-    (1.0, 5.0)
-    """
-    return maximum(layers - (pp - 1) * full, 0.0 * layers)
-
-
-@formula(
-    Source(
-        "docs", "Megatron-LM: --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers",
-        "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py",
-        "the layers that are left are shared evenly by the stages that are left",
-    )
-)  # fmt: skip
-def shared_rest(*, layers: Count, first: Count, last: Count, stages: Count) -> Count:
-    """Layers of each stage whose number was not named.
-
-    61 layers on 16 stages, 3 on the first and 2 on the last:
-
-    >>> shared_rest(layers=61.0, first=3.0, last=2.0, stages=14.0)
-    4.0
-    """
-    return (layers - first - last) / maximum(stages, 1.0)
-
-
-@formula(DEFINITION)
-def covered_share(*, covered: Count, stage_layers: Count) -> Count:
-    """The share of a stage's layers that an option covers which holds for the first few of it; a stage may hold none.
-
-    >>> covered_share(covered=2.0, stage_layers=8.0), covered_share(covered=2.0, stage_layers=0.0)
-    (0.25, 1.0)
-    """
-    return minimum(covered / maximum(stage_layers, 1.0), 1.0)
-
-
-@formula(DEFINITION)
-def filled_layers(*, kind: Count, stage: Count, before: Count) -> Count:
-    """Layers of one kind on the fullest stage when heavier kinds took `before` places already.
-
-    >>> filled_layers(kind=3.0, stage=8.0, before=4.0)
-    3.0
-    """
-    return maximum(minimum(kind, stage - before), 0.0 * kind)
-
-
-@formula(DEFINITION)
-def mixed_layers(*, kind: Count, stage: Count, layers: Count) -> Count:
-    """Layers of one kind on a stage when the kinds alternate through the depth.
-
-    >>> mixed_layers(kind=10, stage=31, layers=62)
-    5.0
-    """
-    return stage * kind / layers
-
-
-@formula(_MEGATRON2)
-def pipeline_peers(*, pp: Count) -> Count:
-    """Ranks that take part in one hand-over between stages: two, or one where there is no pipeline.
-
-    >>> pipeline_peers(pp=4.0), pipeline_peers(pp=1.0)
-    (2.0, 1.0)
-    """
-    return minimum(pp, 2.0)
-
-
-@formula(_MEGATRON2)
-def farthest_stage(*, stride: Count, pp: Count) -> Count:
-    """Distance at which two ranks are neighbours in the pipeline and lie as far apart on the machine as any two such.
-
-    Where all stages are inside one node, so is every hand-over; otherwise some cross to the next node, and the pipeline waits
-    for them: half of its length tells which.
-
-    >>> farthest_stage(stride=8.0, pp=2.0), farthest_stage(stride=4.0, pp=16.0)
-    (8.0, 32.0)
-    """
-    return stride * maximum(pp / 2.0, 1.0)
-
-
 @formula(DEFINITION)
 def rank_params(*, layers: Count, split: Count, whole: Count, tp: Count) -> Count:
     """Parameters of so many layers on one rank: matrices are cut by tensor parallelism, norms and routers are not.
@@ -270,16 +116,6 @@ def sharded_params(*, params: Count, a: Count, b: Count) -> Count:
     4.0
     """
     return params / (a * b)
-
-
-@formula(DEFINITION)
-def on_single_stage(*, amount: Count, pp: Count) -> Count:
-    """What the first stage holds of the last one's parts, or the other way round: all of it without a pipeline, else nothing.
-
-    >>> on_single_stage(amount=5.0, pp=1), on_single_stage(amount=5.0, pp=4)
-    (5.0, 0.0)
-    """
-    return where(pp > 1, 0.0 * amount, amount)
 
 
 @formula(DEFINITION)
@@ -353,9 +189,7 @@ def in_flight(*, pp: Count, stage: Count, micro_batches: Count, vpp: Count) -> C
     )
 
 
-@formula(
-    Source("paper", "DiLoCo: Distributed Low-Communication Training of Language Models", "https://arxiv.org/abs/2311.08105", "2")
-)
+@formula(_DILOCO)
 def seldom_seconds(*, comm: Seconds, steps: Count) -> Seconds:
     """Time a step of an exchange that takes place once in so many steps, beside nothing.
 
@@ -367,7 +201,7 @@ def seldom_seconds(*, comm: Seconds, steps: Count) -> Seconds:
     return comm / steps
 
 
-@formula(_DDP)
+@formula(Source("definition", "what exceeds the part of the window in which both run"))
 def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Seconds:
     """Communication that computation does not hide: what exceeds the part of the window in which they overlap.
 
@@ -377,7 +211,7 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
     return maximum(comm - overlap * window, 0.0 * comm)
 
 
-@formula(_SHARED_UNITS)
+@formula(CONTENTION)
 def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio) -> Seconds:
     """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
 
@@ -397,7 +231,7 @@ def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     return seconds * pace
 
 
-@formula(DEFINITION)
+@formula(GROUPED)
 def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds:
     """Time of matmuls over the experts of a rank: the more of them, the nearer to `pace`; a single one is a plain matmul.
 
@@ -407,7 +241,7 @@ def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds
     return seconds * (1.0 + (pace - 1.0) * (1.0 - 1.0 / maximum(experts, 1.0)))
 
 
-@formula(_MEGASCALE)
+@formula(STRAGGLERS)
 def straggler_seconds(*, counted: Seconds, accelerators: Count, unit: Count, straggle: Ratio) -> Seconds:
     """Time that all wait for the slowest rank: a share of the step for each doubling beyond one unit that keeps step.
 

@@ -10,7 +10,7 @@ from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.links import even_share, measured_share
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
-from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.hardware import Hardware, settled
 from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.record import Record
@@ -82,6 +82,7 @@ def hardware_of(
         hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
         memory_capacity=_part(own.memory_capacity, target.share),
         parameters=parameters,
+        settled=own.settled,
         levels=levels,
         host_link=target.host_link,
         disk_read=_disk(target, "disk_read"),
@@ -102,6 +103,7 @@ class Kernels(Record, kw_only=True):
 
     chain: tuple[Link, ...]
     parameters: Mapping[str, Term]
+    settled: Mapping[str, Term]
     peaks: Mapping[str, Term]
     hbm_bandwidth: Term
     memory_capacity: Term
@@ -126,6 +128,7 @@ def _kernels(
     return Kernels(
         chain=chain,
         parameters=parameters,
+        settled=settled(parameters),
         peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
         hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record, field
@@ -25,6 +25,30 @@ _SETTLED = Source("derived", "a busy step leaves no pause in which the clock cou
 _UNSEEN = Source("derived", "the clock was not seen to settle with this type; no lower than with the others")
 
 
+def settled(parameters: Mapping[str, Term]) -> dict[str, Term]:
+    """The parameters that are otherwise where kernels follow each other without a pause."""
+    busy = {
+        name: Term(term.name, 1e-12, term.unit, _SETTLED, spread=term.spread)
+        for name, term in parameters.items()
+        if name.endswith(".settle")
+    }
+    return busy | _least_clocks({name: parameters[name] for name in busy if _PLAIN_SETTLE.fullmatch(name)}, parameters)
+
+
+def _least_clocks(times: Mapping[str, Term], parameters: Mapping[str, Term]) -> dict[str, Term]:
+    """How far clocks fall in matmuls whose settled clock no measurement saw: no further than in the chip's other matmuls.
+
+    Where the time to settle came out longer than any kernel that was measured, only the beginning of the fall is known.
+    """
+    falls = {name: parameters[name.replace(".settle", ".throttle")] for name in times}
+    seen = [float(falls[name].value) for name, time in times.items() if float(time.value) < UNSEEN_S]
+    return {
+        name.replace(".settle", ".throttle"): replace(falls[name], value=max(seen), source=_UNSEEN)
+        for name, time in times.items()
+        if seen and float(time.value) >= UNSEEN_S and float(falls[name].value) > max(seen)
+    }
+
+
 class Hardware(Record, kw_only=True):
     """A target as the machine layer sees it.
 
@@ -42,6 +66,8 @@ class Hardware(Record, kw_only=True):
     memory_capacity: Term
     sm_count: Term
     parameters: Mapping[str, Term]
+    settled: Mapping[str, Term] | None = None
+    """Those that are otherwise under load; None: they are made when that is asked."""
     levels: tuple[Level, ...] = ()
     switches_add: bool = False
     """All-reduces between nodes are added by the switches that can (SHARP)."""
@@ -95,28 +121,16 @@ class Hardware(Record, kw_only=True):
         """Whether there is more than one accelerator."""
         return self.asked("several", lambda one: one.count > 1)
 
+    def replaced(self, **changes: Any) -> Hardware:
+        """The same with some fields changed."""
+        if "parameters" in changes:
+            changes = {"settled": None, **changes}
+        return super().replaced(**changes)
+
     def under_load(self) -> Hardware:
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""
-        busy = {
-            name: Term(term.name, 1e-12, term.unit, _SETTLED, spread=term.spread)
-            for name, term in self.parameters.items()
-            if name.endswith(".settle")
-        }
-        return self.replaced(parameters={**self.parameters, **busy, **self._least_clocks(busy)})
-
-    def _least_clocks(self, settling: Collection[str]) -> dict[str, Term]:
-        """How far clocks fall in matmuls whose settled clock no measurement saw: no further than in the chip's other matmuls.
-
-        Where the time to settle came out longer than any kernel that was measured, only the beginning of the fall is known.
-        """
-        times = {name: float(self.parameters[name].value) for name in settling if _PLAIN_SETTLE.fullmatch(name)}
-        falls = {name: self.parameters[name.replace(".settle", ".throttle")] for name in times}
-        seen = [float(falls[name].value) for name, seconds in times.items() if seconds < UNSEEN_S]
-        return {
-            name.replace(".settle", ".throttle"): replace(falls[name], value=max(seen), source=_UNSEEN)
-            for name, seconds in times.items()
-            if seen and seconds >= UNSEEN_S and float(falls[name].value) > max(seen)
-        }
+        changes = settled(self.parameters) if self.settled is None else self.settled
+        return self.replaced(parameters={**self.parameters, **changes})
 
     def peak(self, dtype: Dtype) -> Term:
         """The dense datasheet rate for a data type, in FLOP/s.

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from gpuplan.errors import UnknownError
 from gpuplan.machine.hardware import Hardware
 from gpuplan.num import Apart, Num
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Stacked, Term
+from gpuplan.work import Dtype
 
 T = TypeVar("T")
 
 
+class Refused(Exception):
+    """What machines cannot be asked, with the error of each."""
+
+    def __init__(self, errors: Sequence[UnknownError]) -> None:
+        super().__init__(str(errors[0]))
+        self.errors = tuple(errors)
+
+
 class Machines(Hardware, eq=False):
-    """Several machines along an axis of arrays, behind which stand `trailing` further axes (of plans).
+    """Several machines along the axis of arrays.
 
     Whatever is asked of it has one answer for all of them, or an array with one value for each. Where it can have neither (a
     term that some lack, another topology) it raises `Apart`, and the machines must be asked in smaller groups. Terms are
@@ -22,7 +32,6 @@ class Machines(Hardware, eq=False):
     """
 
     members: tuple[Hardware, ...]
-    trailing: int
     stacks: dict[Hashable, Term | None]
     """What was stacked, by what it is."""
     leaves: dict[str, Term | None]
@@ -30,8 +39,8 @@ class Machines(Hardware, eq=False):
     answers: dict[str, Any]
     """What was asked of all."""
 
-    def __init__(self, members: Sequence[Hardware], trailing: int = 0) -> None:
-        self.__dict__.update(members=tuple(members), trailing=trailing, stacks={}, leaves={}, answers={})
+    def __init__(self, members: Sequence[Hardware]) -> None:
+        self.__dict__.update(members=tuple(members), stacks={}, leaves={}, answers={})
 
     def replaced(self, **changes: Any) -> Machines:
         """The same with some fields of each machine changed."""
@@ -39,7 +48,7 @@ class Machines(Hardware, eq=False):
 
     def mapped(self, of: Callable[[Hardware], Hardware]) -> Machines:
         """Each machine otherwise."""
-        return Machines([of(one) for one in self.members], self.trailing)
+        return Machines([of(one) for one in self.members])
 
     def adding(self) -> Hardware:
         """Those whose switches add, all of them; errors as of each."""
@@ -48,6 +57,28 @@ class Machines(Hardware, eq=False):
     def under_load(self) -> Hardware:
         """Each machine with its clock settled."""
         return self.mapped(lambda one: one.under_load())
+
+    def peak(self, dtype: Dtype) -> Term:
+        """The dense rate of each machine.
+
+        Raises:
+            Refused: none of them has one; the errors are those of each.
+            Apart: some of them lack it.
+        """
+        return self.peaks.get(dtype) or self._refused(lambda one: one.peak(dtype))
+
+    def parameter(self, name: str) -> Term:
+        """A parameter of each machine; errors as `peak`."""
+        return self.parameters.get(name) or self._refused(lambda one: one.parameter(name))
+
+    def _refused(self, of: Callable[[Hardware], Term]) -> Term:
+        errors = []
+        for one in self.members:
+            try:
+                of(one)
+            except UnknownError as error:
+                errors.append(error.with_traceback(None))
+        raise Refused(errors)
 
     def asked(self, key: str, of: Callable[[Hardware], T]) -> T:
         """What something says of all machines; they are asked once for each key.
@@ -68,13 +99,13 @@ class Machines(Hardware, eq=False):
         """
         if key not in self.leaves:
             made = _all([of(one) for one in self.members])
-            self.leaves[key] = None if made is None else self._stack_of(made, made.__getitem__)
+            self.leaves[key] = None if made is None else together(made)
         found, first = self.leaves[key], of(self.members[0])
         if found is None or first is None:
             return None
 
-        def one(index: Any) -> Term:
-            term = of(self.members[self._at(index)])
+        def one(index: int) -> Term:
+            term = of(self.members[index])
             assert term is not None
             return term
 
@@ -100,29 +131,8 @@ class Machines(Hardware, eq=False):
         found = self.stacks.get(same) if first.spread is not None else None
         if found is not None:
             return found
-        made = self._stack_of(terms, lambda index: terms[self._at(index)])
-        self.stacks[same] = made
+        made = self.stacks[same] = together(terms)
         return made
-
-    def _stack_of(self, terms: Sequence[Term], one: Callable[[Any], Term]) -> Stacked:
-        first, value, spread = terms[0], self._arranged([term.value for term in terms]), None
-        if any(term.spread is not None for term in terms):
-            # A leaf that is certain on one machine ends there where it is.
-            ends = [term.spread or (term.value, term.value) for term in terms]
-            spread = self._arranged([low for low, _ in ends]), self._arranged([high for _, high in ends])
-        return Stacked(first.name, value, first.unit, first.source, spread=spread, one=one)
-
-    def _arranged(self, values: Sequence[Num]) -> Num:
-        """Values along the axis of the machines; one number where all are the same, which keeps what is made of it small."""
-        if all(value == values[0] for value in values):
-            return values[0]
-        import numpy as np
-
-        return np.array(values, dtype=np.float64).reshape(-1, *(1,) * self.trailing)
-
-    def _at(self, index: Any) -> int:
-        """The machine at an index of a result."""
-        return int(index[-1 - self.trailing] if isinstance(index, tuple) else index)
 
     def _field(self, name: str) -> Any:
         """A field of `Hardware` for all machines."""
@@ -138,6 +148,26 @@ class Machines(Hardware, eq=False):
         if any(isinstance(of(one), Term) for one in self.members):
             return self.stacked(what, of)
         return self.asked(what, of)
+
+
+def together(terms: Sequence[Term]) -> Stacked:
+    """Terms of several machines as one leaf."""
+    first, spread = terms[0], None
+    if any(term.spread is not None for term in terms):
+        # A leaf that is certain on one machine ends there where it is.
+        ends = [term.spread or (term.value, term.value) for term in terms]
+        spread = arranged([low for low, _ in ends]), arranged([high for _, high in ends])
+    value = arranged([term.value for term in terms])
+    return Stacked(first.name, value, first.unit, first.source, spread=spread, one=terms.__getitem__)
+
+
+def arranged(values: Sequence[Num]) -> Num:
+    """Values along the axis of the machines; one number where all are the same, which keeps what is made of it small."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    import numpy as np
+
+    return np.array(values, dtype=np.float64)
 
 
 class _Stacks(Mapping[str, Term]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas import kernels
+from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true, any_true
@@ -123,7 +123,7 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         "few": _decode_seconds(item.replaced(name=f"{item.name}.few"), hw, replayed=replayed),
         "many": _prefill_seconds(item.replaced(name=f"{item.name}.many"), hw),
     }
-    return kernels.seconds_by_queries.term(f"{item.name}.seconds", q_len=item.q_len, most=MOST_DECODE_QUERIES, **either)
+    return attention_kernels.seconds_by_queries.term(f"{item.name}.seconds", q_len=item.q_len, most=MOST_DECODE_QUERIES, **either)
 
 
 def _prefill_seconds(item: Attention, hw: Hardware) -> Term:
@@ -134,29 +134,33 @@ def _prefill_seconds(item: Attention, hw: Hardware) -> Term:
     pairs, seen = _tiled_pairs(item, rows)
     busy, array = dims, hw.parameters.get(f"{prefix}.array")
     if array is not None:
-        busy = {key: kernels.array_dim.term(f"{name}.array_{key}", dim=dim, array=array) for key, dim in dims.items()}
-    flop = kernels.attention_flop.term(f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **busy)
+        busy = {key: attention_kernels.array_dim.term(f"{name}.array_{key}", dim=dim, array=array) for key, dim in dims.items()}
+    flop = attention_kernels.attention_flop.term(
+        f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **busy
+    )
     size = _attention_bytes(item, item.kv_len)
     efficiency = hw.parameter(f"{prefix}.efficiency")
     if item.backward:
-        flop = kernels.attention_backward_flop.term(f"{name}.backward_flop", forward=flop)
-        size = kernels.attention_backward_bytes.term(f"{name}.backward_bytes", forward=size)
+        flop = attention_kernels.attention_backward_flop.term(f"{name}.backward_flop", forward=flop)
+        size = attention_kernels.attention_backward_bytes.term(f"{name}.backward_bytes", forward=size)
         share = hw.parameter("attention.backward_share")
-        efficiency = kernels.backward_efficiency.term(f"{name}.efficiency", forward=efficiency, share=share)
+        efficiency = attention_kernels.backward_efficiency.term(f"{name}.efficiency", forward=efficiency, share=share)
     tail = hw.parameter(f"{prefix}.tail")
-    flop = kernels.attention_tiled_flop.term(
+    flop = attention_kernels.attention_tiled_flop.term(
         f"{name}.flop", flop=flop, kv_len=seen, **dims, rows=rows, tail=tail, units=hw.sm_count
     )
-    steady = kernels.attention_compute_seconds.term(
+    steady = attention_kernels.attention_compute_seconds.term(
         f"{name}.steady_s", flop=flop, flop_per_s=hw.peak(item.dtype), efficiency=efficiency, depth=item.k_dim,
         short_depth=hw.parameter(f"{prefix}.short_depth"), units=hw.sm_count, tail=tail,
         per_tile=hw.parameter(f"{prefix}.per_tile"),
-        tiles=kernels.query_tiles.term(f"{name}.tiles", sequences=item.sequences, heads=item.heads, q_len=item.q_len, rows=rows),
+        tiles=attention_kernels.query_tiles.term(
+            f"{name}.tiles", sequences=item.sequences, heads=item.heads, q_len=item.q_len, rows=rows
+        ),
     )  # fmt: skip
     parts = {
         "compute": _throttled(name, hw, prefix, steady),
         "memory": kernels.memory_seconds.term(
-            f"{name}.memory_s", size=kernels.far_bytes.term(f"{name}.far_bytes", size=size, cached=cached),
+            f"{name}.memory_s", size=attention_kernels.far_bytes.term(f"{name}.far_bytes", size=size, cached=cached),
             bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency"),
         ),
         "start": hw.parameter(f"{prefix}.start"), "unhidden": hw.parameter(f"{prefix}.unhidden"),
@@ -174,19 +178,19 @@ def _prefill_seconds(item: Attention, hw: Hardware) -> Term:
 def _tiled_pairs(item: Attention, rows: Term) -> tuple[Term, Term]:
     """Pairs of one head of one sequence that whole tiles of queries compute, and the keys that the longest tile sees."""
     name = item.name
-    queries = kernels.tiled_queries.term(f"{name}.tiled_queries", q_len=item.q_len, rows=rows)
+    queries = attention_kernels.tiled_queries.term(f"{name}.tiled_queries", q_len=item.q_len, rows=rows)
     if not item.causal and item.window is None:
-        return kernels.attention_pairs.term(f"{name}.pairs", q_len=queries, kv_len=item.kv_len), item.kv_len
-    keys = kernels.tiled_keys.term(f"{name}.tiled_keys", kv_len=item.kv_len, rows=rows)
+        return attention_kernels.attention_pairs.term(f"{name}.pairs", q_len=queries, kv_len=item.kv_len), item.kv_len
+    keys = attention_kernels.tiled_keys.term(f"{name}.tiled_keys", kv_len=item.kv_len, rows=rows)
     if item.window is None:
-        return kernels.causal_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys), item.kv_len
-    window = kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
-    pairs = kernels.windowed_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys, window=window)
-    return pairs, kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
+        return attention_kernels.causal_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys), item.kv_len
+    window = attention_kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
+    pairs = attention_kernels.windowed_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys, window=window)
+    return pairs, attention_kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
 
 
 def _prepare_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
-    extra = kernels.backward_prepare_bytes.term(
+    extra = attention_kernels.backward_prepare_bytes.term(
         f"{item.name}.prepare_bytes", sequences=item.sequences, q_len=item.q_len, heads=item.heads, dim=item.k_dim,
         element_bytes=hw.parameter("attention.backward_extra"),
     )  # fmt: skip
@@ -196,12 +200,12 @@ def _prepare_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
 
 def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
     name = item.name
-    size = kernels.append_bytes.term(
+    size = attention_kernels.append_bytes.term(
         f"{name}.append_bytes", sequences=item.sequences, q_len=item.q_len, kv_heads=item.kv_heads,
         kv_stored_dim=_stored_dim(item), kv_bytes=item.kv_element_bytes,
     )  # fmt: skip
-    far = kernels.far_bytes.term(f"{name}.far_append_bytes", size=size, cached=hw.parameter(f"{prefix}.cached"))
-    return kernels.append_seconds.term(
+    far = attention_kernels.far_bytes.term(f"{name}.far_append_bytes", size=size, cached=hw.parameter(f"{prefix}.cached"))
+    return attention_kernels.append_seconds.term(
         f"{name}.append_s", size=far, bandwidth=hw.hbm_bandwidth, passes=hw.parameter(f"{prefix}.append"),
         sequences=item.sequences, q_len=item.q_len, per_token=hw.parameter(f"{prefix}.per_token"),
     )  # fmt: skip
@@ -215,9 +219,9 @@ def _decode_seconds(item: Attention, hw: Hardware, *, replayed: bool) -> Term:
         prefix = f"attention.decode.{stored}"
     seen = item.kv_len
     if item.window is not None:
-        seen = kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)
-    keys = kernels.decode_keys.term(f"{name}.keys", kv_len=seen, page=hw.parameter(f"{prefix}.page"))
-    flop = kernels.decode_flop.term(
+        seen = attention_kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)
+    keys = attention_kernels.decode_keys.term(f"{name}.keys", kv_len=seen, page=hw.parameter(f"{prefix}.page"))
+    flop = attention_kernels.decode_flop.term(
         f"{name}.flop", sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
         k_dim=item.k_dim, v_dim=item.v_dim, rows=hw.parameter(f"{prefix}.rows"),
     )  # fmt: skip
@@ -231,10 +235,10 @@ def _decode_seconds(item: Attention, hw: Hardware, *, replayed: bool) -> Term:
     }  # fmt: skip
     if replayed and hw.l2 is not None:
         reach, near = hw.parameter(f"{prefix}.reach"), hw.parameter(f"{prefix}.near")
-        memory = kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
+        memory = attention_kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
     else:
         memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
-    return kernels.decode_seconds.term(
+    return attention_kernels.decode_seconds.term(
         f"{name}.seconds", compute=compute, memory=memory, sequences=item.sequences, kv_heads=item.kv_heads, kv_len=keys,
         start=hw.parameter(f"{prefix}.start"), per_group=hw.parameter(f"{prefix}.per_group"), walk=hw.parameter(f"{prefix}.walk"),
         ramp=hw.parameter(f"{prefix}.ramp"), residual=hw.parameter("decode_residual"),
@@ -247,7 +251,7 @@ def _decode_peak(item: Attention, hw: Hardware) -> Term:
 
 
 def _attention_bytes(item: Attention, keys: Term) -> Term:
-    return kernels.attention_bytes.term(
+    return attention_kernels.attention_bytes.term(
         f"{item.name}.bytes",
         sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
         k_dim=item.k_dim, v_dim=item.v_dim, kv_stored_dim=_stored_dim(item), q_bytes=TWO_BYTES, kv_bytes=item.kv_element_bytes,

@@ -31,6 +31,10 @@ class Scores(Record, kw_only=True):
 class TokenMixer:
     """What is asked of every kind of token mixer; each kind answers for itself."""
 
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        raise NotImplementedError
+
     def divided_by(self) -> int:
         """What tensor parallel ranks divide: heads, or the width of a state."""
         raise NotImplementedError
@@ -48,8 +52,12 @@ class TokenMixer:
         return 0
 
     def latent(self) -> bool:
-        """Keys and values come from one latent."""
+        """Keys and values come from one latent, and are expanded from it for every head."""
         return False
+
+    def program(self) -> str:
+        """The module of `gpuplan.workload.kinds` that says what it does."""
+        return str(self.kind)  # type: ignore[attr-defined]
 
 
 class Attention(TokenMixer, Schema):
@@ -79,6 +87,11 @@ class Attention(TokenMixer, Schema):
     """The query projection is twice as wide and gates the output (Qwen3-Next)."""
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
+
+    def summary(self) -> str:
+        """Heads over key and value heads, and what limits their sight."""
+        window = f", window {self.window:,}" if self.window else f", chunks of {self.chunk:,}" if self.chunk else ""
+        return f"attention with {self.heads} heads of {self.head_dim} over {self.kv_heads} KV heads{window}"
 
     def divided_by(self) -> int:
         """Its query heads."""
@@ -111,10 +124,10 @@ class Mla(TokenMixer, Schema):
     rope_dim: PositiveInt
     v_dim: PositiveInt
     bias: bool = False
-    indexer_heads: NonNegativeInt = 0
-    """Heads of the sparse-attention indexer (DeepSeek-V3.2); 0: none."""
-    indexer_dim: NonNegativeInt = 0
-    indexer_top_k: NonNegativeInt = 0
+
+    def summary(self) -> str:
+        """Heads and latent."""
+        return f"latent attention (MLA) with {self.heads} heads, rank {self.kv_rank} + {self.rope_dim}"
 
     def divided_by(self) -> int:
         """Its heads."""
@@ -134,16 +147,86 @@ class Mla(TokenMixer, Schema):
         return True
 
 
-class StateSpace(TokenMixer, Schema):
-    """A recurrent mixer with a state of fixed size a sequence: Mamba, Mamba-2, gated delta rule, linear attention."""
+class SparseMla(TokenMixer, Schema):
+    """Latent attention over the few tokens that an indexer chooses for each query (DeepSeek Sparse Attention, arXiv 2512.02556)."""
 
-    kind: Literal["mamba1", "mamba2", "gated_delta", "linear_attention"]
+    kind: Literal["sparse_mla"] = "sparse_mla"
+    heads: PositiveInt
+    q_rank: PositiveInt
+    kv_rank: PositiveInt
+    nope_dim: PositiveInt
+    rope_dim: PositiveInt
+    v_dim: PositiveInt
+    bias: bool = False
+    top_k: PositiveInt
+    """Tokens that a query sees."""
+    indexer_heads: NonNegativeInt
+    """Heads of the layer's own indexer; 0: it sees the tokens that an earlier layer's chose (GLM-5.2)."""
+    indexer_dim: NonNegativeInt
+    """Width of an indexer's key, and of each of its query heads."""
+
+    def summary(self) -> str:
+        """Heads, latent and tokens seen."""
+        chosen = f"by {self.indexer_heads} index heads" if self.indexer_heads else "by an earlier layer"
+        return (
+            f"latent attention with {self.heads} heads, rank {self.kv_rank} + {self.rope_dim}, over {self.top_k:,} tokens {chosen}"
+        )
+
+    def divided_by(self) -> int:
+        """Its heads; the indexer is whole on every rank."""
+        return self.heads
+
+    def scores(self) -> Scores | None:
+        """Of every head over the chosen tokens; those of the indexer are beside the model's."""
+        return Scores(heads=self.heads, dim=(self.nope_dim + self.rope_dim + self.v_dim) / 2, limit=self.top_k)
+
+    def faults(self) -> Iterator[Fault]:
+        """An indexer of no width."""
+        if self.indexer_heads and not self.indexer_dim:
+            yield Fault("model.bad-value", "an indexer has no `indexer_dim`")
+
+
+class GatedDelta(TokenMixer, Schema):
+    """A gated delta network (arXiv 2412.06464): a matrix a head is the memory, decayed and corrected by each token (Qwen3-Next)."""
+
+    kind: Literal["gated_delta"] = "gated_delta"
+    key_heads: PositiveInt
+    value_heads: PositiveInt
+    """Heads of values and memories; several share the keys and queries of one head."""
+    key_dim: PositiveInt
+    value_dim: PositiveInt
+    conv_kernel: PositiveInt
+    """Tokens that the short convolution over queries, keys and values sees."""
+
+    @property
+    def values(self) -> int:
+        """Width of all values."""
+        return self.value_heads * self.value_dim
+
+    def summary(self) -> str:
+        """Heads and memory."""
+        return f"gated delta network with {self.value_heads} memories of {self.key_dim} x {self.value_dim}"
+
+    def divided_by(self) -> int:
+        """Its value heads."""
+        return self.value_heads
+
+    def faults(self) -> Iterator[Fault]:
+        """Heads that do not divide."""
+        if self.value_heads % self.key_heads:
+            yield Fault("model.heads", f"{self.key_heads} key heads do not divide {self.value_heads} value heads")
+
+
+class StateSpace(TokenMixer, Schema):
+    """A recurrent mixer with a state of fixed size a sequence: Mamba, Mamba-2, linear attention."""
+
+    kind: Literal["mamba1", "mamba2", "linear_attention"]
     inner: PositiveInt
     """Width of the values (d_inner; value heads times value head dimension)."""
     state: PositiveInt
-    """State size a value channel: d_state (Mamba), key head dimension (delta rule, linear attention)."""
+    """State size a value channel: d_state (Mamba), key head dimension (linear attention)."""
     heads: PositiveInt
-    """Value heads (mamba2, gated_delta, linear_attention); 1 for mamba1."""
+    """Value heads (mamba2, linear_attention); 1 for mamba1."""
     groups: PositiveInt = 1
     """Key heads, or B/C groups."""
     conv_kernel: NonNegativeInt = 0
@@ -156,9 +239,17 @@ class StateSpace(TokenMixer, Schema):
     gated_norm: bool = False
     """A norm over the inner width before the output projection."""
 
+    def summary(self) -> str:
+        """Kind, width and state."""
+        return f"{self.kind.replace('_', ' ')} {self.inner:,} wide, state {self.state}"
+
     def divided_by(self) -> int:
         """The width of its values."""
         return self.inner
+
+    def program(self) -> str:
+        """One for all kinds of states."""
+        return "state_space"
 
     def faults(self) -> Iterator[Fault]:
         """What the kind needs and is not there."""
@@ -211,7 +302,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | StateSpace
+Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace
 ChannelMixer: TypeAlias = Mlp | Moe
 
 

@@ -6,8 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from gpuplan.formulas import mixer_params as mixers
 from gpuplan.formulas import params as f
-from gpuplan.models.architecture import Architecture, Attention, Block, ChannelMixer, Mixer, Mla, Moe, NormKind, Stack, StateSpace
+from gpuplan.models.architecture import (
+    Architecture,
+    Attention,
+    Block,
+    ChannelMixer,
+    GatedDelta,
+    Mixer,
+    Mla,
+    Moe,
+    NormKind,
+    SparseMla,
+    Stack,
+    StateSpace,
+)
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
@@ -137,6 +151,10 @@ class _Counter:
                 return self.attention(at, mixer)
             case Mla():
                 return self.mla(at, mixer)
+            case SparseMla():
+                return self.sparse_mla(at, mixer)
+            case GatedDelta():
+                return self.gated_delta(at, mixer)
             case StateSpace():
                 return self.state_space(at, mixer)
 
@@ -148,26 +166,26 @@ class _Counter:
         widths = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": v_head_dim}
         shared = {"hidden": self.hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
         parts = {
-            "projections": f.attention_shared_kv_params.term(f"params.{at}.projections", **shared)
+            "projections": mixers.attention_shared_kv_params.term(f"params.{at}.projections", **shared)
             if mixer.shared_kv
-            else f.attention_projection_params.term(f"params.{at}.projections", hidden=self.hidden, **widths)
+            else mixers.attention_projection_params.term(f"params.{at}.projections", hidden=self.hidden, **widths)
         }
         if mixer.qkv_bias:
-            parts["qkv_bias"] = f.attention_qkv_bias_params.term(f"params.{at}.qkv_bias", **widths)
+            parts["qkv_bias"] = mixers.attention_qkv_bias_params.term(f"params.{at}.qkv_bias", **widths)
         if mixer.out_bias:
             parts["out_bias"] = f.bias_params.term(f"params.{at}.out_bias", width=self.hidden)
         if mixer.output_gate:
-            parts["gate"] = f.attention_gate_params.term(
+            parts["gate"] = mixers.attention_gate_params.term(
                 f"params.{at}.gate", hidden=self.hidden, heads=heads, v_head_dim=v_head_dim
             )
         if mixer.qk_norm == "head":
-            parts["qk_norm"] = f.qk_norm_head_params.term(f"params.{at}.qk_norm", head_dim=head_dim)
+            parts["qk_norm"] = mixers.qk_norm_head_params.term(f"params.{at}.qk_norm", head_dim=head_dim)
         elif mixer.qk_norm == "width":
-            parts["qk_norm"] = f.qk_norm_width_params.term(
+            parts["qk_norm"] = mixers.qk_norm_width_params.term(
                 f"params.{at}.qk_norm", heads=heads, kv_heads=kv_heads, head_dim=head_dim
             )
         if mixer.sinks:
-            parts["sinks"] = f.attention_sink_params.term(f"params.{at}.sinks", heads=heads)
+            parts["sinks"] = mixers.attention_sink_params.term(f"params.{at}.sinks", heads=heads)
         return _sum(f"params.{at}", parts)
 
     def mla(self, at: str, mixer: Mla) -> Term:
@@ -179,25 +197,37 @@ class _Counter:
         q_rank = self.leaf(f"model.{at}.q_rank", mixer.q_rank or 0)
         query = {"hidden": self.hidden, "heads": heads, "nope_dim": nope_dim, "rope_dim": rope_dim}
         parts = {
-            "query": f.mla_low_rank_query_params.term(f"params.{at}.query", q_rank=q_rank, **query)
+            "query": mixers.mla_low_rank_query_params.term(f"params.{at}.query", q_rank=q_rank, **query)
             if mixer.q_rank
-            else f.mla_query_params.term(f"params.{at}.query", **query),
-            "kv": f.mla_kv_params.term(f"params.{at}.kv", kv_rank=kv_rank, v_dim=v_dim, **query),
-            "output": f.mla_output_params.term(f"params.{at}.output", hidden=self.hidden, heads=heads, v_dim=v_dim),
+            else mixers.mla_query_params.term(f"params.{at}.query", **query),
+            "kv": mixers.mla_kv_params.term(f"params.{at}.kv", kv_rank=kv_rank, v_dim=v_dim, **query),
+            "output": mixers.mla_output_params.term(f"params.{at}.output", hidden=self.hidden, heads=heads, v_dim=v_dim),
         }
         if mixer.bias:
-            parts["bias"] = f.mla_bias_params.term(
+            parts["bias"] = mixers.mla_bias_params.term(
                 f"params.{at}.bias", hidden=self.hidden, q_rank=q_rank, kv_rank=kv_rank, rope_dim=rope_dim
             )
+        return total(f"params.{at}", parts)
+
+    def sparse_mla(self, at: str, mixer: SparseMla) -> Term:
+        parts = {"latent": replace(self.mla(at, _dense(mixer)), name=f"params.{at}.latent")}
         if mixer.indexer_heads:
-            parts["indexer"] = f.indexer_params.term(
+            parts["indexer"] = mixers.indexer_params.term(
                 f"params.{at}.indexer",
                 hidden=self.hidden,
-                q_rank=q_rank,
+                q_rank=self.leaf(f"model.{at}.q_rank", mixer.q_rank),
                 heads=self.leaf(f"model.{at}.indexer_heads", mixer.indexer_heads),
                 head_dim=self.leaf(f"model.{at}.indexer_dim", mixer.indexer_dim),
             )
-        return total(f"params.{at}", parts)
+        return _sum(f"params.{at}", parts)
+
+    def gated_delta(self, at: str, mixer: GatedDelta) -> Term:
+        return mixers.gated_delta_params.term(
+            f"params.{at}", hidden=self.hidden, inner=self.leaf(f"model.{at}.values", mixer.values),
+            state=self.leaf(f"model.{at}.key_dim", mixer.key_dim), groups=self.leaf(f"model.{at}.key_heads", mixer.key_heads),
+            heads=self.leaf(f"model.{at}.value_heads", mixer.value_heads),
+            conv_kernel=self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
+        )  # fmt: skip
 
     def state_space(self, at: str, mixer: StateSpace) -> Term:
         inner = self.leaf(f"model.{at}.inner", mixer.inner)
@@ -211,22 +241,22 @@ class _Counter:
         match mixer.kind:
             case "mamba1":
                 dt_rank = self.leaf(f"model.{at}.dt_rank", mixer.dt_rank)
-                parts["projections"] = f.mamba1_params.term(name, dt_rank=dt_rank, conv_kernel=kernel, **widths)
+                parts["projections"] = mixers.mamba1_params.term(name, dt_rank=dt_rank, conv_kernel=kernel, **widths)
                 if mixer.inner_norms:
-                    parts["inner_norms"] = f.mamba1_inner_norm_params.term(f"params.{at}.inner_norms", dt_rank=dt_rank, state=state)
+                    parts["inner_norms"] = mixers.mamba1_inner_norm_params.term(
+                        f"params.{at}.inner_norms", dt_rank=dt_rank, state=state
+                    )
             case "mamba2":
-                parts["projections"] = f.mamba2_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
-            case "gated_delta":
-                parts["projections"] = f.gated_delta_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
+                parts["projections"] = mixers.mamba2_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
             case "linear_attention":
-                parts["projections"] = f.linear_attention_params.term(name, groups=groups, **widths)
+                parts["projections"] = mixers.linear_attention_params.term(name, groups=groups, **widths)
         if mixer.conv_bias:
             parts["conv_bias"] = (
                 f.bias_params.term(f"params.{at}.conv_bias", width=inner)
                 if mixer.kind == "mamba1"
-                else f.conv_bias_params.term(f"params.{at}.conv_bias", inner=inner, groups=groups, state=state)
+                else mixers.conv_bias_params.term(f"params.{at}.conv_bias", inner=inner, groups=groups, state=state)
             )
-        if mixer.gated_norm and mixer.kind != "gated_delta":
+        if mixer.gated_norm:
             parts["norm"] = f.bias_params.term(f"params.{at}.norm", width=inner)
         if mixer.bias:
             parts["bias"] = self.leaf(f"model.{at}.bias", _projection_bias(mixer, self.arch.hidden))
@@ -353,7 +383,7 @@ class _Counter:
             at = self.path(stack, "relative_bias")
             mixer = next((m for b in stack.blocks.values() for m in _mixers(b).values() if isinstance(m, Attention)), None)
             if mixer is not None and mixer.relative_bias_buckets:
-                found[at.replace(".", "_")] = f.relative_bias_params.term(
+                found[at.replace(".", "_")] = mixers.relative_bias_params.term(
                     f"params.{at}",
                     buckets=self.leaf(f"model.{at}.buckets", mixer.relative_bias_buckets),
                     heads=self.leaf(f"model.{at}.heads", mixer.heads),
@@ -364,6 +394,14 @@ class _Counter:
 
 def _mixers(block: Block) -> dict[str, Mixer]:
     return {key: one for key, one in (("mixer", block.mixer), ("mixer2", block.mixer2)) if one is not None}
+
+
+def _dense(mixer: SparseMla) -> Mla:
+    """The same latent attention without an indexer."""
+    return Mla(
+        heads=mixer.heads, q_rank=mixer.q_rank, kv_rank=mixer.kv_rank, nope_dim=mixer.nope_dim, rope_dim=mixer.rope_dim,
+        v_dim=mixer.v_dim, bias=mixer.bias,
+    )  # fmt: skip
 
 
 def _projection_bias(mixer: StateSpace, hidden: int) -> int:

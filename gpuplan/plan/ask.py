@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from gpuplan.plan.option import DATA, NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option, named
+from gpuplan.plan.option import DATA, NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option, grouped
 from gpuplan.plan.words import (
     AttentionKernel,
     BaseWeights,
@@ -39,7 +39,7 @@ ON = (
     "Accelerator, system, cloud instance, TPU slice or cluster, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`; "
     "behind an `@` the network or the cluster that joins them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`"
 )
-PRECISION = Option("Data type of the arithmetic: bf16, fp16, fp32, fp8 or bf16-pure", NUMBERS, "TYPE", samples=True)
+PRECISION = Option("Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True)
 OPTIMIZER = Option("Optimizer, such as `adamw`", NUMBERS, "NAME", samples=True)
 BATCH = Option("Sequences at the same time", RUN)
 CONTEXT = Option("Longest sequence that must fit, such as `32k` (32,768)", RUN, "TOKENS", length=True)
@@ -97,7 +97,7 @@ class Common(Record, kw_only=True):
 
     def asks_for_price(self) -> bool:
         """Whether the user said anything about the price."""
-        return any(getattr(self, name) is not None for name in named(Common, "price"))
+        return any(getattr(self, name) is not None for name in grouped(Common, "price"))
 
 
 class TrainAsk(Common, kw_only=True):
@@ -408,8 +408,8 @@ class FitAsk(Common, kw_only=True):
     context: Annotated[int | None, CONTEXT] = None
     weights: Annotated[WeightFormat | None, Option(WEIGHTS, NUMBERS, "TYPE", group="serve")] = None
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE", group="serve")] = None
-    precision: Annotated[Precision | None, PRECISION.replaced(group="train")] = None
-    optimizer: Annotated[Optimizer | None, OPTIMIZER.replaced(group="train")] = None
+    precision: Annotated[Precision | None, PRECISION._replace(group="train")] = None
+    optimizer: Annotated[Optimizer | None, OPTIMIZER._replace(group="train")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from gpuplan.record import Record
 
@@ -30,7 +30,7 @@ Group: TypeAlias = Literal["", "price", "adapters", "rl", "described", "input", 
 Reading: TypeAlias = Literal["", "price", "day", "product", "count", "pins"]
 
 
-class Option(Record):
+class Option(NamedTuple):
     """One option, in the annotation of a field: `seq_len: Annotated[int | None, Option("Tokens of one sequence", …)] = None`.
 
     What it takes follows from the field's type: a switch of `bool`, a whole number of `int`, a number or a quantity of `float`,
@@ -116,7 +116,7 @@ def by_key(ask: type[Record]) -> Mapping[str, Entry]:
     return _tables(ask)[1]
 
 
-def named(ask: type[Record], group: Group) -> tuple[str, ...]:
+def grouped(ask: type[Record], group: Group) -> tuple[str, ...]:
     """The fields of the options that belong together."""
     return _tables(ask)[2].get(group, ())
 

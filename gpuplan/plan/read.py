@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
-from gpuplan.plan.ask import Common
+from gpuplan.plan.ask import ASKS, Common
 from gpuplan.plan.option import Entry, Option, by_key, entries
 from gpuplan.units import HOUR, UnitError, human, parse, parse_count
 
@@ -25,7 +25,7 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     """
     known = by_key(kind)
     values: dict[str, Any] = {}
-    problems = [_unknown(key, known) for key in given if key not in known]
+    problems = [_unknown(key, kind) for key in given if key not in known]
     for key, entry in known.items():
         typed = given.get(key)
         if typed is None:
@@ -146,8 +146,9 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
     return tuple(Path(one) for one in every)
 
 
-def _unknown(key: str, known: Mapping[str, Entry]) -> Problem:
-    hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
+def _unknown(key: str, kind: type[Common]) -> Problem:
+    task = next((f" {task}" for task, ask in ASKS.items() if ask is kind), "")
+    hint = did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
     return Problem("usage.no-such-option", f"no option `{key}`", hint)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from gpuplan.record import Record
 from gpuplan.specs.base import SourceEntry, load_spec
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.price import OfferEntry, PriceList
+from gpuplan.strict_yaml import load_yaml
+from gpuplan.yaml_text import yaml_text
 
 PRICE_RULES = (
     "no-price", "zero-price", "stale-price", "sentinel-price", "price-out-of-kin", "spot-above-on-demand", "promo-price",
@@ -28,8 +29,6 @@ PRICE_RULES = (
 IMPORTED = "imported"
 """The id of the instance family that holds what an import had to add."""
 _HEAD = "# Written by `gpuplan prices import`, which keeps what it does not replace; comments are not kept."
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+@$-]*(?: [A-Za-z0-9_./+@$()-]+)*")
-_TRAPS = {"yes", "no", "on", "off", "y", "n", "true", "false", "null"}
 
 
 class Stamp(Record):
@@ -63,11 +62,16 @@ class _Draft:
     def __init__(self, final: Path, temporary: Path, cls: type[PriceList] | type[InstanceFamily], data: dict[str, Any]) -> None:
         self.final, self.temporary, self.cls, self.data = final, temporary, cls, data
 
+    def offer_lines(self) -> list[int]:
+        """On which line each offer of the written file begins."""
+        _, lines = load_yaml(self.temporary)
+        return [lines.line(("offers", at)) for at in range(len(self.data["offers"]))]
+
     def put(self, *, check: bool = True) -> None:
         """Write the file below the scratch folder, and read it back as a check."""
         self.temporary.parent.mkdir(parents=True, exist_ok=True)
         with self.temporary.open("w", encoding="utf-8") as out:
-            out.write("\n".join(_lines(self.data)) + "\n")
+            out.write(yaml_text(self.data, _HEAD))
             out.flush()
             os.fsync(out.fileno())
         if check:
@@ -131,13 +135,16 @@ def _doubts(drafts: Sequence[_Draft], scratch: Path, folder: Path, stamps: set[s
     select = [rule for rule in PRICE_RULES if rule != "stale-price"]
     flags: list[Flag] = []
     changed: dict[str, _Draft] = {}
+    begins: dict[str, list[int]] = {}
     for found in examine([Path(one) for one in by_path], select=select).findings:
         path, _, line = found.where.rpartition(":")
         draft = by_path.get(path)
         if found.severity != "error" or draft is None:
             continue
+        if path not in begins:
+            begins[path] = draft.offer_lines()
         offers = draft.data["offers"]
-        at = int(line) - 1 - (sum(1 for _ in _lines(draft.data)) - len(offers))
+        at = bisect_right(begins[path], int(line)) - 1
         if at >= 0 and offers[at]["source"] in stamps:
             offers[at]["status"] = "doubtful"
             changed[path] = draft
@@ -272,27 +279,3 @@ def _data(value: Any) -> Any:
 
 def _usd(price: float) -> str:
     return f"{price:.10g} USD/h"
-
-
-def _lines(data: Mapping[str, Any]) -> Iterable[str]:
-    yield _HEAD
-    for key, value in data.items():
-        if isinstance(value, Mapping) and key == "sources":
-            yield f"{key}:"
-            yield from (f"  {name}: {_flow(one)}" for name, one in value.items())
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            yield f"{key}:"
-            yield from (f"  - {_flow(one)}" for one in value)
-        else:
-            yield f"{key}: {_flow(value)}"
-
-
-def _flow(value: Any) -> str:
-    """A value on one line; what YAML might read as something else stands in JSON's quotes, which are YAML's too."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(one) for one in value) + "]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _TRAPS:
-        return value
-    return json.dumps(value, ensure_ascii=False)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuplan.probe.cpu import Cpu
 from gpuplan.probe.host import ReportedDevice
 from gpuplan.record import Record
 from gpuplan.schema import TO_FILL_IN
 from gpuplan.specs.accelerator import Accelerator
+from gpuplan.yaml_text import Remarked, on_one_line, yaml_text
 
-ASK = json.dumps(TO_FILL_IN)
+ASK = TO_FILL_IN
+_QUOTED = on_one_line(ASK)
 PCIE_CODED = {3: 128 / 130, 4: 128 / 130, 5: 128 / 130}
 """What encoding leaves of the line rate, by generation; later ones are coded otherwise."""
 HEAD = (
@@ -30,7 +32,7 @@ class Draft(Record):
     @property
     def left(self) -> int:
         """How many values a human must still fill in."""
-        return self.text.count(f": {ASK}")
+        return self.text.count(f": {_QUOTED}")
 
 
 def slug(name: str) -> str:
@@ -51,109 +53,93 @@ def id_of(device: ReportedDevice) -> str:
 def accelerator(device: ReportedDevice, today: str, families: Sequence[str]) -> Draft:
     """The draft of an accelerator; `families` are those that its instruction set points to."""
     ident = id_of(device)
-    said = [
-        ("capacity", ASK, f"as the vendor prints it; the driver reports {device.memory or 'nothing'}"),
-        ("capacity_reported", _driver(device.memory), ""),
-        ("type", json.dumps(device.memory_type) if device.memory_type.upper() not in ("", "HBM") else ASK, device.memory_type),
-        ("bandwidth", _driver(device.bandwidth) or ASK, "of the datasheet"),
-        ("bus_bits", _driver(device.bus_bits), ""),
-    ]
-    lines = [
-        "format: 1",
-        f"id: {ident}",
-        f"name: {json.dumps(device.name, ensure_ascii=False)}",
-        f"driver_names: [{json.dumps(device.name, ensure_ascii=False)}]",
-        f"vendor: {device.vendor}",
-        _line("architecture", ASK, f"the driver says {device.architecture}" if device.architecture else ""),
-        _line("family", families[0] if len(families) == 1 else ASK, _about_families(device, families)),
-        f"released: {ASK}",
-        f"unit: {device.unit}",
-        *([f'compute_capability: "{device.compute_capability}"'] if device.compute_capability else []),
-        _line("confidence", ASK, "high, medium or low"),
-        "sources:",
-        _source("datasheet", ASK, f", url: {ASK}", ASK),
-        _source("driver", json.dumps(f"{device.said_by}, on this host"), ", kind: measured", today),
-        *([_source("derived", '"line rate less encoding"', ", kind: derived", today)] if device.pcie_gen in PCIE_CODED else []),
-        "memory:",
-        *(_line(f"  {key}", value, about) for key, value, about in said if value),
-        "compute_dense: # without sparsity, with 32-bit accumulation; take out what it does not support",
-        *(
-            f"  {dtype}: {ASK}"
-            for dtype in (("fp32", "bf16", "int8") if device.unit == "socket" else ("fp32", "bf16", "fp16", "fp8"))
-        ),
-        *_units(device),
-    ]
-    if device.cache:
-        lines.append(f"l3: {_driver(device.cache)}")
-    if device.unit == "socket":
-        lines.append("default_engines: {train: torch-eager, serve: llama-cpp} # the others do not run on processors")
-    lines.append(_line("power", _driver(device.power) or ASK, "the limit that the vendor prints"))
+    processor = device.unit == "socket"
+    named_type = device.memory_type.upper() not in ("", "HBM")
+    capacity = f"as the vendor prints it; the driver reports {device.memory or 'nothing'}"
+    coded = device.pcie_gen in PCIE_CODED
+    dtypes = ("fp32", "bf16", "int8") if processor else ("fp32", "bf16", "fp16", "fp8")
+    support = "without sparsity, with 32-bit accumulation; take out what it does not support"
+    data: dict[str, Any] = {
+        "format": 1, "id": ident, "name": device.name, "driver_names": [device.name], "vendor": device.vendor,
+        "architecture": Remarked(ASK, f"the driver says {device.architecture}" if device.architecture else ""),
+        "family": Remarked(families[0] if len(families) == 1 else ASK, _about_families(device, families)),
+        "released": ASK, "unit": device.unit,
+        **({"compute_capability": device.compute_capability} if device.compute_capability else {}),
+        "confidence": Remarked(ASK, "high, medium or low"),
+        "sources": {
+            "datasheet": {"title": ASK, "url": ASK, "checked": ASK}, "driver": _driver_source(device.said_by, today),
+            **({"derived": {"title": "line rate less encoding", "kind": "derived", "checked": today}} if coded else {}),
+        },
+        "memory": {
+            "capacity": Remarked(ASK, capacity),
+            **_driver("capacity_reported", device.memory),
+            "type": device.memory_type if named_type else Remarked(ASK, device.memory_type),
+            "bandwidth": Remarked(_said(device.bandwidth), "of the datasheet"),
+            **_driver("bus_bits", device.bus_bits),
+        },
+        "compute_dense": Remarked({dtype: Remarked(ASK, "") for dtype in dtypes}, support),
+        **_units(device), **_driver("l3", device.cache),
+    }  # fmt: skip
+    if processor:
+        data["default_engines"] = Remarked({"train": "torch-eager", "serve": "llama-cpp"}, "the others do not run on processors")
+    data["power"] = Remarked(_said(device.power), "the limit that the vendor prints")
     if device.links:
-        lines += [
-            f"scale_up: # the driver says {device.links}, before encoding",
-            *(f"  {key}: {ASK}" for key in ("kind", "bandwidth_per_direction", "domain", "topology", "layout")),
-        ]
+        keys = ("kind", "bandwidth_per_direction", "domain", "topology", "layout")
+        data["scale_up"] = Remarked({key: Remarked(ASK, "") for key in keys}, f"the driver says {device.links}, before encoding")
     if device.pcie_gen is not None and device.pcie_lanes is not None:
         rate = _pcie_rate(device.pcie_gen, device.pcie_lanes)
-        each = f"gen: {_driver(device.pcie_gen)}, lanes: {_driver(device.pcie_lanes)}"
-        lines.append(f"pcie: {{{each}, bandwidth_per_direction: {rate}}} # what accelerator and host both have")
-    return Draft(f"accelerators/{device.vendor}/{ident}.yaml", _text(lines))
+        link = {**_driver("gen", device.pcie_gen), **_driver("lanes", device.pcie_lanes), "bandwidth_per_direction": rate}
+        data["pcie"] = Remarked(link, "what accelerator and host both have")
+    return Draft(f"accelerators/{device.vendor}/{ident}.yaml", _text(data))
 
 
 def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, spec: Accelerator | None) -> Draft:
     """The draft of the computer around `count` accelerators of one kind, whose id is `ident`."""
     own = f"node-{count}x-{ident}"
     said_by = dict.fromkeys(name for name in (device.said_by, cpu.said_by) if name)
-    lines = [
-        "format: 1",
-        f"id: {own}",
-        f"name: {json.dumps(f'Our node with {count} x {spec.name if spec else device.name}', ensure_ascii=False)}",
-        "sources:",
-        _source("host", json.dumps(f"{'; '.join(said_by)}, on this host"), ", kind: measured", today),
-        f"form: {'cpu-server' if device.unit == 'socket' else 'node'}",
-        f"accelerator: {ident}",
-        f"accelerators: {count}",
-        "hosts: 1",
-    ]  # fmt: skip
+    data: dict[str, Any] = {
+        "format": 1, "id": own, "name": f"Our node with {count} x {spec.name if spec else device.name}",
+        "sources": {"host": _driver_source("; ".join(said_by), today)},
+        "form": "cpu-server" if device.unit == "socket" else "node",
+        "accelerator": ident, "accelerators": count, "hosts": 1,
+    }  # fmt: skip
     if count > 1:
         about = f"the driver says {device.links} on each" if device.links else "how they reach each other, one way, for one of them"
-        lines.append(f"fabric: # innermost first; {about}")
-        lines.append(
-            f"  - {{name: {'scale-up' if device.links else ASK}, size: {count}, topology: {ASK}, bandwidth_per_direction: {ASK}}}"
-        )
-    host = [f"cpu: {json.dumps(cpu.name, ensure_ascii=False)}"] if cpu.name else []
-    host += [f"cpu_count: {cpu.sockets}"] if cpu.sockets else []
-    host += [f"vcpus: {cpu.threads}"] if cpu.threads else []
-    host += [f"memory: {cpu.memory_bytes / 2**30:.1f} GiB"] if cpu.memory_bytes else []
+        level = {"name": "scale-up" if device.links else ASK, "size": count, "topology": ASK, "bandwidth_per_direction": ASK}
+        data["fabric"] = Remarked([Remarked(level, "")], f"innermost first; {about}")
+    memory = f"{cpu.memory_bytes / 2**30:.1f} GiB" if cpu.memory_bytes else ""
+    said = {"cpu": cpu.name, "cpu_count": cpu.sockets, "vcpus": cpu.threads, "memory": memory}
+    host = {key: value for key, value in said.items() if value}
     if host:
-        lines.append(f"host: {{{', '.join(host)}}}")
-    return Draft(f"systems/{own}.yaml", _text(lines))
+        data["host"] = host
+    return Draft(f"systems/{own}.yaml", _text(data))
 
 
-def _text(lines: Sequence[str]) -> str:
-    text = "\n".join(lines) + "\n"
-    return f"{HEAD}{text}" if f": {ASK}" in text else text
+def _text(data: Mapping[str, Any]) -> str:
+    text = yaml_text(data)
+    return f"{HEAD}{text}" if f": {_QUOTED}" in text else text
 
 
-def _driver(value: object) -> str:
-    return f"{{value: {value}, source: driver}}" if value not in ("", None) else ""
+def _said(value: object) -> Any:
+    """What the driver says, with it as the source, or a question."""
+    return {"value": value, "source": "driver"} if value not in ("", None) else ASK
 
 
-def _line(key: str, value: str, about: str = "") -> str:
-    return f"{key}: {value}{f' # {about}' if about else ''}"
+def _driver(key: str, value: object) -> dict[str, Any]:
+    """A key with what the driver says; no key where it says nothing."""
+    return {} if value in ("", None) else {key: _said(value)}
 
 
-def _source(key: str, title: str, more: str, checked: str) -> str:
-    return f"  {key}: {{title: {title}{more}, checked: {checked}}}"
+def _driver_source(said_by: str, today: str) -> dict[str, str]:
+    return {"title": f"{said_by}, on this host", "kind": "measured", "checked": today}
 
 
-def _units(device: ReportedDevice) -> list[str]:
+def _units(device: ReportedDevice) -> dict[str, Any]:
     if not device.unit_name:
-        return []
+        return {}
     # Counts and clock let `specs check` recount the rates; a rate that is sparse does not come out.
-    dtypes = ", ".join(f"{dtype}: {ASK}" for dtype in ("fp32", "bf16"))
-    count, clock = (_driver(value) or ASK for value in (device.units, device.clock))
-    return [f"units: {{name: {device.unit_name}, count: {count}, clock: {clock}, flop_per_clock: {{{dtypes}}}}}"]
+    rates, count, clock = dict.fromkeys(("fp32", "bf16"), ASK), _said(device.units), _said(device.clock)
+    return {"units": {"name": device.unit_name, "count": count, "clock": clock, "flop_per_clock": rates}}
 
 
 def _about_families(device: ReportedDevice, families: Sequence[str]) -> str:
@@ -166,7 +152,7 @@ def _about_families(device: ReportedDevice, families: Sequence[str]) -> str:
     )
 
 
-def _pcie_rate(gen: int, lanes: int) -> str:
+def _pcie_rate(gen: int, lanes: int) -> Any:
     if gen not in PCIE_CODED:
         return ASK
-    return f"{{value: {2**gen / 8 * lanes * PCIE_CODED[gen]:.3g} GB/s, source: derived}}"
+    return {"value": f"{2**gen / 8 * lanes * PCIE_CODED[gen]:.3g} GB/s", "source": "derived"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-HEAD = ("rows", "median", "mean", "p90", "bias", "in range", "held back")
+HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
 NAMES = {"throughput": "throughput", "memory": "peak memory", "ttft": "TTFT", "tpot": "TPOT"}
 MOST_REASONS = 12
 """Reasons of fewer rows are added up."""
@@ -23,32 +23,46 @@ def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
         for block in (_metric(made, metric, markdown=markdown), _worst(made, metric, worst, markdown=markdown))
         if block
     ]
+    blocks.append(_legend())
     blocks.append(_fits(made["metrics"]["fits"]))
     blocks.append(_stood_in(made["stood_in"]))
     blocks.append(_skipped(made["skipped"]))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def _legend() -> str:
+    said = (
+        "rows are asked as one types them who has their pages; `informed`: median and mean error with what else is known of them; "
+        "`range`: how often it held. Rows of `miss` have no estimate: in median, p90 and range they are worse than any that has one"
+    )
+    return "\n".join(wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+
+
 def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
-    lines = [(group["key"], group[metric]) for group in made["groups"] if group[metric]["rows"]]
-    lines.append(("all", made["metrics"][metric]))
-    if 0 < made["metrics"][metric]["unseen"]["rows"] < made["metrics"][metric]["rows"]:
-        lines.append(("of sources no fit saw", made["metrics"][metric]["unseen"]))
-    cells = [[str(made["by"]), *HEAD], *([name, *_figures(got)] for name, got in lines)]
-    title = f"{NAMES[metric]}: estimated against measured (error of the estimate; held back: median of rows no fit saw)"
+    known = {group["key"]: group[metric] for group in made["informed"]["groups"]}
+    lines = [(group["key"], group[metric], known.get(group["key"])) for group in made["groups"] if _says(group[metric])]
+    whole, informed = made["metrics"][metric], made["informed"]["metrics"][metric]
+    lines.append(("all", whole, informed))
+    for name, title in (("held_back", "held back from fits"), ("unseen", "of sources no fit saw")):
+        if 0 < whole[name]["rows"] < whole["rows"]:
+            lines.append((title, whole[name], informed[name]))
+    cells = [[str(made["by"]), *HEAD], *([name, *_figures(got, better)] for name, got, better in lines)]
+    title = f"{NAMES[metric]}: estimated against measured (error of the estimate)"
     if markdown:
         rule = ["---", *["---:"] * len(HEAD)]
         return f"**{title}**\n\n" + "\n".join("| " + " | ".join(row) + " |" for row in (cells[0], rule, *cells[1:]))
-    return title.replace(" (", "\n(") + "\n" + _aligned(cells)
+    return title + "\n" + _aligned(cells)
 
 
-def _figures(got: Mapping[str, Any]) -> list[str]:
-    held = got.get("held_back") or got
-    held = held if held["rows"] else got["unseen"]
+def _says(got: Mapping[str, Any]) -> bool:
+    return bool(got["rows"] or got["missed"])
+
+
+def _figures(got: Mapping[str, Any], better: Mapping[str, Any] | None) -> list[str]:
+    informed = "-" if better is None else f"{_percent(better['median_ape'])} {_percent(better['mean_ape'])}"
     return [
-        str(got["rows"]), _percent(got["median_ape"]), _percent(got["mean_ape"]), _percent(got["p90_ape"]),
-        _percent(got["bias"], sign=True), _percent(got["inside_range"]),
-        f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else "none",
+        str(got["rows"]), str(got["missed"]), _percent(got["median_ape"]), _percent(got["mean_ape"]), _whole(got["p90_ape"]),
+        _percent(got["bias"], sign=True), _whole(got["inside_range"]), informed,
     ]  # fmt: skip
 
 
@@ -108,6 +122,10 @@ def _skipped(skipped: Sequence[Mapping[str, str]]) -> str:
         lines.append([f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)"])
     said = "1 row was skipped" if len(skipped) == 1 else f"{len(skipped)} rows were skipped"
     return "\n".join([said, *(line for lines_of_one in lines for line in lines_of_one)])
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def _percent(value: float | None, *, sign: bool = False) -> str:

@@ -74,7 +74,7 @@ def _differences(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]
         roots = estimate.figures.values()
         found.append({t.name: t for root in roots for t in root.walk() if t.formula is None and t.source.kind not in _BORING})
     names = dict.fromkeys(name for leaves in found for name in leaves)
-    fitted = {name for leaves in found for name, term in leaves.items() if term.source.kind in ("measured", "assumed")}
+    fitted = {name for leaves in found for name, term in leaves.items() if term.source.kind in ("measured", "fitted", "assumed")}
     for name in sorted(names, key=lambda name: name in fitted):  # datasheets and prices before what was fitted
         cells = [shown(name, float(leaves[name].value), leaves[name].unit) if name in leaves else "" for leaves in found]
         if len(set(cells)) > 1:

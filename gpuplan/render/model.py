@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, StateSpace
+from gpuplan.models.architecture import Block, Mlp, Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.generic import GenericCard
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
 from gpuplan.schema import Schema
 from gpuplan.term import Term
+from gpuplan.yaml_text import yaml_text
 
 HEADS = ("id", "params", "active", "layers", "hidden", "context", "name")
 ALIGNED = "lrrrrrl"
@@ -114,7 +114,7 @@ def model_page(card: ModelCard, look: Look) -> str:
 
 def card_yaml(card: ModelCard) -> str:
     """The card as the YAML that gpuplan reads, without keys that only repeat a default."""
-    return "\n".join(_yaml(_data(card), 0)) + "\n"
+    return yaml_text(_data(card))
 
 
 def _data(part: Schema) -> dict[str, Any]:
@@ -131,35 +131,9 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _yaml(data: Mapping[str, Any], level: int) -> Iterator[str]:
-    pad = "  " * level
-    for key, value in data.items():
-        if isinstance(value, Mapping) and value and any(isinstance(one, (Mapping, list)) for one in value.values()):
-            yield f"{pad}{key}:"
-            yield from _yaml(value, level + 1)
-        elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
-            yield f"{pad}{key}:"
-            for one in value:
-                first, *rest = _yaml(one, level + 2)
-                yield f"{pad}  - {first.strip()}"
-                yield from rest
-        else:
-            yield f"{pad}{key}: {_flow(value)}"
-
-
-def _flow(value: Any) -> str:
-    """A value on one line; JSON's quoting is YAML's too, and words stay without quotes where they cannot be misread."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(one) for one in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _block(block: Block) -> Iterator[str]:
-    for mixer in (block.mixer, block.mixer2, block.cross):
-        if mixer is not None:
-            yield ("cross " if mixer is block.cross else "") + _mixer(mixer)
+    for mixer in block.mixers:
+        yield ("cross " if mixer is block.cross else "") + mixer.summary()
     match block.mlp:
         case Mlp(width=width, gated=gated):
             yield f"{'gated ' if gated else ''}MLP {width:,} wide"
@@ -168,17 +142,6 @@ def _block(block: Block) -> Iterator[str]:
             yield f"{moe.top_k} of {moe.experts} experts{shared}, {moe.width:,} wide"
         case None:
             pass
-
-
-def _mixer(mixer: Attention | Mla | StateSpace) -> str:
-    match mixer:
-        case Attention():
-            window = f", window {mixer.window:,}" if mixer.window else f", chunks of {mixer.chunk:,}" if mixer.chunk else ""
-            return f"attention with {mixer.heads} heads of {mixer.head_dim} over {mixer.kv_heads} KV heads{window}"
-        case Mla():
-            return f"latent attention (MLA) with {mixer.heads} heads, rank {mixer.kv_rank} + {mixer.rope_dim}"
-        case StateSpace():
-            return f"{mixer.kind.replace('_', ' ')} {mixer.inner:,} wide, state {mixer.state}"
 
 
 def _count(term: Term) -> str:

@@ -2,31 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
-from gpuplan.plan.option import entries, named
+from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
+from gpuplan.specs.catalog import Catalog
 
 Question = TypeVar("Question", bound=Common)
 
 
-def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, library: Library | None = None) -> Estimate:
+def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, keep: bool = False) -> Estimate:
     """The answer to the question that the options of a task ask, by their names in Python; see `gpuplan.plan.read.question`.
 
-    Without `advise`, no changes that would help are looked for. A `library` keeps what it has read for the next question.
+    Without `advise`, no changes that would help are looked for. With `keep`, what is read stays in the library of the process,
+    which must last longer than this question to be worth it.
 
     Raises:
         GpuplanError: whatever is wrong with the question or unknown to the data.
     """
     asked = question(ASKS[task], given)
-    made = estimated(asked, advise=advise, library=library)
+    made = estimated(asked, advise=advise, library=Library.shared(asked.specs) if keep else None)
     _check_units(made, given.get("set"))
     return made
+
+
+def compared(
+    task: str, given: Mapping[str, Any], places: Sequence[str], *, advise: bool = True, keep: bool = False
+) -> dict[str, Estimate | GpuplanError]:
+    """The answers of several machines to one question; one that cannot be answered for has its error, and hides no other.
+
+    Raises:
+        GpuplanError: the question itself is wrong.
+    """
+    asks = {place: question(ASKS[task], {**given, "on": place}) for place in places}
+    specs = next(iter(asks.values())).specs
+    made = of_each(asks, Library.shared(specs) if keep else Library(Catalog.open(specs)), advise=advise)
+    for one in made.values():
+        if isinstance(one, Estimate):
+            _check_units(one, given.get("set"))
+        elif not isinstance(one, (InfeasibleError, UnknownError)):
+            raise one
+    return made
+
+
+def of_each(asks: Mapping[str, Common], library: Library, *, advise: bool = False) -> dict[str, Estimate | GpuplanError]:
+    """The answer or the error of each machine; `asks` has one question for each, alike but for `on`."""
+    if not advise and all(at_once(ask) for ask in asks.values()):
+        from gpuplan.search.on_targets import on_targets
+
+        found = on_targets(asks, library)
+        made: dict[str, Estimate | GpuplanError] = {**found.refused, **found.estimates()}
+        return {place: made[place] for place in asks}
+    made = {}
+    for place, ask in asks.items():
+        try:
+            made[place] = estimated(ask, advise=advise, library=library)
+        except GpuplanError as error:
+            made[place] = error
+    return made
+
+
+def at_once(ask: Common) -> bool:
+    """Whether the figures of many machines can be had together: of training by tokens, and of serving.
+
+    Raises:
+        UsageError: options that mean nothing in such a question.
+    """
+    if isinstance(ask, TrainAsk) and ask.rl is None and not by_samples(ask):
+        _only_with_rl(ask)
+        return True
+    return isinstance(ask, ServeAsk)
 
 
 def estimated(ask: Common, *, advise: bool = True, library: Library | None = None) -> Estimate:
@@ -89,7 +139,7 @@ def train(
     Raises:
         GpuplanError: what is wrong with the question or unknown to the data.
     """
-    if _by_samples(ask):
+    if by_samples(ask):
         from gpuplan.search.samples import answer_samples
 
         return _advised(ask, answer_samples, "samples_per_s", options, advise, library)
@@ -103,16 +153,15 @@ def train(
     return _advised(ask, answer_training, "tokens_per_s", options, advise, library)
 
 
-def _by_samples(ask: TrainAsk) -> bool:
+def by_samples(ask: TrainAsk) -> bool:
     """Whether the model is given by its samples: described in the question, or of a card of that kind."""
-    if any(getattr(ask, name) is not None for name in named(TrainAsk, "described")):
+    if any(getattr(ask, name) is not None for name in grouped(TrainAsk, "described")):
         return True
     from gpuplan.models.catalog import CARDS
 
     if (CARDS / f"{ask.model.lower()}.yaml").is_file():
         return False
     from gpuplan.models.generic import generic_path
-    from gpuplan.specs.catalog import Catalog
 
     return generic_path(ask.model, [folder / "models" for folder in Catalog.open(ask.specs).folders[1:]]) is not None
 
@@ -140,7 +189,7 @@ def _only_of_task(ask: FitAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    other = named(FitAsk, "train" if ask.task == "serve" else "serve")
+    other = grouped(FitAsk, "train" if ask.task == "serve" else "serve")
     hint = "add --task train" if ask.task == "serve" else "use --precision and --optimizer, or leave --task out"
     wrong = [entries(FitAsk)[name].flag for name in other if getattr(ask, name) is not None]
     if wrong:
@@ -153,7 +202,7 @@ def _only_with_rl(ask: TrainAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    flags = [entries(TrainAsk)[name].flag for name in named(TrainAsk, "rl") if getattr(ask, name) is not None]
+    flags = [entries(TrainAsk)[name].flag for name in grouped(TrainAsk, "rl") if getattr(ask, name) is not None]
     if flags:
         hint = "add --rl grpo or --rl ppo, or leave it out"
         raise UsageError(Problem("rl.no-method", f"{', '.join(flags)}: of reinforcement learning", hint))

@@ -9,7 +9,7 @@ from typing import TypeVar
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.units import human
 
@@ -204,7 +204,7 @@ def _freed(ask: Common) -> tuple[str, ...]:
 
 def _free(ask: Common, on: str) -> Common:
     """The question on other accelerators: degrees, pinned terms and prices belonged to the old ones."""
-    ask = ask.replaced(**dict.fromkeys(named(Common, "price")))
+    ask = ask.replaced(**dict.fromkeys(grouped(Common, "price")))
     if isinstance(ask, TrainAsk):
         return ask.replaced(on=on, pins={}, **dict.fromkeys(_DEGREES))
     if isinstance(ask, (ServeAsk, FitAsk)):
@@ -225,7 +225,7 @@ def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
     if isinstance(ask, TrainAsk):
         if "precision" in chosen:
             yield Trial(ask.replaced(precision="fp8"), {"precision": "fp8"})
-        if ask.recompute not in (None, "none"):
+        if ask.recompute not in (None, "none") or any(one.habit and one.name == "recompute" for one in before.chosen):
             yield Trial(ask.replaced(recompute="none"), {"recompute": "none"})
         if ask.micro_batch is not None:
             yield Trial(ask.replaced(micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})

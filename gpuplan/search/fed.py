@@ -10,7 +10,7 @@ from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.result import Choice
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.specs.base import SpecFile
@@ -38,7 +38,7 @@ def fed_by(ask: TrainAsk, library: Library) -> Fed | None:
     """
     if ask.tokens is not None and ask.samples is not None:
         raise UsageError(Problem("run.twice", "--tokens and --samples both give the length of the run", "leave one out"))
-    if all(getattr(ask, name) is None for name in named(TrainAsk, "input")):
+    if all(getattr(ask, name) is None for name in grouped(TrainAsk, "input")):
         return None
     if ask.sample_bytes is None and ask.decode_rate is None:
         what = "--cpus and --storage-bandwidth say nothing without what a sequence takes"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import GpuplanError, Note
+from gpuplan.errors import GpuplanError, Note, UnknownError
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
-from gpuplan.models.catalog import find
+from gpuplan.models.catalog import CARDS, find
+from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import Common
+from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
-from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
-from gpuplan.term import Term
+from gpuplan.term import Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
@@ -57,6 +62,25 @@ class Library:
     _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
     _targets: dict[str, Target] = field(default_factory=dict, repr=False)
     _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
+    _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
+    _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
+    """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
+    _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def shared(cls, specs: Sequence[Path] = ()) -> Library:
+        """The library of this process for the shipped files and the user's, with all that it has read already.
+
+        It is made anew where a file or folder of specs came, went or changed, or where the environment names other folders.
+
+        Raises:
+            UsageError: a folder that the user named does not exist or holds nothing.
+        """
+        catalog = Catalog.open(specs)
+        folders, stamp = tuple(map(str, catalog.folders)), stamp_of((*catalog.folders, CARDS))
+        if (found := _SHARED.get(folders)) is None or found[0] != stamp:
+            found = _SHARED[folders] = stamp, cls(catalog)
+        return found[1]
 
     @classmethod
     def of(cls, ask: Common) -> Library:
@@ -68,17 +92,21 @@ class Library:
         return cls(Catalog.open(ask.specs))
 
     def card(self, name: str) -> ModelCard:
-        """The card of a model; errors as `gpuplan.models.catalog.find`."""
-        if name in self._no_cards:
-            raise self._no_cards[name]
-        if name not in self._cards:
-            own = [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
+        """The card of a model; errors as `gpuplan.models.catalog.find`. A `config.json` is read anew when it changed."""
+        key = f"{name} {_changed(Path(name))}" if name not in self._cards and Path(name).exists() else name
+        if key in self._no_cards:
+            raise self._no_cards[key]
+        if key not in self._cards:
             try:
-                self._cards[name] = find(name, own)
+                self._cards[key] = find(name, self._own())
             except GpuplanError as error:
-                self._no_cards[name] = error
+                self._no_cards[key] = error
                 raise
-        return self._cards[name]
+        return self._cards[key]
+
+    def _own(self) -> list[Path]:
+        """The user's folders of cards."""
+        return [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
 
     def keep(self, card: ModelCard) -> str:
         """Make a card of no file known by its id, which is returned."""
@@ -92,6 +120,24 @@ class Library:
             self._targets[on] = parse_target(on, self.catalog)
         return self._targets[on]
 
+    def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
+        """The profile that answers for an engine or framework, and what is to be said where it is another's.
+
+        Raises:
+            UnknownError: neither a profile nor one that stands in is known.
+            UsageError: several profiles could be meant.
+            SpecError: a data file that is wrong.
+        """
+        try:
+            return self.catalog.load(Engine, name), ()
+        except UnknownError:
+            for ident in self.catalog.paths("engines"):
+                engine = self.catalog.load(Engine, ident)
+                if key(name) in map(key, engine.stands_in_for):
+                    told = f"{name} has no profile of its own: that of {engine.name}, which works most alike, answers for it"
+                    return engine, (Note("engine.stands-in", told, "expect errors beyond the range"),)
+            raise
+
     def machine(self, on: str, engine: Engine) -> Hardware:
         """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
         kernels = engine.attention_like or engine.id
@@ -101,6 +147,13 @@ class Library:
                 fused_experts=engine.serving is not None,
             )  # fmt: skip
         return self._machines[on, f"{engine.id} {kernels}"]
+
+    def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
+        """What the machine of a question costs today; errors as `price_of`."""
+        key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
+        if key not in self._prices:
+            self._prices[key] = price_of(ask, target, self.catalog)
+        return self._prices[key]
 
     def look_up(self, ask: Common, task: Task, *, with_price: bool = True) -> Found:
         """The card, target and engine of a question; without an engine, the accelerator's usual one for the task is taken.
@@ -114,8 +167,11 @@ class Library:
         """
         card = self.card(ask.model)
         place = self.place(ask, task, with_price=with_price)
+        if card.id not in self._counted or self._counted[card.id][0] is not card:
+            self._counted[card.id] = card, card.count(), card.source
+        _, counts, source = self._counted[card.id]
         subject = Subject(
-            model_name=card.id, arch=card.architecture, counts=card.count(), card=card.source, hw=place.hw, engine=place.engine,
+            model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price,
         )  # fmt: skip
         return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes))
@@ -125,12 +181,41 @@ class Library:
         target = self.target(ask.on)
         usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
         name, month = split_date(ask.engine or usual)
-        profile = self.catalog.load(Engine, name).dated(month)
+        profile, instead = self.engine(name)
+        profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
+        profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
         hw = self.machine(ask.on, profile)
-        price, said = price_of(ask, target, self.catalog) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*target.notes, *hw.notes, *said)
+        price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
+        notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:
             notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
+
+
+Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
+_SHARED: dict[tuple[str, ...], tuple[Stamp, Library]] = {}
+
+
+def stamp_of(folders: Iterable[Path]) -> Stamp:
+    """Every file and folder below some folders with when it changed and its size: another stamp, and something is different."""
+    found: list[tuple[str, int, int]] = []
+    todo = [str(folder) for folder in folders]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for one in entries:
+                try:
+                    state = one.stat()
+                except OSError:
+                    continue  # A link to nothing.
+                found.append((one.path, state.st_mtime_ns, state.st_size))
+                if one.is_dir(follow_symlinks=False):
+                    todo.append(one.path)
+    return tuple(found)
+
+
+def _changed(path: Path) -> int:
+    """When a model's file, or the `config.json` of its folder, changed last."""
+    inside = path / "config.json"
+    return max(one.stat().st_mtime_ns for one in (path, inside) if one.exists())

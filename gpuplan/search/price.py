@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError
 from gpuplan.plan.ask import Common
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
 
@@ -71,7 +71,7 @@ def said(offer: Offer) -> str:
 
 
 def _alone(ask: Common) -> None:
-    wrong = [name for name in named(Common, "price") if name != "price" and getattr(ask, name) is not None]
+    wrong = [name for name in grouped(Common, "price") if name != "price" and getattr(ask, name) is not None]
     if wrong:
         hint = "leave --price out to have one from the record"
         raise UsageError(

@@ -14,7 +14,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.models.count import count
 from gpuplan.num import floor, where
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import Parallelism, Shape, divisors, require
 from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
@@ -22,10 +22,11 @@ from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.plan.words import Idle
 from gpuplan.record import Record
 from gpuplan.search.best import Judged, best, only
+from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import chosen_plan, question_of, run_notes, space_of, worth_saying
+from gpuplan.search.training import chosen_with, question_of, run_notes, worth_saying
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -107,7 +108,7 @@ def _refuse(ask: TrainAsk) -> None:
         problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
     if ask.rl == "grpo" and ask.critic is not None:
         problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
-    for name in ("sync_every", "samples", *named(TrainAsk, "input")):
+    for name in ("sync_every", "samples", *grouped(TrainAsk, "input")):
         if getattr(ask, name) is not None:
             problems.append(Problem("rl.option", f"--{name.replace('_', '-')}: not with --rl", "leave it out"))
     if problems:
@@ -158,12 +159,11 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
 
 def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
-    space, chosen = space_of(ask, found)
     awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
     capacity = found.subject.hw.memory_capacity
     room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
-    result = chosen_plan(ask, subject, space)
+    ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
     why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
     if result.looked_at == 1:

@@ -15,7 +15,7 @@ from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GenericCard, generic_names, generic_path, load_generic
 from gpuplan.num import where
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import entries, named
+from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
@@ -47,12 +47,12 @@ def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | N
         UsageError: some of what describes it is missing.
         SpecError: the card is not valid.
     """
-    given = [name for name in named(TrainAsk, "described") if getattr(ask, name) is not None]
+    given = [name for name in grouped(TrainAsk, "described") if getattr(ask, name) is not None]
     if given:
         if (CARDS / f"{ask.model.lower()}.yaml").is_file():
             what = f"{', '.join(_flags(given))}: `{ask.model}` is a card, which describes its model"
             raise UsageError(Problem("samples.twice", what, "give yours another name, or leave these out"))
-        missing = _flags(name for name in named(TrainAsk, "described") if name not in given)
+        missing = _flags(name for name in grouped(TrainAsk, "described") if name not in given)
         if missing:
             what = f"{', '.join(missing)} missing: parameters, FLOP and kept bytes of a sample together describe a model"
             raise UsageError(Problem("samples.incomplete", what, f"or name a card: {', '.join(generic_names())}"))

@@ -37,8 +37,13 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    one = settled(ask, library)
-    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", serving_figures(one.subject, one.plan))
+    return answer_of(ask, settled(ask, library))
+
+
+def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
+    """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
+    found = serving_figures(one.subject, one.plan) if made is None else made
+    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", found)
 
 
 class Settled(Record, kw_only=True):

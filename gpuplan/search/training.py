@@ -14,14 +14,16 @@ from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import named
+from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, divisors, require
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.read import said
 from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
 from gpuplan.plan.words import Precision, Recompute
+from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
-from gpuplan.search.fed import fed_by, pace_notes
+from gpuplan.search.fed import Fed, fed_by, pace_notes
+from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
@@ -52,10 +54,47 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
+    return answer_of(ask, settled(ask, library, with_price=with_price))
+
+
+def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
+    """The answer to a training question in which everything is decided; `made` are its figures where they were made already."""
+    found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
+    if made is None:
+        made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    chosen = one.chosen
+    if fed is not None:
+        chosen += fed.said
+        notes += pace_notes(made.figures, fed)
+    said = Said(question=question_of(ask, found, plan), chosen=chosen, notes=tuple(notes))
+    return with_pins(training_answer(made, subject, said), ask.pins)
+
+
+def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
+    """The whole run that is asked about, in tokens; None where the question is about a step."""
+    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
+    if length is None:
+        return None
+    return Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+
+
+class Settled(Record, kw_only=True):
+    """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    found: Found
+    subject: Subject
+    plan: TrainPlan
+    run: Run | None
+    fed: Fed | None
+    chosen: tuple[Choice, ...]
+
+
+def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Settled:
+    """The question with the best plan that its values leave open; parameters and errors as `answer_training`."""
     fed = fed_by(ask, library)
-    found = library.look_up(ask, "train", with_price=with_price)
-    space, chosen = space_of(ask, found)
-    result = chosen_plan(ask, found.subject, space)
+    found, habits = looked_up(ask, library, with_price=with_price)
+    ask, chosen, result = chosen_with(habits, found)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -80,18 +119,34 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
-    run = None
-    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
-    if length is not None:
-        run = Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    run = run_of(ask, plan)
+    if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    made = training_figures(subject, plan, run, None if fed is None else fed.supply)
-    notes = [*found.notes, *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
-    if fed is not None:
-        chosen += fed.said
-        notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(ask, found, plan), chosen=tuple(chosen), notes=tuple(notes))
-    return with_pins(training_answer(made, subject, said), ask.pins)
+    return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+
+
+def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:
+    """The question as it is asked in the end, what was taken unasked, and the best plan.
+
+    Habits that cost memory hold only where a plan fits with them.
+
+    Raises:
+        PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
+    """
+    space, chosen = space_of(habits.ask, found)
+    result = chosen_plan(habits.ask, found.subject, space)
+    fewer = habits.given_up()
+    if fewer is not None and not training_fits(result, found.subject):
+        return chosen_with(fewer, found)
+    return habits.ask, [*habits.chosen, *chosen], result
+
+
+def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
+    """Whether a plan fits, also where it is the only one and was not compared with others."""
+    if found.looked_at > 1:
+        return found.fits
+    figures = training_figures(subject, found.plan).figures
+    return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
 
 
 def worth_saying(name: str, value: float) -> bool:
@@ -214,7 +269,7 @@ def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> in
         card.mtp is None
         or ask.lora is not None
         or ask.reference
-        or any(getattr(ask, name) is not None for name in named(TrainAsk, "rl"))
+        or any(getattr(ask, name) is not None for name in grouped(TrainAsk, "rl"))
     ):
         return 0
     chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
@@ -227,12 +282,10 @@ def tuning_of(ask: TrainAsk) -> Tuning:
     Raises:
         UsageError: options of adapters without a rank.
     """
-    named = [
-        name for name in (*Tuning.field_names(), "qlora") if name not in ("lora", "reference") and getattr(ask, name) is not None
-    ]
-    if ask.lora is None and named:
+    given_of = [name for name in grouped(TrainAsk, "adapters") if getattr(ask, name) is not None]
+    if ask.lora is None and given_of:
         hint = "give the adapters' rank with --lora, or leave these out"
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given_of)
         raise UsageError(Problem("plan.adapters", f"{flags}: of adapters, but there are none", hint))
     given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
     return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)

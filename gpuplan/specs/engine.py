@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema, field
 from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era
 from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
 from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, RatioField, SecondsField, Sourced
@@ -318,6 +319,10 @@ class Engine(SpecFile):
     matmuls_like: Id | None = None
     """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None
+    stands_in_for: tuple[str, ...] = ()
+    """Frameworks without a profile of their own that work most like it, and for which it answers."""
+    defaults: TrainingDefaults | None = None
+    """What it takes in training where its user says nothing."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -332,6 +337,7 @@ class Engine(SpecFile):
             if month <= era.name:
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
+                given["defaults"] = era.defaults(given.get("defaults", self.defaults))
                 if era.attention_like is not None:
                     given["attention_like"] = era.attention_like
         return self.replaced(**given) if given else self

@@ -8,6 +8,7 @@ from typing import Any
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
+from gpuplan.specs.engine_defaults import MicroBatch, TrainingDefaults
 from gpuplan.specs.quantity import BytesField, SecondsField
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -45,6 +46,12 @@ class Era(Schema):
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
+    micro_batch: MicroBatch | None = None
+    """How a rank's batch was cut where nobody said."""
+
+    def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
+        """What was taken then where a user said nothing; `today` is what held after."""
+        return today if self.micro_batch is None else (today or TrainingDefaults()).replaced(micro_batch=self.micro_batch)
 
     def changes(self, profile: Any) -> dict[str, Any]:
         """The fields of a training profile that this era changes, and their values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 
 from gpuplan.schema_json import json_schema
@@ -15,6 +16,7 @@ FILE_NAMES = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def texts() -> dict[str, str]:
     """The text of each schema file by its name, for every kind whose schema lives in this layer."""
     kinds = {kind: cls for kind in KINDS if (cls := schema_of(kind)) is not None}

@@ -11,7 +11,7 @@ from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
 from gpuplan.record import Record
 from gpuplan.specs.dates import first_day, last_day
 from gpuplan.specs.instance import Instance, InstanceFamily
-from gpuplan.specs.price import Offer, PriceKind, PriceList
+from gpuplan.specs.price import Offer, OfferEntry, PriceKind, PriceList
 from gpuplan.term import Source, Term
 
 if TYPE_CHECKING:
@@ -97,8 +97,17 @@ def price_list(catalog: Catalog, provider: str) -> PriceList | None:
 
 def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
     """Every offer of an instance on record, historical and doubtful ones and those that a user's file replaces too."""
-    lists = price_lists(catalog, instance.provider)
-    return [prices.offer(entry, rank) for rank, prices in lists for entry in prices.offers if entry.instance == instance.name]
+    entries = catalog.once(("offers", instance.provider), lambda: _entries(price_lists(catalog, instance.provider)))
+    return [prices.offer(entry, rank) for rank, prices, entry in entries.get(instance.name, ())]
+
+
+def _entries(lists: Iterable[tuple[int, PriceList]]) -> dict[str, list[tuple[int, PriceList, OfferEntry]]]:
+    """What price files say of each instance."""
+    found: dict[str, list[tuple[int, PriceList, OfferEntry]]] = {}
+    for rank, prices in lists:
+        for entry in prices.offers:
+            found.setdefault(entry.instance, []).append((rank, prices, entry))
+    return found
 
 
 def choose(offers: Iterable[Offer], kind: PriceKind, region: str | None, usual: str) -> Offer | None:
@@ -174,6 +183,15 @@ def street_price(accelerator: str, catalog: Catalog, terms: Terms = USUAL) -> St
     Raises:
         UnknownError: no cloud has such a price of it.
     """
+    best = catalog.once(("street price", accelerator, terms), lambda: _cheapest(accelerator, catalog, terms))
+    if best is None:
+        young = f", none from {terms.since} or later" if terms.since else ""
+        what = f"no {'current ' if terms.on is None else ''}{terms.said(accelerator)} is on record{young}"
+        raise UnknownError(Problem("price.unknown", what, "give the price of an accelerator-hour"))
+    return best
+
+
+def _cheapest(accelerator: str, catalog: Catalog, terms: Terms) -> StreetPrice | None:
     best: StreetPrice | None = None
     for instance in instances_with(accelerator, catalog):
         if instance.accelerators < 1 or instance.shape.status != "offered":
@@ -186,10 +204,6 @@ def street_price(accelerator: str, catalog: Catalog, terms: Terms = USUAL) -> St
             price = _each(instance, offer, offer.price)
             if best is None or _rank(price, offer) < _rank(best.price, best.offer):
                 best = StreetPrice(price, instance, offer)
-    if best is None:
-        young = f", none from {terms.since} or later" if terms.since else ""
-        what = f"no {'current ' if terms.on is None else ''}{terms.said(accelerator)} is on record{young}"
-        raise UnknownError(Problem("price.unknown", what, "give the price of an accelerator-hour"))
     return best
 
 

@@ -150,8 +150,9 @@ class KeptTensors(Record, kw_only=True):
         """What latent attention keeps where its up-projections are run again: the latents and the output (DeepSeek-V3, 3.2.3)."""
         found: dict[str, Term] = {}
         for part in (Part.MIXER, Part.MIXER2):
-            tensors = program.within((part,)).tensors
-            if not _of(tensors, ("latent_kv",)):
+            inside = program.within((part,))
+            tensors = inside.tensors
+            if not inside.of(Role.KEY_VALUE_UP).ops:
                 continue
             at = f"activations.{key}.{part.value}.latents"
             kept = _of(tensors, ("context", "latent_kv", "latent_query"))

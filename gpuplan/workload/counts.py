@@ -13,7 +13,7 @@ _ULYSSES = Source(
     "paper", "DeepSpeed Ulysses: System Optimizations for Extreme Long Sequence Transformers", f"{_ARXIV}2309.14509",
     "3.2: four all-to-alls of a layer's activations forward, and as many of their gradients backward",
 )  # fmt: skip
-_RING = Source("paper", "Ring Attention with Blockwise Transformers for Near-Infinite Context", f"{_ARXIV}2310.01889", "3")
+_RING = Source("definition", "keys and values go round forward, and both again with their gradients backward")
 _TITAN = Source(
     "docs",
     "torchtitan: activation checkpointing, selective by operator (every second matmul is run again)",
@@ -26,12 +26,7 @@ _ZERO_BUBBLE = Source(
     "https://github.com/sail-sg/zero-bubble-pipeline-parallelism/blob/39f2c186a27580b7051eb51e0f651e1efd0a8170/README.md",
     "Comparision of Schedules",
 )
-_PIPELINE = Source(
-    "paper",
-    "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-    f"{_ARXIV}2104.04473",
-    "2.2.1",
-)
+_PIPELINE = Source("definition", "activations go to the next stage, their gradients come back")
 _MEAN = Source("definition", "the mean of a length that grows evenly from nothing")
 
 

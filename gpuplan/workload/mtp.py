@@ -6,7 +6,7 @@ from gpuplan.formulas.basic import difference, product
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.mtp import module_norm_params, module_projection_params
 from gpuplan.formulas.params import idle_expert_params
-from gpuplan.formulas.training import on_single_stage
+from gpuplan.formulas.stages import on_single_stage
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.record import Record

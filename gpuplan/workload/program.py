@@ -53,13 +53,18 @@ class Role(Enum):
     KEY_VALUE_UP = "key_value_up"
     ABSORBED_KEYS = "absorbed_keys"
     ABSORBED_VALUES = "absorbed_values"
-    INDEX = "index"
-    SCORES_OF_INDEX = "scores_of_index"
+    INDEX_QUERIES = "index_queries"
+    INDEX_KEYS = "index_keys"
+    INDEX_SCORES = "index_scores"
+    CHOICE = "choice"
+    """Of the tokens that sparse attention sees."""
     ATTENTION = "attention"
     STATE_IN = "state_in"
     STATE_STEPS = "state_steps"
     STEP_SIZES = "step_sizes"
     SCAN = "scan"
+    WITHIN_CHUNKS = "within_chunks"
+    OVER_CHUNKS = "over_chunks"
     OUT = "out"
     """The product that leads from a mixer back to the hidden width."""
     UP = "up"
@@ -87,6 +92,10 @@ class Role(Enum):
 
 ENDS = frozenset((Role.OUT, Role.DOWN, Role.EXPERTS_DOWN))
 """Products that are cut by rows over tensor parallel ranks: what they make is summed."""
+WITHOUT_WEIGHTS = frozenset((Role.SCAN, Role.WITHIN_CHUNKS, Role.OVER_CHUNKS, Role.INDEX_SCORES))
+"""Products of activations and states alone."""
+OVER_SEQUENCES = frozenset((Role.ATTENTION, Role.INDEX_SCORES, Role.CHOICE))
+"""What sees sequences as a whole, however many passes their tokens take."""
 ADAPTERS = frozenset((Role.ADAPTER_DOWN, Role.ADAPTER_UP))
 TENSOR_PARALLEL = frozenset((Role.SUM, Role.GATHERED_QKV, Role.GATHERED_INPUT))
 EXPERT_PARALLEL = frozenset((Role.DISPATCH, Role.COMBINE, Role.GATHERED_COPIES))

@@ -8,10 +8,7 @@ from gpuplan.term import Source, Term
 from gpuplan.work import Attention, Matmul, Stream
 from gpuplan.workload.context import ONE
 
-_KERNELS = Source(
-    "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198",
-    "4.1: softmax, dropout and its mask are kept for each score",
-)  # fmt: skip
+_KERNELS = Source("definition", "what softmax and dropout read and write for each score in 16 bits, and a mask of one byte")
 SCORE_TRAFFIC = {
     # Forward: softmax reads and writes 2 bytes, dropout too, and writes a mask of 1.
     False: Term("work.score_traffic", 9.0, "B", _KERNELS),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import weight_read_bytes
 from gpuplan.formulas.memory import paged_tokens, state_bytes
-from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, on_single_stage, rank_params, sharded_params
+from gpuplan.formulas.stages import on_single_stage
+from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, rank_params, sharded_params
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.record import Record
@@ -18,7 +19,7 @@ from gpuplan.workload.kinds.base import Caching
 from gpuplan.workload.kinds.table import kind_of, mixers
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
-from gpuplan.workload.program import LayerProgram
+from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op
 from gpuplan.workload.stages import block_keys, fullest_stage
 
 
@@ -73,7 +74,7 @@ def serving_pass(
         setting = Setting(leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups))
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
-        layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].matmuls])
+        layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].having(weighted).matmuls])
         read[key] = repeated_bytes.term(f"{name}.{key}.all_weights_read", count=layer_counts[key], size=layer)
     head: tuple[Matmul, ...] = ()
     if arch.head:
@@ -86,6 +87,11 @@ def serving_pass(
         )  # fmt: skip
         read["head"] = _read(head[0])
     return PassWork(made, layer_counts, head, total(f"{name}.weights_read", read))
+
+
+def weighted(op: Op) -> bool:
+    """Whether an operation multiplies with weights."""
+    return op.role not in WITHOUT_WEIGHTS
 
 
 def expert_tokens(name: str, tokens: Term, serve: ServeTerms) -> Term:

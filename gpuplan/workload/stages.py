@@ -6,11 +6,10 @@ from typing import Literal
 
 from gpuplan.formulas.basic import difference
 from gpuplan.formulas.pipeline import in_flight_dualpipe, in_flight_gpipe, in_flight_zb_h1, in_flight_zb_h2
-from gpuplan.formulas.training import (
+from gpuplan.formulas.stages import (
     edge_layers,
     filled_layers,
     full_with_modules,
-    in_flight,
     last_with_modules,
     lower_edge_layers,
     mean_of_ends,
@@ -20,6 +19,7 @@ from gpuplan.formulas.training import (
     stage_layers,
     upper_edge_layers,
 )
+from gpuplan.formulas.training import in_flight
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import all_true, is_array

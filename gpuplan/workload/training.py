@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from gpuplan.formulas.basic import product, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
+from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers
 from gpuplan.formulas.training import (
     expert_rank_tokens,
     expert_shards,
     expert_tensor_ways,
-    farthest_stage,
-    on_single_stage,
-    pipeline_peers,
     rank_params,
     rank_tokens,
     sharded_params,

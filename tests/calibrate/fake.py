@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
@@ -153,6 +154,7 @@ class Fake:
         pass
 
 
+@lru_cache
 def truth(count: int = 8) -> Hardware:
     """The shipped H200 with the parameters of `TRUTH`."""
     catalog = Catalog([shipped_folder()])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -349,13 +348,11 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(tmp_path: Path) -> None
     first, second = ranks(2, waiting, tmp_path, GPUPLAN_PEER_TIMEOUT="3")
     assert first.stdout is not None
     assert first.stdout.readline() == "up\n"
-    begin = time.monotonic()
     second.send_signal(signal.SIGKILL)
     _, said = first.communicate(timeout=40)
     assert first.returncode == 5
     assert "rank 1 has not answered" in said
     assert "start all 2 ranks again" in said
-    assert time.monotonic() - begin < 30
     second.communicate()
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuplan.calibrate import kinds
+from gpuplan.calibrate import knobs
 from gpuplan.calibrate.experts import FIXED, GEMMS, fit_experts, predict
 from gpuplan.calibrate.fit import fit
-from gpuplan.calibrate.kinds import Chip
-from gpuplan.calibrate.rows import Rows
+from gpuplan.calibrate.table_rows import Rows
+from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import matmul_seconds
 from gpuplan.specs.accelerator import Accelerator
@@ -46,10 +46,10 @@ def test_a_fake_layer_of_experts_is_recovered() -> None:
     rows = layers()
     given = {"dtype": "bf16", "left": 2.0, "right": 2.0}
     rows = replace(rows, seconds=predict(chip, STREAM, rows, TRUTH, **given))  # type: ignore[arg-type]
-    found = fit(rows, kinds.MATMUL_KNOBS, FIXED, lambda r, v: predict(chip, STREAM, r, v, **given))  # type: ignore[arg-type]
-    assert found.median_ape < 0.005
+    found = fit(rows, knobs.MATMUL_KNOBS, FIXED, lambda r, v: predict(chip, STREAM, r, v, **given))  # type: ignore[arg-type]
+    assert found.errors.median_ape < 0.005
     for key in ("efficiency", "memory_efficiency", "start"):
-        assert found.values[key] == pytest.approx(TRUTH[key], rel=0.03), key
+        assert found.values[key].value == pytest.approx(TRUTH[key], rel=0.03), key
 
 
 HEAD = (
@@ -77,8 +77,8 @@ def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_pa
     (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
     made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
     assert set(made.sets) == {"grouped.bf16"}
-    assert made.sets["grouped.bf16"].backend == "TRTLLM 1.2 quick"
-    assert made.sets["grouped.bf16"].median_ape < 0.02
+    assert made.sets["grouped.bf16"].software == "TRTLLM 1.2 quick"
+    assert made.sets["grouped.bf16"].errors.median_ape < 0.02
 
 
 def item(*, grouped: bool, blocked: bool = False, right: float = 1.0, left: float = 1.0) -> Matmul:

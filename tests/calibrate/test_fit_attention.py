@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from gpuplan.calibrate import kinds
-from gpuplan.calibrate.chips import KERNELS, STORED, WIDTHS
-from gpuplan.calibrate.fit import Outcome, fit
-from gpuplan.calibrate.kinds import Chip
-from gpuplan.calibrate.rows import NO_WINDOW, Rows, attention_rows, latent_rows, table
+from gpuplan.calibrate import knobs
+from gpuplan.calibrate.fit import FitResult, fit
+from gpuplan.calibrate.table_fits import KERNELS, STORED, WIDTHS
+from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, attention_rows, latent_rows, table
+from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import attention_seconds
 from gpuplan.specs.accelerator import Accelerator
@@ -58,18 +58,18 @@ def _heads(count: int, **spans: tuple[int, int]) -> dict[str, NDArray[np.float64
     return cols
 
 
-def _near(found: Outcome, truth: Mapping[str, float], keys: tuple[str, ...], within: float = 0.03) -> None:
+def _near(found: FitResult, truth: Mapping[str, float], keys: tuple[str, ...], within: float = 0.03) -> None:
     for key in keys:
-        assert found.values[key] == pytest.approx(truth[key], rel=within), key
+        assert found.values[key].value == pytest.approx(truth[key], rel=within), key
 
 
 def test_prefill_of_a_known_machine_is_recovered() -> None:
     cols = _heads(4000, sequences=(0, 8), kv_heads=(0, 5), group=(0, 4), dim=(6, 9), q_len=(6, 15))
     model = partial(CHIP.attention, dtype="bf16", stored=2.0, decode=False)
     rows = _made(cols, lambda rows: model(rows, PREFILL))
-    found = fit(rows, kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED, model, partial(CHIP.prefill_flat, dtype="bf16", stored=2.0))
+    found = fit(rows, knobs.PREFILL_KNOBS, knobs.PREFILL_FIXED, model, partial(CHIP.prefill_flat, dtype="bf16", stored=2.0))
     _near(found, PREFILL, ("efficiency", "start", "append", "short_depth"))
-    assert found.median_ape < 0.01
+    assert found.errors.median_ape < 0.01
     assert found.flat_median_ape is not None
     assert found.flat_median_ape > 0.1
 
@@ -78,18 +78,18 @@ def test_decode_of_a_known_machine_is_recovered() -> None:
     cols = _heads(4000, sequences=(0, 9), kv_heads=(0, 5), group=(0, 5), dim=(6, 9), kv_len=(7, 18))
     model = partial(CHIP.attention, dtype="bf16", stored=2.0, decode=True)
     rows = _made(cols, lambda rows: model(rows, DECODE))
-    found = fit(rows, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model)
+    found = fit(rows, knobs.DECODE_KNOBS, knobs.DECODE_FIXED, model)
     _near(found, DECODE, ("memory_efficiency", "start", "per_group", "walk", "reach", "near"))
-    assert found.median_ape < 0.01
+    assert found.errors.median_ape < 0.01
 
 
 def test_a_collective_of_a_known_machine_is_recovered() -> None:
     group, size = (part.ravel() for part in np.meshgrid([2.0, 4.0, 8.0], np.exp2(np.arange(8, 30, 0.25))))
     model = partial(CHIP.collective, kind="all_reduce", ranks=8.0)
     rows = _made({"size": size, "group": group}, lambda rows: model(rows, ALL_REDUCE))
-    found = fit(rows, kinds.COLLECTIVE_KNOBS, {}, model, starts={"switch": kinds.SWITCHES})
+    found = fit(rows, knobs.COLLECTIVE_KNOBS, {}, model, starts={"switch": knobs.SWITCHES})
     _near(found, ALL_REDUCE, ("pair", "full", "start", "per_doubling"))
-    assert found.median_ape < 0.01
+    assert found.errors.median_ape < 0.01
 
 
 def test_an_engines_all_reduce_of_a_known_machine_is_recovered() -> None:
@@ -97,15 +97,15 @@ def test_an_engines_all_reduce_of_a_known_machine_is_recovered() -> None:
     truth = {"pair": 0.55, "full": 0.75, "start": 4e-6, "per_doubling": 3e-7, "ramp": 0.0, "bulk": 5e-6}
     model = partial(CHIP.custom, ranks=8.0)
     rows = _made({"size": size, "group": group}, lambda rows: model(rows, truth))
-    knobs = {key: knob for key, knob in kinds.COLLECTIVE_KNOBS.items() if key != "switch"}
-    found = fit(rows, knobs, {}, model)
+    free = {key: knob for key, knob in knobs.COLLECTIVE_KNOBS.items() if key != "switch"}
+    found = fit(rows, free, {}, model)
     _near(found, truth, ("pair", "full", "start", "bulk"))
 
 
 def test_a_stream_of_a_known_machine_is_recovered() -> None:
     truth = {"efficiency": 0.85, "launch": 2.5e-6}
     rows = _made({"size": np.exp2(np.arange(12, 32, 0.1))}, lambda rows: CHIP.stream(rows, truth))
-    found = fit(rows, kinds.STREAM_KNOBS, {}, CHIP.stream)
+    found = fit(rows, knobs.STREAM_KNOBS, {}, CHIP.stream)
     _near(found, truth, ("efficiency", "launch"))
 
 

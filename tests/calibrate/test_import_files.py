@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpuplan.calibrate.imports.found import Given
-from gpuplan.calibrate.imports.kinds import parser_of, text_of
+from gpuplan.calibrate.imports.formats import parser_of, text_of
+from gpuplan.calibrate.imports.parsed import ImportHints
 from gpuplan.calibrate.imports.serving import runs_text
 from gpuplan.errors import UsageError
 
@@ -78,7 +78,7 @@ The best outcome was 612.5TFLOPS @ 3072x4096x4096 (MxNxK) (tried 3 shapes)
 
 
 def test_nccl_tests_out_of_place() -> None:
-    found = parser_of("nccl-tests")(NCCL, "a.txt", Given())
+    found = parser_of("nccl-tests")(NCCL, "a.txt", ImportHints())
     assert [(point.probe.name, point.probe.shape, point.seconds, point.line) for point in found.points] == [
         ("all_reduce", {"size": 1024.0, "group": 4.0}, pytest.approx(20.5e-6), 15),
         ("all_reduce", {"size": 4096.0, "group": 4.0}, pytest.approx(22.5e-6), 17),
@@ -92,13 +92,13 @@ def test_nccl_tests_of_several_programs_and_hosts() -> None:
     uneven = NCCL + NCCL.replace("all_reduce_perf", "alltoall_perf").replace(
         "Pid 52 on node-a device  3", "Pid 52 on node-b device  3"
     )
-    found = parser_of("nccl-tests")(uneven, "a.txt", Given())
+    found = parser_of("nccl-tests")(uneven, "a.txt", ImportHints())
     assert {point.probe.name for point in found.points} == {"all_reduce"}
     assert any("2 hosts with 1 and 3 of them" in text for text in found.left_out)
     even = NCCL
     for rank in (2, 3):
         even = re.sub(rf"(Rank  {rank} .* on) node-a", r"\1 node-b", even)
-    found = parser_of("nccl-tests")(even, "a.txt", Given())
+    found = parser_of("nccl-tests")(even, "a.txt", ImportHints())
     assert [point.near for point in found.points] == [2, 2]
     assert not [text for text in found.left_out if "hosts" in text]
 
@@ -106,24 +106,24 @@ def test_nccl_tests_of_several_programs_and_hosts() -> None:
 def test_nccl_tests_faults() -> None:
     parse = parser_of("nccl-tests")
     with pytest.raises(UsageError, match=r"a\.txt: it holds no table"):
-        parse("nothing", "a.txt", Given())
+        parse("nothing", "a.txt", ImportHints())
     with pytest.raises(UsageError, match=r"a\.txt:15: the row has 12 columns, its header 13"):
-        parse(NCCL.replace("21.50    0.05    0.07       0\n", "21.50    0.05    0.07\n", 1), "a.txt", Given())
+        parse(NCCL.replace("21.50    0.05    0.07       0\n", "21.50    0.05    0.07\n", 1), "a.txt", ImportHints())
     bare = "\n".join(line for line in NCCL.splitlines() if "Rank" not in line and "nThread" not in line)
     with pytest.raises(UsageError, match="--ranks N"):
-        parse(bare, "a.txt", Given())
-    assert parse(bare, "a.txt", Given(ranks=8)).points[0].probe.shape["group"] == 8
+        parse(bare, "a.txt", ImportHints())
+    assert parse(bare, "a.txt", ImportHints(ranks=8)).points[0].probe.shape["group"] == 8
 
 
 def test_nvbandwidth_takes_the_near_memory_of_each_device() -> None:
-    found = parser_of("nvbandwidth")(NVBANDWIDTH, "b.txt", Given())
+    found = parser_of("nvbandwidth")(NVBANDWIDTH, "b.txt", ImportHints())
     assert found.rates == {"host_to_device": pytest.approx(55.3e9), "device_to_host": pytest.approx(52e9)}
     assert found.devices == ("NVIDIA H200",)
     assert "device_to_device_memcpy_read_ce" in found.left_out[0]
     data = {"nvbandwidth": {"Version": "v0.8", "GPU Device List": ["0: NVIDIA H200 (00000000:18:00)"], "testcases": [
         {"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": [["55.4", "N/A"]], "sum": 55.4},
         {"name": "device_to_host_memcpy_sm", "status": "Waived"}]}}  # fmt: skip
-    found = parser_of("nvbandwidth")(json.dumps(data), "b.json", Given())
+    found = parser_of("nvbandwidth")(json.dumps(data), "b.json", ImportHints())
     assert found.rates == {"host_to_device": pytest.approx(55.4e9)}
     assert found.devices == ("NVIDIA H200",)
 
@@ -131,19 +131,19 @@ def test_nvbandwidth_takes_the_near_memory_of_each_device() -> None:
 def test_nvbandwidth_faults() -> None:
     parse = parser_of("nvbandwidth")
     with pytest.raises(UsageError, match=r"b\.txt:13: the row does not hold 2 rates"):
-        parse(NVBANDWIDTH.replace(" 0     55.40     20.00", " 0     55.40     ???"), "b.txt", Given())
+        parse(NVBANDWIDTH.replace(" 0     55.40     20.00", " 0     55.40     ???"), "b.txt", ImportHints())
     with pytest.raises(UsageError, match="holds no result of host_to_device"):
-        parse("Running something_else.\n", "b.txt", Given())
+        parse("Running something_else.\n", "b.txt", ImportHints())
     with pytest.raises(UsageError, match="no `nvbandwidth` with `testcases`"):
-        parse("{}", "b.json", Given())
+        parse("{}", "b.json", ImportHints())
 
 
 def test_mamf_finder_of_both_versions() -> None:
-    found = parser_of("mamf-finder")(MAMF, "m.txt", Given())
+    found = parser_of("mamf-finder")(MAMF, "m.txt", ImportHints())
     rates = {point.probe.shape["m"]: 2 * 4096 * 4096 * point.probe.shape["m"] / point.seconds / 1e12 for point in found.points}
     assert rates == {1024.0: pytest.approx(253.2), 2048.0: pytest.approx(601.3), 3072.0: pytest.approx(612.5)}
     assert {point.probe.dtype for point in found.points} == {"bf16"}
-    told = parser_of("mamf-finder")("2048x2048x13312 | 707.1 TFLOPS\n", "m.txt", Given(dtype="fp8"))
+    told = parser_of("mamf-finder")("2048x2048x13312 | 707.1 TFLOPS\n", "m.txt", ImportHints(dtype="fp8"))
     assert told.points[0].probe.key() == "matmul:fp8:batch=1,k=13312,m=2048,n=2048"
 
 
@@ -156,7 +156,7 @@ def test_mamf_finder_says_its_type_and_device_in_its_head() -> None:
         "** Critical software versions:\ntorch=2.4.0a0+f70bd71a48.nv24.06\ncuda=12.5\n\n"
     )
     row = "     1 |  512.3(mean)  515.1(median)  520.0(max) @ 1024x2048x4096       | best:  512.3(mean) TFLOPS\n"
-    found = parser_of("mamf-finder")(head + row, "m.txt", Given())
+    found = parser_of("mamf-finder")(head + row, "m.txt", ImportHints())
     assert [point.probe.dtype for point in found.points] == ["bf16"]
     assert found.devices == ("NVIDIA GH200 480GB",)
     assert found.software == "mamf-finder, torch 2.4.0a0+f70bd71a48.nv24.06"
@@ -165,11 +165,11 @@ def test_mamf_finder_says_its_type_and_device_in_its_head() -> None:
 def test_mamf_finder_faults() -> None:
     parse = parser_of("mamf-finder")
     with pytest.raises(UsageError, match="--dtype"):
-        parse("  1 | 253.2 TFLOPS @ 1024x4096x4096", "m.txt", Given())
+        parse("  1 | 253.2 TFLOPS @ 1024x4096x4096", "m.txt", ImportHints())
     with pytest.raises(UsageError, match="holds no line"):
-        parse("nothing", "m.txt", Given(dtype="bf16"))
+        parse("nothing", "m.txt", ImportHints(dtype="bf16"))
     with pytest.raises(UsageError, match=r"m\.txt:1: a shape or a rate of zero"):
-        parse("  1 | 0.0 TFLOPS @ 1024x4096x4096", "m.txt", Given(dtype="bf16"))
+        parse("  1 | 0.0 TFLOPS @ 1024x4096x4096", "m.txt", ImportHints(dtype="bf16"))
 
 
 def event(cat: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def trace() -> dict[str, Any]:
 def test_torch_traces_tie_kernels_to_operators(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps(trace()).encode()))
-    found = parser_of("torch-trace")(text_of(path), path.name, Given())
+    found = parser_of("torch-trace")(text_of(path), path.name, ImportHints())
     assert {point.probe.key(): point.seconds for point in found.points} == {
         "matmul:bf16:batch=1,k=128,m=32,n=64": pytest.approx(11e-6),
         "matmul:fp16:batch=4,k=16,m=32,n=8": pytest.approx(5e-6),
@@ -227,25 +227,25 @@ def test_32_bit_floats_are_taken_once_somebody_says_what_multiplied_them() -> No
     parse = parser_of("torch-trace")
     floats = json.loads(json.dumps(trace()).replace("c10::BFloat16", "float").replace("c10::Half", "float"))
     with pytest.raises(UsageError, match="say --dtype fp32 or --dtype tf32"):
-        parse(json.dumps(floats), "t.json", Given())
-    assert {point.probe.dtype for point in parse(json.dumps(floats), "t.json", Given(dtype="tf32")).points} == {"tf32"}
+        parse(json.dumps(floats), "t.json", ImportHints())
+    assert {point.probe.dtype for point in parse(json.dumps(floats), "t.json", ImportHints(dtype="tf32")).points} == {"tf32"}
     none = {"traceEvents": [one for one in floats["traceEvents"] if not one["name"].startswith("aten::")]}
     with pytest.raises(UsageError, match="none of its operators is a matmul"):
-        parse(json.dumps(none), "t.json", Given())
+        parse(json.dumps(none), "t.json", ImportHints())
 
 
 def test_torch_trace_faults(tmp_path: Path) -> None:
     parse = parser_of("torch-trace")
     with pytest.raises(UsageError, match="no `traceEvents`"):
-        parse("{}", "t.json", Given())
+        parse("{}", "t.json", ImportHints())
     without = {"traceEvents": [one for one in trace()["traceEvents"] if one["cat"] != "kernel"]}
     with pytest.raises(UsageError, match=r"ProfilerActivity\.CUDA"):
-        parse(json.dumps(without), "t.json", Given())
+        parse(json.dumps(without), "t.json", ImportHints())
     shapeless = json.loads(json.dumps(trace()).replace("Input Dims", "Nothing"))
     with pytest.raises(UsageError, match="record_shapes=True"):
-        parse(json.dumps(shapeless), "t.json", Given())
+        parse(json.dumps(shapeless), "t.json", ImportHints())
     with pytest.raises(UsageError, match=r"t\.json:1: it is no JSON"):
-        parse('{"traceEvents": [', "t.json", Given())
+        parse('{"traceEvents": [', "t.json", ImportHints())
     broken = tmp_path / "half.json.gz"
     broken.write_bytes(gzip.compress(b"{}" * 1000)[:-12])
     with pytest.raises(UsageError, match="cannot read"):
@@ -261,7 +261,7 @@ SERVED = {
 
 
 def test_serving_benchmarks_become_rows() -> None:
-    given = Given(accelerator="h100-sxm-80gb", count=2, tp=2, weights="fp8")
+    given = ImportHints(accelerator="h100-sxm-80gb", count=2, tp=2, weights="fp8")
     row = parser_of("vllm")(json.dumps(SERVED), "v.json", given).runs[0]
     assert row["run"] == {"mode": "server", "concurrency": 16, "input_len": 1024, "output_len": 128, "tp": 2, "weights": "fp8"}
     assert row["measured"]["output_tokens_per_s_per_accelerator"] == 128.0
@@ -273,11 +273,11 @@ def test_serving_benchmarks_become_rows() -> None:
                     "total_latency": 0.34, "model_path": "llama-3.1-8b"})
         for size in (1, 8)
     )  # fmt: skip
-    rows = parser_of("sglang")(batches, "s.jsonl", Given(accelerator="h100-sxm-80gb")).runs
+    rows = parser_of("sglang")(batches, "s.jsonl", ImportHints(accelerator="h100-sxm-80gb")).runs
     assert [row["run"]["batch"] for row in rows] == [1, 8]
     assert rows[1]["measured"]["tpot_ms"] == 10.0
     latency = parser_of("vllm")(
-        '{"avg_latency": 1.5, "latencies": [1.5]}', "l.json", Given(accelerator="t4", model="opt-125m")
+        '{"avg_latency": 1.5, "latencies": [1.5]}', "l.json", ImportHints(accelerator="t4", model="opt-125m")
     ).runs[0]
     assert latency["measured"] == {"latency_ms": 1500.0}
     assert "nobody said it" in latency["note"]
@@ -289,7 +289,7 @@ def test_serving_benchmarks_become_rows() -> None:
         "tokens_per_second": 5000,
     }
     assert (
-        parser_of("vllm")(json.dumps(offline), "o.json", Given(accelerator="t4", model="opt-125m")).runs[0]["measured"][
+        parser_of("vllm")(json.dumps(offline), "o.json", ImportHints(accelerator="t4", model="opt-125m")).runs[0]["measured"][
             "total_tokens_per_s"
         ]
         == 5000
@@ -303,7 +303,7 @@ def test_a_run_at_a_rate_says_how_many_requests_were_there_at_once() -> None:
         "total_output_tokens": 160347, "mean_e2e_latency_ms": 7840.616, "median_ttft_ms": 85.745, "median_itl_ms": 13.639,
         "output_throughput": 537.414, "duration": 298.368, "completed": 300,
     }  # fmt: skip
-    given = Given(accelerator="h200-sxm-141gb", count=4)
+    given = ImportHints(accelerator="h200-sxm-141gb", count=4)
     with pytest.raises(UsageError, match=r"(?s)which model ran.*--model"):
         parser_of("sglang")(json.dumps(told), "s.jsonl", given)
     row = parser_of("sglang")(json.dumps(told), "s.jsonl", given.replaced(model="llama-3.3-70b")).runs[0]
@@ -317,17 +317,17 @@ def test_a_run_at_a_rate_says_how_many_requests_were_there_at_once() -> None:
 
 def test_serving_faults() -> None:
     with pytest.raises(UsageError, match="--accelerator"):
-        parser_of("vllm")(json.dumps(SERVED), "v.json", Given())
+        parser_of("vllm")(json.dumps(SERVED), "v.json", ImportHints())
     with pytest.raises(UsageError, match="no throughput or latency"):
-        parser_of("sglang")('{"a": 1}', "v.json", Given(accelerator="t4"))
+        parser_of("sglang")('{"a": 1}', "v.json", ImportHints(accelerator="t4"))
     with pytest.raises(UsageError, match=r"v\.json:2: the line is no JSON"):
-        parser_of("vllm")(json.dumps(SERVED) + '\n{"backend":\n', "v.json", Given(accelerator="t4"))
+        parser_of("vllm")(json.dumps(SERVED) + '\n{"backend":\n', "v.json", ImportHints(accelerator="t4"))
 
 
 def test_rows_of_runs_replace_those_of_the_same_id_and_can_be_read(tmp_path: Path) -> None:
     from gpuplan.accuracy.rows import read_rows
 
-    given = Given(accelerator="h100-sxm-80gb", tp=1)
+    given = ImportHints(accelerator="h100-sxm-80gb", tp=1)
     first = parser_of("vllm")(json.dumps(SERVED), "v.json", given).runs
     other = parser_of("vllm")(json.dumps(SERVED), "w.json", given).runs
     path = tmp_path / "runs.yaml"

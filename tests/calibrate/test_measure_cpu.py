@@ -8,7 +8,7 @@ import pytest
 
 from gpuplan.calibrate.measure import grid
 from gpuplan.calibrate.measure.opening import open_device
-from gpuplan.calibrate.measure.session import Listener, Wish, calibrate, plan
+from gpuplan.calibrate.measure.session import CalibrationWish, Listener, calibrate, plan
 from gpuplan.machine.build import hardware_of
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog
@@ -27,7 +27,7 @@ def test_the_processor_is_measured_and_estimates_use_it(tmp_path: Path, monkeypa
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.CONTENDED_DRIFT", 10.0)
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.BUSY", 10.0)
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    wish = Wish(extent="quick", kinds=("matmul", "stream"), today="2026-11-21", version="0", env=env)
+    wish = CalibrationWish(extent="quick", kinds=("matmul", "stream"), today="2026-11-21", version="0", env=env)
     device = open_device("torch", None)
     catalog = Catalog.open(env=env)
     report = calibrate(device, plan(device, wish, catalog, Listener()), wish, catalog, Listener())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.calibrate.rewrite import rewritten
+from gpuplan.calibrate.replace_blocks import rewritten
 from gpuplan.cli.main import run
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "kernels"

@@ -34,7 +34,9 @@ def kept(home: Path) -> Path:
     ]
     probes += [Probe(kind="collective", name="all_reduce", shape={"size": 2.0**power, "group": 8.0}) for power in range(12, 33, 4)]
     probes += [Probe(kind="stream", shape={"size": 2.0**power}) for power in range(18, 33, 2)]
-    made = [points.Kept(probe=one, seconds=1.1 * seconds(one, truth()), kind="test", file="f", date="2026-11-21") for one in probes]
+    made = [
+        points.KeptPoint(probe=one, seconds=1.1 * seconds(one, truth()), kind="test", file="f", date="2026-11-21") for one in probes
+    ]
     path = home / "xdg_config_home" / "gpuplan" / "measured" / f"{ID}.points.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(points.text(made))

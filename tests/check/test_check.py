@@ -1,7 +1,6 @@
 """`check` finds what loading cannot: clashes, dangling names, and figures that break physics."""
 
 import re
-import time
 from datetime import date
 from pathlib import Path
 
@@ -35,10 +34,8 @@ def written(tmp_path: Path, text: str, name: str = "my-gpu") -> Path:
     return path
 
 
-def test_all_that_is_shipped_is_clean_and_quickly_checked() -> None:
-    start = time.process_time()
+def test_all_that_is_shipped_is_clean() -> None:
     assert check_today() == []
-    assert time.process_time() - start < 3
 
 
 def test_a_good_file_is_clean(tmp_path: Path) -> None:

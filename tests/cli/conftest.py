@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_calls import Call, Said
 
 from gpuplan.cli.main import run
+from tests.cli.cli_calls import Call, Said
 
 
 @pytest.fixture

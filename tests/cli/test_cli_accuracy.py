@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Call
+
+from tests.cli.cli_calls import Call
 
 ROW = """
 - id: run-%s

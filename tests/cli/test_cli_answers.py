@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from cli_calls import Call, python
 from pydantic import TypeAdapter
 
 from gpuplan.render.json import EstimateJson
+from tests.cli.cli_calls import Call, python
 
 ANSWERED = [
     "fit llama-3.1-8b --on h100",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli_calls import Call
+
+from tests.cli.cli_calls import Call
 
 PLAIN = """\
 mfu = 0.417088

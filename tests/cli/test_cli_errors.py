@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Call, process
 
 from gpuplan.cli import answer, main
 from gpuplan.errors import Exit
+from tests.cli.cli_calls import Call, process
 
 TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
     ("misspelt flag", ("fit", "llama-3.1-8b", "--onn", "h100"), 2, "no option `--onn`", "did you mean `--on`"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_calls import Call, process, python
 
 from gpuplan.cli.calibrate import PARTS as CALIBRATE
 from gpuplan.cli.commands import COMMANDS
 from gpuplan.cli.specs import PARTS
+from tests.cli.cli_calls import Call, process, python
 
 NESTED = [("specs", one) for one in PARTS] + [("models", one) for one in ("list", "show", "import")]
 NESTED += [("prices", one) for one in ("list", "check", "import")] + [("prices", "import", one) for one in ("skypilot", "gpuhunt")]

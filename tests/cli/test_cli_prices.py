@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Call
+
+from tests.cli.cli_calls import Call
 
 SERVE = ("serve", "llama-3.1-8b", "--on", "aws:p5.48xlarge")
 

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_calls import Call
 
 from gpuplan.check.examine import RULES
 from gpuplan.errors import Exit
 from gpuplan.specs.catalog import shipped_folder
+from tests.cli.cli_calls import Call
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 AWS = "prices/aws.yaml"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_calls import Call
 
 from gpuplan.browse.per_dollar_and_watt import value_figures
 from gpuplan.browse.roofline import roof
@@ -21,6 +20,7 @@ from gpuplan.render.text import Look
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.offers import street_price
+from tests.cli.cli_calls import Call
 
 
 def test_what_a_dollar_and_a_watt_give(call: Call) -> None:

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_calls import Call
 
 from gpuplan.browse.diff import compare
 from gpuplan.specs.catalog import shipped_folder
+from tests.cli.cli_calls import Call
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Call
 
 from gpuplan.browse.listing import LISTINGS, rows_of
 from gpuplan.browse.partial_read import blocks, read_keys
 from gpuplan.cli.specs import SHOWN
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
+from tests.cli.cli_calls import Call
 
 MINIMAL = """format: 1
 id: {id}

@@ -1,4 +1,4 @@
-"""Answers of the real estimator: the exam asks `fit` and `train` as the command line does, for a model on a machine.
+"""Answers of the real estimator: the exam asks `fit`, `serve` and `train` as the command line does, for a model on a machine.
 
 Every number that an answer takes from a graph of terms is worked out again from the formulas of that graph, so that a formula that
 is changed in production (or by the mutation test) changes the answer.
@@ -63,24 +63,32 @@ def _config(**fields: Any) -> str:
     return str(path)
 
 
-def kv_bytes(shape: Mapping[str, Any], element: str, tokens: int) -> float:
-    """What `fit` says that one sequence of so many tokens takes of the cache, for a model of the shape that a question states."""
+def config(shape: Mapping[str, Any], tokens: int) -> str:
+    """The config.json of a model of the shape that a question states, which takes so many tokens."""
     heads, kv_heads = shape.get("heads", shape["kv_heads"]), shape["kv_heads"]
-    path = _config(
+    return _config(
         num_hidden_layers=shape["layers"], hidden_size=shape.get("d_model", heads * shape["head_dim"]),
         intermediate_size=shape.get("d_ff", 4 * heads * shape["head_dim"]), num_attention_heads=heads,
         num_key_value_heads=kv_heads, head_dim=shape["head_dim"], vocab_size=shape.get("vocab", 32000),
         max_position_embeddings=tokens,
     )  # fmt: skip
-    return term(
-        f"fit {path} --on b300 --tp 1 --pp 1 --context {tokens} --batch 1 --kv-cache {element}", "kv_cache_bytes_per_sequence"
-    )
+
+
+def kv_bytes(shape: Mapping[str, Any], element: str, tokens: int) -> float:
+    """What `fit` says that one sequence of so many tokens takes of the cache."""
+    return card_kv_bytes(config(shape, tokens), tokens, element)
 
 
 def card_kv_bytes(model: str, tokens: int, element: str = "bf16") -> float:
     """The same for a model with a card or a config.json."""
     line = f"fit {model} --on b300 --tp 1 --pp 1 --context {tokens} --batch 1 --kv-cache {element}"
     return term(line, "kv_cache_bytes_per_sequence")
+
+
+def cache_read(shape: Mapping[str, Any], on: str, chips: int, element: str, tokens: int, batch: int) -> float:
+    """What `serve` says that all chips read of the caches in a decode step that sees so many tokens of each sequence."""
+    line = f"serve {config(shape, 2 * tokens)} --on {chips}x{on} --weights {element} --kv-cache {element} --tp {chips}"
+    return chips * term(f"{line} --batch {batch} --prompt {tokens - 1} --output 2", "decode.cache_read")
 
 
 def fits(line: str) -> bool:

@@ -13,7 +13,6 @@ from gpuplan.formulas.reference.bounds import arithmetic_intensity, critical_tok
 from gpuplan.formulas.reference.mesh import (
     contraction_critical_width,
     decode_tp_limit,
-    dp_critical_tokens,
     fsdp_optimal_degree,
     fsdp_tp_critical_tokens,
     mesh_all_reduce_seconds,
@@ -83,7 +82,7 @@ def _gemm(i: Inputs) -> Any:
 
 def _dp(i: Inputs) -> Any:
     bandwidth = i.bw if hasattr(i, "bw") else pooled(i.bw_bidi, i.axes)
-    return dp_critical_tokens(flop_per_s=i.peak_flop_per_s, bandwidth=bandwidth, element_bytes=BF16)
+    return critical_tokens(peak_flop_per_s=i.peak_flop_per_s, bandwidth=bandwidth, weight_bytes=BF16)
 
 
 def _batch(i: Inputs) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuplan.formulas.basic import rate, repeated_seconds, share
+from gpuplan.formulas.basic import rate, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.cost import accelerator_seconds, energy_joules, run_usd
 from gpuplan.formulas.flop import achieved_flop_per_s, attention_training_flop_per_token, forward_flop, hfu, mfu, six_nd_flop
 from gpuplan.formulas.inference import mbu
@@ -17,7 +17,7 @@ from gpuplan.formulas.rl import share_of_seconds
 from gpuplan.formulas.training import run_seconds, step_tokens
 from gpuplan.units import DAY, HOUR, YEAR
 
-from .asked import term
+from .asked import cache_read, term
 from .bounds import chips_of, read_seconds, seconds_at, solved
 from .shapes import ELEMENT_BYTES
 from .work import Answers, Inputs, free_beside_weights, full_recompute_flop, kv_of, sequences_in
@@ -34,7 +34,9 @@ def _kv_and_weights(i: Inputs) -> Any:
     weights = i.weights_gb * GB if hasattr(i, "weights_gb") else state_bytes(
         params=i.params, bytes_per_param=i.bytes_per_param, shards=1
     )  # fmt: skip
-    return weights + (i.kv_gb_per_seq * GB * i.batch if hasattr(i, "kv_gb_per_seq") else kv_of(i, "context"))
+    if hasattr(i, "kv_gb_per_seq"):
+        return weights + repeated_bytes(count=i.batch, size=i.kv_gb_per_seq * GB)
+    return weights + cache_read(i.model, i.hardware, i.chips, i.kv_dtype, i.context, i.batch)
 
 
 def _decode(i: Inputs) -> Any:

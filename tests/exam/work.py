@@ -20,14 +20,14 @@ from gpuplan.formulas.memory import (
     tensor_bytes,
     windowed_tokens,
 )
-from gpuplan.formulas.params import attention_projection_params, experts_params, layers_params, mlp_params
+from gpuplan.formulas.mixer_params import attention_projection_params
+from gpuplan.formulas.params import experts_params, layers_params, mlp_params
 from gpuplan.formulas.pipeline import in_flight_interleaved, micro_batches
-from gpuplan.formulas.reference.bounds import chips_to_hold
+from gpuplan.formulas.reference.bounds import chips_to_hold, memory_share
 from gpuplan.formulas.reference.gpt import gpt_attention_core_bytes, gpt_layer_activation_bytes
 from gpuplan.formulas.reference.rules import double_quantised_bytes_per_param, offload_host_bytes, quantised_bytes_per_param
 from gpuplan.formulas.reference.servers import kv_turnover_per_step
 from gpuplan.formulas.rl import share_of_seconds
-from gpuplan.formulas.roofline import memory_share
 from gpuplan.formulas.training import bubble_seconds, step_tokens
 from gpuplan.models.count import Part
 from gpuplan.solve import solve

@@ -16,7 +16,6 @@ from gpuplan.formulas.reference.bounds import critical_tokens, matmul_critical_m
 from gpuplan.formulas.reference.checkpoints import lost_fraction
 from gpuplan.formulas.reference.mesh import (
     decode_tp_limit,
-    dp_critical_tokens,
     fsdp_optimal_degree,
     fsdp_tp_critical_tokens,
     mesh_all_reduce_seconds,
@@ -112,7 +111,7 @@ def test_critical_m_is_where_compute_meets_memory(n: int, k: int) -> None:
 
 
 def test_mesh_limits_agree() -> None:
-    alpha = dp_critical_tokens(flop_per_s=4.59e14, bandwidth=1.8e11, element_bytes=2)
+    alpha = critical_tokens(peak_flop_per_s=4.59e14, bandwidth=1.8e11, weight_bytes=2)
     width, chips = 32768.0, 4096.0
     tokens = fsdp_tp_critical_tokens(axis_critical_tokens=alpha, fsdp_axes=2, tp_axes=1, width=width) * chips
     fsdp = fsdp_optimal_degree(tokens=tokens, width=width, chips=chips, fsdp_axes=2, tp_axes=1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.formulas.attention_kernels import attention_flop, attention_pairs, causal_pairs
 from gpuplan.formulas.flop import attention_training_flop_per_token, forward_flop, hfu, mfu, six_nd_flop
-from gpuplan.formulas.kernels import attention_flop, attention_pairs, causal_pairs
 from gpuplan.formulas.memory import (
     bucket_bytes,
     kv_bytes_per_token,

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuplan.cli.answer import estimate
+from gpuplan.cli.answer import estimate, of_question
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import Exit
 from gpuplan.estimate.result import Estimate
+from gpuplan.plan.ask import ASKS
+from gpuplan.plan.read import question, said
 from gpuplan.render.table import table
 from gpuplan.render.text import Look
 
@@ -111,6 +113,13 @@ def test_the_answer_is_the_golden_one(scenario: str, request: pytest.FixtureRequ
         path.write_text(text_of(new) + "\n", encoding="utf-8")
     changes = moved(json.loads(path.read_text(encoding="utf-8")), new)
     assert not changes, f"{asked(scenario)['command']}: {len(changes)} values moved\n  " + "\n  ".join(changes)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_answer_repeats_what_was_asked(scenario: str) -> None:
+    task, *words = shlex.split(asked(scenario)["command"])
+    given = said(question(ASKS[task], of_question(parsed_options(task, words))))
+    assert given.keys() - answered(scenario).question.keys() <= {"task"}, "an option was dropped"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

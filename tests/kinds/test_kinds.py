@@ -17,15 +17,17 @@ from typing import Any, Literal
 import pytest
 import yaml
 
+from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip, packaged, read_rows
-from gpuplan.accuracy.training import training_ask
+from gpuplan.cli.accuracy_run import answers
 from gpuplan.cli.answer import of_question
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import GpuplanError
-from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ASKS, Common, TrainAsk
 from gpuplan.plan.read import question
+from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
+from gpuplan.search.training import default_precision
 
 TESTS = Path(__file__).parents[1]
 ANY = "+"
@@ -75,12 +77,9 @@ def library() -> Library:
 
 
 def of_run(row: Row) -> TrainAsk:
-    """The question of a published run, as the accuracy report asks it."""
-
-    def find(card: str) -> ModelCard:
-        return library().card(card)
-
-    return training_ask(row, find, library().keep)
+    """The question of a published run, as the accuracy report asks it, with what its engine takes unasked."""
+    found, habits = looked_up(training_question(row, answers(library())), library(), with_price=False)
+    return habits.ask.replaced(precision=habits.ask.precision or default_precision(found.subject.hw))
 
 
 def holds(ask: TrainAsk, field: str, wanted: Any) -> bool:

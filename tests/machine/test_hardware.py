@@ -72,7 +72,7 @@ def test_terms_carry_the_source() -> None:
     hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG)
     term = hw.parameter("matmul.bf16.efficiency")
     assert term.name == "hw.matmul.bf16.efficiency"
-    assert term.source.kind == "measured"
+    assert term.source.kind == "fitted"
     assert term.source.url.startswith("https://github.com/ai-dynamo/aiconfigurator/")
     assert hw.peak("bf16").name == "hw.bf16_flop_per_s"
     assert hw.peak("bf16").value == pytest.approx(989.4e12)

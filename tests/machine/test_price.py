@@ -207,21 +207,3 @@ def test_narrow_weights_speed_up_decode_only() -> None:
     few4, many4 = (matmul_seconds(matmul(m, 8192.0, 8192.0, right=0.5), hw).value for m in (1.0, 8192.0))
     assert few4 < 0.4 * few
     assert many4 > 0.9 * many
-
-
-def test_a_training_grid_is_fast() -> None:
-    import time
-
-    hw = MACHINES["2xdgx-h100"]
-    chunk = 8192
-    dice = np.random.default_rng(0)
-    items = [matmul(*(np.exp2(dice.uniform(6, 15, chunk)).round() for _ in range(3))) for _ in range(25)]
-    best = min(_timed(items, hw, time.perf_counter) for _ in range(3))
-    assert chunk / best > 200_000, f"{chunk / best:.0f} plans a second"
-
-
-def _timed(items: list[Matmul], hw: Hardware, clock: Any) -> float:
-    start = clock()
-    for item in items:
-        matmul_seconds(item, hw)
-    return float(clock() - start)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
-from render_sample import sample
 
 from gpuplan.render.csv import COLUMNS, estimate_csv
 from gpuplan.render.json import SCHEMA, EstimateJson, document, estimate_json, schema
+from tests.render.render_sample import sample
 
 PUBLISHED = Path(__file__).parents[2] / "gpuplan" / "render" / "schema" / "estimate-1.schema.json"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 
 import pytest
-from render_sample import sample
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.compare import comparison, comparison_markdown
@@ -13,6 +12,7 @@ from gpuplan.render.markdown import markdown
 from gpuplan.render.table import table
 from gpuplan.render.text import Look, look_of, shown
 from gpuplan.render.tree import explain
+from tests.render.render_sample import sample
 
 WIDTHS = (60, 80, 100, 120, 200)
 

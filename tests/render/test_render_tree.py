@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from render_sample import sample
 
 from gpuplan.render.formula import formula_page
 from gpuplan.render.text import Look
 from gpuplan.render.tree import explain
 from gpuplan.term import FORMULAS
+from tests.render.render_sample import sample
 
 
 def tree(*names: str, depth: int | None = None) -> str:

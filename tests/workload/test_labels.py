@@ -18,7 +18,7 @@ ITEMS = (work.Matmul, work.Attention, work.Stream, work.Collective, work.Transfe
 MODELS = {
     "llama-3.1-8b": "megatron-lm", "deepseek-v3": "megatron-lm", "qwen3-235b-a22b": "nemo", "jamba-v0.1-52b": "megatron-lm",
     "nemotron-h-56b": "megatron-lm", "t5-11b": "megatron-lm", "gemma-3-27b": "maxtext", "qwen3-next-80b-a3b": "megatron-lm",
-    "llama-4-scout-17b-16e": "torchtitan",
+    "llama-4-scout-17b-16e": "torchtitan", "deepseek-v3.2": "megatron-lm",
 }  # fmt: skip
 PLANS: dict[str, dict[str, Any]] = {
     "none": {},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.imports.found import Found, Given, Point, fault
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel, fault
 
 DTYPES = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8",
@@ -26,7 +26,7 @@ _TORCH = re.compile(r"^torch=(\S+)", re.M)
 WHAT = "the text that mamf-finder.py printed or wrote with --output_file"
 
 
-def parse(text: str, name: str, given: Given) -> Found:
+def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The matmuls of every shape; of one that comes more often the last.
 
     Raises:
@@ -37,7 +37,7 @@ def parse(text: str, name: str, given: Given) -> Found:
     if dtype is None:
         message = f"the data type `{word}` is not known" if word else "it does not say which data type was multiplied"
         raise fault(name, 0, message, f"say it with --dtype: {', '.join(sorted(set(DTYPES.values())))}")
-    points: dict[str, Point] = {}
+    points: dict[str, TimedKernel] = {}
     for number, whole in enumerate(text.splitlines(), start=1):
         for line in whole.split("\r"):
             found = _timed(line)
@@ -47,13 +47,13 @@ def parse(text: str, name: str, given: Given) -> Found:
             if min(tflops, m, n, k) <= 0:
                 raise fault(name, number, "a shape or a rate of zero", f"give {WHAT}, unchanged")
             probe = Probe(kind="matmul", dtype=dtype, shape={"m": m, "n": n, "k": k, "batch": 1.0})
-            points[probe.key()] = Point(probe=probe, seconds=2 * m * n * k / (tflops * 1e12), line=number)
+            points[probe.key()] = TimedKernel(probe=probe, seconds=2 * m * n * k / (tflops * 1e12), line=number)
     if not points:
         raise fault(name, 0, "it holds no line such as `707.1 TFLOPS @ 2048x2048x13312`", f"give {WHAT}")
     devices = tuple(dict.fromkeys(_DEVICE.findall(text)))
     version = _TORCH.search(text)
     software = f"mamf-finder, torch {version[1]}" if version else "mamf-finder"
-    return Found(points=tuple(points.values()), devices=devices, software=software)
+    return ParsedFile(points=tuple(points.values()), devices=devices, software=software)
 
 
 def _timed(line: str) -> tuple[float, tuple[float, float, float]] | None:

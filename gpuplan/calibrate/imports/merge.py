@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpuplan.calibrate.imports.points import Kept
-from gpuplan.calibrate.kinds import COLLECTIVE_KNOBS
-from gpuplan.calibrate.measure import paper
-from gpuplan.calibrate.measure.cases import FABRIC, Ground
-from gpuplan.calibrate.measure.outcome import FEWEST, NEARER, Found, Outcome, Value, outcome
+from gpuplan.calibrate import measured_file
+from gpuplan.calibrate.fit import FitResult, Parameter
+from gpuplan.calibrate.imports.points import KeptPoint
+from gpuplan.calibrate.knobs import COLLECTIVE_KNOBS
+from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.sample import Sample
-from gpuplan.calibrate.measure.subject import Subject, ground_of
+from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
+from gpuplan.calibrate.measure.subject import MeasuredSubject, ground_of
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measured_machine import checksum
 from gpuplan.strict_yaml import load_yaml, parse_yaml
 from gpuplan.term import Term
 
@@ -36,7 +36,7 @@ NETWORK = "fabric-network"
 
 
 @dataclass(frozen=True)
-class Import:
+class ImportedFile:
     """What is imported, from where and when."""
 
     kind: str
@@ -49,20 +49,26 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedMeasurement:
     """The new text of a measured file, and what changed in it."""
 
     text: str
     """Nothing: the present parameters meet the rows as well as any, and stay."""
-    sets: Mapping[str, Found]
+    sets: Mapping[str, FitResult]
     rates: Mapping[str, float]
     """Shares of the link's rate, by their place in the file."""
     unfitted: Mapping[str, str]
 
 
 def merge(
-    subject: Subject, out: Path, made: Import, points: Sequence[Kept], measured: Sequence[Sample], catalog: Catalog, on: str = ""
-) -> Merged:
+    subject: MeasuredSubject,
+    out: Path,
+    made: ImportedFile,
+    points: Sequence[KeptPoint],
+    measured: Sequence[Sample],
+    catalog: Catalog,
+    on: str = "",
+) -> MergedMeasurement:
     """Fit the points and put what comes of it into the measured file of an accelerator.
 
     `points` are all that belong to the kernels that were imported, old and new; `measured` what was measured of them here; `on`
@@ -77,7 +83,7 @@ def merge(
     before = catalog.read(Measured, out) if out.is_file() else None
     chain = overlay.chain_of(catalog, subject.id, subject.family, before)
     ground = _ground(subject, samples, catalog, chain, on)
-    fits = outcome(samples, ground, made.software) if samples else Outcome()
+    fits = fit_samples(samples, ground, made.software) if samples else SampleFits()
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
     key = _source(tree, made)
@@ -86,17 +92,19 @@ def merge(
         _put(tree, place, _set(one, key))
     rates = _rates(tree, made, ground, key, unfitted)
     if not sets and not rates and unfitted and all(NEARER in why for why in unfitted.values()):
-        return Merged("", {}, {}, {place: why.replace("the family's", "the present") for place, why in unfitted.items()})
+        return MergedMeasurement("", {}, {}, {place: why.replace("the family's", "the present") for place, why in unfitted.items()})
     if not sets and not rates:
         why = "; ".join(f"{place}: {reason}" for place, reason in unfitted.items()) or "no kind of it has parameters"
         hint = f"import more shapes: a set of parameters needs {FEWEST} rows of 2 shapes or more"
         raise UsageError(Problem("import.nothing", f"no parameters come of it: {why}", hint, made.file))
     _residuals(tree, fits, sets)
     _say(tree, made, [*sets, *rates])
-    return Merged(_text(tree, out), sets, rates, unfitted)
+    return MergedMeasurement(_text(tree, out), sets, rates, unfitted)
 
 
-def _ground(subject: Subject, samples: Sequence[Sample], catalog: Catalog, chain: Sequence[overlay.Link], on: str) -> Ground:
+def _ground(
+    subject: MeasuredSubject, samples: Sequence[Sample], catalog: Catalog, chain: Sequence[overlay.Link], on: str
+) -> FitBasis:
     """What the fits take as given; where they determine nothing, the present values count."""
     ground = ground_of(subject, samples, catalog, on)
     dtypes = tuple(one for one in ground.peaks if one in overlay.MATMUL_LIKE)
@@ -124,7 +132,7 @@ def _numbers(fit: Any) -> dict[str, float]:
     return {name: float(getattr(fit, name).value) for name in (*COLLECTIVE_KNOBS, "ranks")}
 
 
-def _new(subject: Subject, out: Path, made: Import) -> dict[str, Any]:
+def _new(subject: MeasuredSubject, out: Path, made: ImportedFile) -> dict[str, Any]:
     """A measured file without parameters. Its machine says that it adds to what is shipped."""
     return {
         "format": 1, "id": out.stem, "name": subject.name, "describes": "accelerator", "measured": made.today,
@@ -143,7 +151,7 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, (tuple, list)) else value
 
 
-def _source(tree: dict[str, Any], made: Import) -> str:
+def _source(tree: dict[str, Any], made: ImportedFile) -> str:
     """The key of the import's source, which is put behind those that are there: the first one is that of unmarked values."""
     sources = tree.setdefault("sources", {})
     title = f"{made.kind}: {made.file}"
@@ -154,31 +162,26 @@ def _source(tree: dict[str, Any], made: Import) -> str:
     return str(key)
 
 
-def _set(one: Found, key: str) -> dict[str, Any]:
+def _set(one: FitResult, key: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in one.values.items():
         if name == "ranks":
-            values[name] = {"value": f"{value.value:.0f}", "source": key}
+            values[name] = {"value": round(value.value), "source": key}
         elif value.low is None:
             values[name] = _kept(value)
         else:
-            values[name] = {**paper._value(value), "source": key}
-    values["fit"] = {
-        "backend": one.software, "rows_fitted": one.rows, "rows_held_back": one.rows,
-        "median_ape": f"{max(one.median_ape, 1e-4):.4f}",
-        "p90_ape": f"{max(one.p90_ape, 1e-4):.4f}", "bias": f"{100 * one.bias:+.1f} %",
-    }  # fmt: skip
-    return values
+            values[name] = {**measured_file.ranged(value), "source": key}
+    return {**values, "fit": measured_file.fit_record(one, digits=4)}
 
 
-def _kept(value: Value) -> dict[str, Any]:
+def _kept(value: Parameter) -> dict[str, Any]:
     """A value that stays as it was before the import."""
-    return {**paper._value(replace(value, low=None, high=None)), "source": PRESENT}
+    return {**measured_file.ranged(replace(value, low=None, high=None)), "source": PRESENT}
 
 
 def _fabric(
-    tree: dict[str, Any], fits: Outcome, chain: Sequence[overlay.Link], unfitted: dict[str, str], catalog: Catalog
-) -> dict[str, Found]:
+    tree: dict[str, Any], fits: SampleFits, chain: Sequence[overlay.Link], unfitted: dict[str, str], catalog: Catalog
+) -> dict[str, FitResult]:
     """The sets to write. A measured file tells all collectives or none, so those that are missing are repeated from the present."""
     sets = dict(fits.sets)
     for link in ("collective", "network"):
@@ -191,7 +194,7 @@ def _fabric(
         for kind in missing if present is not None else ():
             units = {**{name: knob.unit for name, knob in COLLECTIVE_KNOBS.items()}, "ranks": "1"}
             numbers = _numbers(getattr(present, kind))
-            values = {name: Value(numbers[name], unit, why="not imported") for name, unit in units.items()}
+            values = {name: Parameter(numbers[name], unit, why="not imported") for name, unit in units.items()}
             tree.setdefault(link, {})[kind] = {name: _kept(value) for name, value in values.items()}
         if present is None:
             for place in wires:
@@ -200,7 +203,7 @@ def _fabric(
     return sets
 
 
-def _rates(tree: dict[str, Any], made: Import, ground: Ground, key: str, unfitted: dict[str, str]) -> dict[str, float]:
+def _rates(tree: dict[str, Any], made: ImportedFile, ground: FitBasis, key: str, unfitted: dict[str, str]) -> dict[str, float]:
     """Shares of the host link's rate that copies reach; the time to start one stays as it is."""
     if not made.rates:
         return {}
@@ -220,9 +223,9 @@ def _rates(tree: dict[str, Any], made: Import, ground: Ground, key: str, unfitte
                 unfitted["host"] = f"nothing is known of `{name}` yet: run `gpuplan calibrate` for it"
                 del tree["host"]
                 return {}
-            host[name] = _kept(Value(*present[name], why="not imported"))
+            host[name] = _kept(Parameter(*present[name], why="not imported"))
     for name, share in shares.items():
-        host[name] = {"value": f"{share:.4g}", "source": key}
+        host[name] = {"value": float(f"{share:.4g}"), "source": key}
     return {f"host.{name}": share for name, share in shares.items()}
 
 
@@ -234,16 +237,16 @@ def _put(tree: dict[str, Any], place: str, values: Mapping[str, Any]) -> None:
     at[last] = dict(values)
 
 
-def _residuals(tree: dict[str, Any], fits: Outcome, sets: Mapping[str, Found]) -> None:
+def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitResult]) -> None:
     """Ranges of the kinds that were fitted; where the file has other sets of the kind, no narrower than before."""
     told = tree.get("residual", {})
     for kind, (least, _, most) in fits.ranges().items():
-        if kind not in paper.RESIDUALS or not any(one.residual == kind for one in sets.values()):
+        if kind not in measured_file.RESIDUALS or not any(one.residual == kind for one in sets.values()):
             continue
         old = told.get(kind)
         low = least if old is None else min(least, _number(old["low"]))
         high = most if old is None else max(most, _number(old["high"]))
-        told[kind] = {"low": f"{low:.3f}", "high": f"{high:.3f}"}
+        told[kind] = {"low": round(low, 3), "high": round(high, 3)}
     if told:
         tree.pop("residual", None)
         tree["residual"] = told
@@ -253,7 +256,7 @@ def _number(value: Any) -> float:
     return float(value["value"] if isinstance(value, Mapping) else value)
 
 
-def _say(tree: dict[str, Any], made: Import, places: Sequence[str]) -> None:
+def _say(tree: dict[str, Any], made: ImportedFile, places: Sequence[str]) -> None:
     """Which import changed what; values that were kept get a source."""
     software = [*tree.get("software", []), made.software]
     tree["software"] = list(dict.fromkeys(one for one in software if one))
@@ -273,9 +276,7 @@ def _text(tree: dict[str, Any], out: Path) -> str:
     """The file, which is read once before anybody relies on it."""
     if isinstance(tree.get("machine"), dict):
         tree["machine"].pop("checksum", None)
-    text = f"{paper.HEAD}\n" + "\n".join(paper._block(tree, 0)) + "\n"
-    if "machine" in tree:
-        text = text.replace("\nmachine:\n", f"\nmachine:\n  checksum: {checksum(text)}\n", 1)
+    text = measured_file.with_checksum(tree)
     read(Measured, *parse_yaml(text, str(out)))
     return text
 

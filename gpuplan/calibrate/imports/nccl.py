@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.imports.found import Found, Given, Point, fault
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel, fault
 
 PROGRAMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all",
@@ -25,13 +25,13 @@ _GPUS = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)")
 WHAT = "the whole output of a program of nccl-tests, comment lines included"
 
 
-def parse(text: str, name: str, given: Given) -> Found:
+def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The collectives of one or several runs, one after the other in a file.
 
     Raises:
         UsageError: no table, a row that does not match its header, or ranks that nobody named.
     """
-    points: list[Point] = []
+    points: list[TimedKernel] = []
     left_out: list[str] = []
     devices: dict[str, None] = {}
     software = "NCCL"
@@ -60,7 +60,7 @@ def parse(text: str, name: str, given: Given) -> Found:
                 points.append(point.replaced(near=state.near))
     if not points and not left_out:
         raise fault(name, 0, "it holds no table of nccl-tests", f"give {WHAT}")
-    return Found(points=tuple(points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out)))
+    return ParsedFile(points=tuple(points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out)))
 
 
 class _Ranks:
@@ -87,7 +87,7 @@ class _Ranks:
         counts = sorted(set(Counter(self._named.values()).values()))
         return f"{len(set(self._named.values()))} hosts with {' and '.join(map(str, counts))} of them"
 
-    def count(self, given: Given, name: str, line: int) -> int:
+    def count(self, given: ImportHints, name: str, line: int) -> int:
         count = given.ranks or len(self._named) or self.asked
         if count < 2:
             raise fault(name, line, "it does not say how many ranks there were, or only one", "say it with --ranks N")
@@ -101,7 +101,7 @@ def _named(name: str) -> str:
 
 def _point(
     words: list[str], header: list[str], program: str, ranks: int, name: str, line: int, left_out: list[str]
-) -> Point | None:  # fmt: skip
+) -> TimedKernel | None:  # fmt: skip
     kind: Any = PROGRAMS.get(program)
     if kind is None:
         what = f"`{program}_perf` has no parameters of its own" if program else "the program is not named"
@@ -121,5 +121,5 @@ def _point(
     dtype = DTYPES.get(row.get("type", ""), "fp32")
     shape = {"size": size, "group": float(ranks)}
     if kind == "transfer":
-        return Point(probe=Probe(kind="transfer", dtype=dtype, shape=shape), seconds=seconds, line=line)
-    return Point(probe=Probe(kind="collective", name=kind, dtype=dtype, shape=shape), seconds=seconds, line=line)
+        return TimedKernel(probe=Probe(kind="transfer", dtype=dtype, shape=shape), seconds=seconds, line=line)
+    return TimedKernel(probe=Probe(kind="collective", name=kind, dtype=dtype, shape=shape), seconds=seconds, line=line)

@@ -12,13 +12,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gpuplan.calibrate.imports.found import Found, Given, fault, json_of
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, fault, json_of
 
 CASES = {"host_to_device_memcpy_ce": "host_to_device", "device_to_host_memcpy_ce": "device_to_host"}
 WHAT = "the output of nvbandwidth, as text or with --format json"
 
 
-def parse(text: str, name: str, given: Given) -> Found:
+def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The rates of copies in both directions.
 
     Raises:
@@ -32,7 +32,7 @@ def parse(text: str, name: str, given: Given) -> Found:
     left_out = tuple(f"{name}: {case} has no parameter of its own" for case in matrices if case not in CASES)
     if not rates:
         raise fault(name, 0, f"it holds no result of {' or '.join(CASES)}", f"give {WHAT}")
-    return Found(rates=rates, devices=devices, software=software, left_out=left_out)
+    return ParsedFile(rates=rates, devices=devices, software=software, left_out=left_out)
 
 
 def _of_json(data: Any, name: str) -> tuple[dict[str, list[list[float | None]]], tuple[str, ...], str]:

@@ -12,7 +12,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record
 
 
-class Kept(Record, kw_only=True):
+class KeptPoint(Record, kw_only=True):
     """One timed kernel with where it comes from."""
 
     probe: Probe
@@ -40,7 +40,7 @@ def place(measured: Path) -> Path:
     return measured.with_suffix(".points.jsonl")
 
 
-def load(path: Path) -> list[Kept]:
+def load(path: Path) -> list[KeptPoint]:
     """The points of a file; none where there is no file.
 
     Raises:
@@ -52,18 +52,18 @@ def load(path: Path) -> list[Kept]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(Problem("import.no-points", f"cannot read {path}: {error}")) from None
-    made: list[Kept] = []
+    made: list[KeptPoint] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             data = json.loads(line)
-            made.append(Kept(**{**data, "probe": probe_of(data["probe"])}))
+            made.append(KeptPoint(**{**data, "probe": probe_of(data["probe"])}))
         except (ValueError, TypeError, KeyError) as error:
             hint = "take the line out, or move the file away and import again"
             raise UsageError(Problem("import.no-points", f"the line is no point: {error}", hint, f"{path}:{number}")) from None
     return made
 
 
-def text(points: Iterable[Kept]) -> str:
+def text(points: Iterable[KeptPoint]) -> str:
     """The points as the lines of a file, the last of each kind, file and probe."""
     last = {point.key(): point for point in points}
     return "".join(json.dumps(plain(point), separators=(",", ":")) + "\n" for point in last.values())

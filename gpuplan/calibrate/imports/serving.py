@@ -7,30 +7,30 @@ Formats: https://docs.vllm.ai/en/latest/contributing/benchmarks.html, https://do
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuplan.calibrate.imports.found import Found, Given, fault, json_of
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, fault, json_of
+from gpuplan.yaml_text import on_one_line
 
 WHAT = "the JSON that a benchmark of vLLM or SGLang wrote"
 LATENCIES = {"mean_ttft_ms": "ttft_ms", "mean_tpot_ms": "tpot_ms", "mean_itl_ms": "itl_ms", "mean_e2el_ms": "latency_ms",
              "mean_e2e_latency_ms": "latency_ms"}  # fmt: skip
 
 
-def parse_vllm(text: str, name: str, given: Given) -> Found:
+def parse_vllm(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The runs of vLLM's benchmarks."""
     return _parse(text, name, given, "vllm")
 
 
-def parse_sglang(text: str, name: str, given: Given) -> Found:
+def parse_sglang(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The runs of SGLang's benchmarks."""
     return _parse(text, name, given, "sglang")
 
 
-def _parse(text: str, name: str, given: Given, engine: str) -> Found:
+def _parse(text: str, name: str, given: ImportHints, engine: str) -> ParsedFile:
     """The rows of a file.
 
     Raises:
@@ -46,10 +46,10 @@ def _parse(text: str, name: str, given: Given, engine: str) -> Found:
         runs.append(_row(result, name, number, given, engine))
     if not runs:
         raise fault(name, 0, "it holds no result", f"give {WHAT}")
-    return Found(runs=tuple(runs), software=engine)
+    return ParsedFile(runs=tuple(runs), software=engine)
 
 
-def _row(result: Mapping[str, Any], name: str, number: int, given: Given, engine: str) -> dict[str, Any]:
+def _row(result: Mapping[str, Any], name: str, number: int, given: ImportHints, engine: str) -> dict[str, Any]:
     run, measured = _served(result) or _batched(result) or _offline(result) or ({}, {})
     if not measured:
         keys = ", ".join(sorted(map(str, result))[:6])
@@ -167,19 +167,6 @@ def _finite(value: Any) -> float | None:
 
 def runs_text(runs: Sequence[Mapping[str, Any]], before: str) -> str:
     """A file of runs with more rows; a row of the same id takes the place of the old one."""
-    ids = {f"- {{id: {run['id']}," for run in runs}
-    kept = [line for line in before.splitlines() if not any(line.startswith(one) for one in ids)]
-    return "\n".join([*kept, *(f"- {_flow(run)}" for run in runs)]) + "\n"
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{key}: {part if key == 'id' and _bare(part) else _flow(part)}" for key, part in value.items()) + "}"
-        )
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _bare(part: Any) -> bool:
-    """Whether a text needs no quotes in YAML."""
-    return re.fullmatch(r"[a-z][a-z0-9.-]*", str(part)) is not None
+    ids = tuple(f"- {{id: {on_one_line(run['id'])}," for run in runs)
+    kept = [line for line in before.splitlines() if not line.startswith(ids)]
+    return "\n".join([*kept, *(f"- {on_one_line(run)}" for run in runs)]) + "\n"

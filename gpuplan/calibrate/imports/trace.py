@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.imports.found import Found, Given, Point, fault, json_of
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel, fault, json_of
 
 TYPES = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "c10::Float8_e4m3fn": "fp8", "c10::Float8_e4m3fnuz": "fp8", "signed char": "int8",
@@ -30,7 +30,7 @@ LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 WHAT = "a trace of torch.profiler with record_shapes=True, as export_chrome_trace writes it"
 
 
-def parse(text: str, name: str, given: Given) -> Found:
+def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     """The median time of each shape.
 
     Raises:
@@ -68,8 +68,8 @@ def parse(text: str, name: str, given: Given) -> Found:
         raise fault(name, 0, f"none of its {len(operators)} matmuls and attentions can be taken: {why}", f"give {WHAT}")
     info = data.get("deviceProperties") if isinstance(data, dict) else None
     devices = tuple(dict.fromkeys(str(one["name"]) for one in info or () if isinstance(one, dict) and one.get("name")))
-    return Found(
-        points=tuple(Point(probe=probes[key], seconds=statistics.median(found)) for key, found in times.items()),
+    return ParsedFile(
+        points=tuple(TimedKernel(probe=probes[key], seconds=statistics.median(found)) for key, found in times.items()),
         devices=devices, software="torch profiler", left_out=tuple(f"{name}: {n} x {why}" for why, n in left_out.items()),
     )  # fmt: skip
 

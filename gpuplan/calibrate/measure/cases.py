@@ -7,23 +7,29 @@ place. So a parameter that nobody fits here still counts, with the value that an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gpuplan.calibrate import kinds
+from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.cross_fit import Case
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.fit import FITTED, Knob, machine
+from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import ELEMENT, moved
-from gpuplan.calibrate.rows import Rows
-from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
-from gpuplan.machine.wire import collective_seconds, transfer_seconds
+from gpuplan.calibrate.row_seconds import (
+    attention_row_seconds,
+    collective_row_seconds,
+    matmul_row_seconds,
+    stream_row_seconds,
+    transfer_row_seconds,
+    trial_hardware,
+)
+from gpuplan.calibrate.table_rows import Rows
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
-from gpuplan.work import Attention, Collective, Matmul, Stream, Transfer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +48,7 @@ ABOVE_BEST = 1.3
 
 
 @dataclass(frozen=True)
-class Ground:
+class FitBasis:
     """What is given: rates of the datasheet or, without one, the best that were measured; and the family's parameters."""
 
     peaks: Mapping[str, Term]
@@ -67,31 +73,7 @@ class Ground:
         }
 
 
-@dataclass(frozen=True)
-class Case:
-    """Samples that one set of parameters must meet."""
-
-    place: str
-    """Where the parameters stand in a measured file."""
-    residual: str
-    """The kind of work whose range these samples tell."""
-    rows: Rows
-    knobs: Mapping[str, Knob]
-    """What is fitted."""
-    fixed: Mapping[str, Knob]
-    """What stays as the family has it, or as all chips have it."""
-    stay: Mapping[str, float]
-    """The family's values of what is fitted, where there is a family: what is not determined stays there."""
-    predict: Callable[[Rows, Mapping[str, float]], Array]
-    shapes: tuple[str, ...]
-    """Of each row what makes it another shape: rows of one shape are held back together."""
-    starts: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Values of a knob from which the fit starts too."""
-    others: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Values of a fixed parameter that may stand in place of the family's, where the rows are nearer to them."""
-
-
-def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
     """Every set of parameters that the samples may tell something of."""
     made: list[Case] = []
     for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "matmul"):
@@ -112,7 +94,7 @@ def cases(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
     return made
 
 
-def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, grouped: bool = False) -> list[Case]:
+def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, grouped: bool = False) -> list[Case]:
     if dtype not in ground.peaks:
         return []
     samples = _from_memory(samples, ground)
@@ -120,26 +102,23 @@ def _matmul(samples: Sequence[Sample], dtype: str, ground: Ground, software: str
     element, prefix = ELEMENT[dtype], f"{section}.{dtype}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        cols = rows.columns
         # Quantisation is not timed: the probes multiply what is quantised already. Estimates add it as the family has it.
         values = {key: value for key, value in values.items() if key != "quantise"}
-        item = Matmul(
-            name="row", m=_given("m", cols["m"]), n=_given("n", cols["n"]), k=_given("k", cols["k"]),
-            batch=_given("batch", cols["batch"]), dtype=dtype, left_bytes=_given("left", element, "B"),  # type: ignore[arg-type]
-            right_bytes=_given("right", element, "B"), out_bytes=_given("out", max(element, 2.0), "B"), grouped=grouped,
-        )  # fmt: skip
-        return _array(matmul_seconds(item, _hardware(ground, prefix, values, units)))
+        hw = _hardware(ground, prefix, values, units)
+        out = max(element, 2.0)
+        kind: Any = dtype
+        return _array(matmul_row_seconds(rows.columns, hw, dtype=kind, left=element, right=element, out=out, grouped=grouped))
 
     # Of the rows that begin amid a tile the probes tell nothing: every expert has as many.
-    knobs, fixed, units = _knobs(ground, prefix, kinds.MATMUL_KNOBS, kinds.MATMUL_FIXED, leave=("quantise", "straddle"))
+    knobs, fixed, units = _knobs(ground, prefix, knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, leave=("quantise", "straddle"))
     rows = _rows(samples, ("m", "n", "k", "batch"), software)
     # Kernels of processors for few rows are products of vectors, which fill no tile.
     others = {"tile_m": THIN} if ground.measured_peaks else {}
     shapes = _shapes(samples, ("n", "k", "batch") if grouped else ("n", "k"))
-    return [Case(prefix, section, rows, knobs, fixed, _stay(ground, prefix), predict, shapes, others=others)]
+    return [Case(prefix, section, rows, knobs, fixed, _family(ground, prefix), predict, shapes, others=others)]
 
 
-def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: str, *, decode: bool) -> list[Case]:
+def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, decode: bool) -> list[Case]:
     if not samples or dtype not in ground.peaks:
         return []
     if decode:
@@ -148,13 +127,13 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: 
     prefix = "attention.decode.bf16" if decode else f"attention.prefill.{dtype}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        cols = {key: _given(key, column) for key, column in rows.columns.items()}
-        item = Attention(
-            name="row", **cols, kv_element_bytes=_given("kv", ELEMENT[dtype], "B"), dtype=dtype, causal=True  # type: ignore[arg-type]
-        )  # fmt: skip
-        return _array(attention_seconds(item, _hardware(ground, prefix, values, units)))
+        kind: Any = dtype
+        hw = _hardware(ground, prefix, values, units)
+        return _array(attention_row_seconds(rows.columns, hw, dtype=kind, stored=ELEMENT[dtype]))
 
-    given = (kinds.DECODE_KNOBS, kinds.DECODE_FIXED) if decode else (kinds.PREFILL_KNOBS, kinds.PREFILL_FIXED)
+    given = (
+        (knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED) if decode else (knob_tables.PREFILL_KNOBS, knob_tables.PREFILL_FIXED)
+    )
     # Of replays out of a cache and of copies into pages the probes tell nothing.
     knobs, fixed, units = _knobs(ground, prefix, *given, leave=("reach", "near", "append", "per_token"))
     rows = _rows(samples, ("sequences", "q_len", "kv_len", "heads", "kv_heads", "k_dim", "v_dim"), software)
@@ -166,14 +145,14 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: Ground, software: 
             rows,
             knobs,
             fixed,
-            _stay(ground, prefix),
+            _family(ground, prefix),
             predict,
             _shapes(samples, ("heads", "kv_heads", "k_dim", "sequences")),
         )
     ]
 
 
-def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+def _stream(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
     if not samples:
         return []
     # Norms and activations are what the streams of a model are, so they have a say as much as plain additions.
@@ -181,11 +160,9 @@ def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Ca
     kept = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 5e6]
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
-        launches = _given("launches", rows.columns["launches"])
-        item = Stream(name="row", size=_given("size", rows.columns["size"], "B"), launches=launches)
-        return _array(stream_seconds(item, _hardware(ground, "stream", values, units)))
+        return _array(stream_row_seconds(rows.columns, _hardware(ground, "stream", values, units)))
 
-    knobs, fixed, units = _knobs(ground, "stream", kinds.STREAM_KNOBS, {})
+    knobs, fixed, units = _knobs(ground, "stream", knob_tables.STREAM_KNOBS, {})
     parts = [streamed(one.probe, software) for one in kept]
     columns = {"size": np.array([size for size, _ in parts]), "launches": np.array([launches for _, launches in parts])}
     return [
@@ -195,7 +172,7 @@ def _stream(samples: Sequence[Sample], ground: Ground, software: str) -> list[Ca
             Rows(columns, np.array([one.seconds for one in kept]), np.zeros(len(kept), dtype=bool), software),
             knobs,
             fixed,
-            _stay(ground, "stream"),
+            _family(ground, "stream"),
             predict,
             _shapes(kept, ("size",)),
         )
@@ -214,7 +191,7 @@ def streamed(probe: Probe, software: str) -> tuple[float, float]:
     return (size * 5 / 3, 2.0) if probe.kind == "activation" and not software.startswith("jax") else (size, 1.0)
 
 
-def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case]:
+def _host(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
     rate = ground.host
     if not samples or rate is None:
         return []
@@ -228,11 +205,11 @@ def _host(samples: Sequence[Sample], ground: Ground, software: str) -> list[Case
     if all(ways) != any(ways):
         knobs["back"] = knobs["efficiency"]
     rows = _rows(samples, ("size",), software)
-    rows = Rows({**rows.columns, "back": np.array(ways, dtype=float)}, rows.seconds, rows.held_back, rows.backend)
+    rows = Rows({**rows.columns, "back": np.array(ways, dtype=float)}, rows.seconds, rows.held_back, rows.software)
     return [Case("host", "host", rows, knobs, {}, {}, predict, _shapes(samples, ("size",)))]
 
 
-def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: str) -> list[Case]:
+def _collective(samples: Sequence[Sample], name: str, ground: FitBasis, software: str) -> list[Case]:
     samples = [one for one in samples if not beyond(one.probe, ground)]
     if not samples or not ground.levels:
         return []
@@ -240,7 +217,7 @@ def _collective(samples: Sequence[Sample], name: str, ground: Ground, software: 
 
 
 def network_cases(
-    samples: Sequence[Sample], ground: Ground, software: str, inside: Mapping[str, Mapping[str, float]]
+    samples: Sequence[Sample], ground: FitBasis, software: str, inside: Mapping[str, Mapping[str, float]]
 ) -> list[Case]:
     """Collectives between nodes. `inside` are the parameters within a node that were fitted, by kind of collective.
 
@@ -254,12 +231,12 @@ def network_cases(
             wide = [one for one in wide if one.probe.shape.get("stride", 1.0) >= near]
         if not wide:
             continue
-        known = inside.get(name) or {key: knob.start for key, knob in kinds.COLLECTIVE_KNOBS.items()} | {"ranks": 1.0}
+        known = inside.get(name) or {key: knob.start for key, knob in knob_tables.COLLECTIVE_KNOBS.items()} | {"ranks": 1.0}
         made.append(_wired(name, wide, software, ground, (ground.levels[0], ground.levels[-1]), known))
     return made
 
 
-def beyond(probe: Probe, ground: Ground) -> bool:
+def beyond(probe: Probe, ground: FitBasis) -> bool:
     """Whether the ranks of a collective or transfer are on several nodes."""
     if len(ground.levels) < 2 or ground.levels[0].size is None:
         return False
@@ -273,11 +250,11 @@ def _is(probe: Probe, name: str) -> bool:
 def _links(samples: Sequence[Sample], software: str) -> Rows:
     rows = _rows(samples, ("size", "group"), software)
     strides = np.array([one.probe.shape.get("stride", 1.0) for one in samples])
-    return Rows({**rows.columns, "stride": strides}, rows.seconds, rows.held_back, rows.backend)
+    return Rows({**rows.columns, "stride": strides}, rows.seconds, rows.held_back, rows.software)
 
 
 def _wired(
-    name: str, samples: Sequence[Sample], software: str, ground: Ground, levels: tuple[Level, ...], known: Mapping[str, float]
+    name: str, samples: Sequence[Sample], software: str, ground: FitBasis, levels: tuple[Level, ...], known: Mapping[str, float]
 ) -> Case:
     """The last of `levels` is fitted, `known` are the parameters of the first where there are two."""
     rows, below = _links(samples, software), float(levels[0].size or 1.0) if len(levels) > 1 else 1.0
@@ -285,20 +262,17 @@ def _wired(
     most = float((rows.columns["group"] / reach).max())
     place = f"{'network' if len(levels) > 1 else 'collective'}.{name}"
     prefix = f"fabric.{levels[-1].name}.{name}"
-    unit = {**{key: knob.unit for key, knob in kinds.COLLECTIVE_KNOBS.items()}, "ranks": "1"}
+    unit = {**{key: knob.unit for key, knob in knob_tables.COLLECTIVE_KNOBS.items()}, "ranks": "1"}
     given = {f"fabric.{levels[0].name}.{name}.{key}": (value, unit[key]) for key, value in known.items()}
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
         hw = _hardware(ground, prefix, values, units, given, levels=levels)
-        size, stride = _given("size", rows.columns["size"], "B"), _given("stride", rows.columns["stride"])
         if name == "transfer":
-            path: Any = "scale_out" if len(levels) > 1 else "scale_up"
-            return _array(transfer_seconds(Transfer(name="row", size=size, path=path, stride=stride), hw))
+            return _array(transfer_row_seconds(rows.columns, hw, path="scale_out" if len(levels) > 1 else "scale_up"))
         kind: Any = name
-        group = _given("group", rows.columns["group"])
-        return _array(collective_seconds(Collective(name="row", kind=kind, size=size, group=group, stride=stride), hw))
+        return _array(collective_row_seconds(rows.columns, hw, kind=kind))
 
-    knobs, fixed, units = _knobs(ground, prefix, kinds.COLLECTIVE_KNOBS, {"ranks": Knob(most, 1, most)})
+    knobs, fixed, units = _knobs(ground, prefix, knob_tables.COLLECTIVE_KNOBS, {"ranks": Knob(most, 1, most)})
     # Two ranks tell nothing of what more of them lose, and transfers know a rate and a start only.
     told = ("pair", "start") if name == "transfer" else [key for key in knobs if most > 2 or key != "per_doubling"]
     fixed = {
@@ -306,13 +280,13 @@ def _wired(
         **{key: Knob(0.0 if knob.unit == "s" else knob.start, 0, 1, knob.unit) for key, knob in knobs.items() if key not in told},
     }
     knobs = {key: knob for key, knob in knobs.items() if key in told}
-    starts = {"switch": kinds.SWITCHES} if "switch" in knobs else {}
+    starts = {"switch": knob_tables.SWITCHES} if "switch" in knobs else {}
     shapes = _shapes(samples, ("size", "group"))
     return Case(place, "collective", rows, knobs, fixed, {}, predict, shapes, starts)
 
 
 def _knobs(
-    ground: Ground, prefix: str, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], leave: Sequence[str] = ()
+    ground: FitBasis, prefix: str, knobs: Mapping[str, Knob], fixed: Mapping[str, Knob], leave: Sequence[str] = ()
 ) -> tuple[dict[str, Knob], dict[str, Knob], dict[str, str]]:
     """What is fitted, what stays, and all units. What stays has the family's value; without a family the usual one."""
     family = ground.parameters(prefix)
@@ -327,21 +301,21 @@ def _knobs(
     return free, stay, {key: knob.unit for key, knob in {**free, **stay}.items()}
 
 
-def _stay(ground: Ground, prefix: str) -> dict[str, float]:
+def _family(ground: FitBasis, prefix: str) -> dict[str, float]:
     return {key: value for key, (value, _) in ground.parameters(prefix).items()}
 
 
 def _hardware(
-    ground: Ground, prefix: str, values: Mapping[str, float], units: Mapping[str, str],
+    ground: FitBasis, prefix: str, values: Mapping[str, float], units: Mapping[str, str],
     given: Mapping[str, tuple[float, str]] | None = None, **more: Any,
 ) -> Any:  # fmt: skip
     parameters = {**(given or {}), **{f"{prefix}.{key}": (value, units[key]) for key, value in values.items()}}
-    return machine(
+    return trial_hardware(
         peaks=ground.peaks, bandwidth=ground.bandwidth, units=ground.units, parameters=parameters, l2=ground.l2, **more
     )  # fmt: skip
 
 
-def _from_memory(samples: Sequence[Sample], ground: Ground) -> list[Sample]:
+def _from_memory(samples: Sequence[Sample], ground: FitBasis) -> list[Sample]:
     """The samples that memory can have served: repeated launches may find their tensors in a cache."""
     rate = _float(ground.bandwidth) * (1.0 if ground.measured_peaks else OVER_DATASHEET)
     return [one for one in samples if moved(one.probe) <= one.seconds * rate * 1.0001]
@@ -379,15 +353,10 @@ def _same(probe: Probe) -> tuple[object, ...]:
     return (probe.dtype, *sorted(probe.shape.items()))
 
 
-def _given(name: str, value: Any, unit: str = "1") -> Term:
-    return Term(name, value, unit, FITTED)
-
-
 def _float(term: Term) -> float:
     value: Any = term.value
     return float(value)
 
 
-def _array(term: Term) -> Array:
-    value: Any = term.value
-    return np.asarray(value, dtype=float)
+def _array(seconds: Any) -> Array:
+    return np.asarray(seconds, dtype=float)

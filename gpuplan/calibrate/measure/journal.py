@@ -28,7 +28,7 @@ DEATHS = 2
 """A probe in which the process died so often without a word is not tried again."""
 
 
-class Kept(Record, kw_only=True):
+class JournalContents(Record, kw_only=True):
     """What a journal holds."""
 
     header: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def default_place(env: Mapping[str, str], ident: str) -> Path:
     return cache / "gpuplan" / "calibrate" / f"{ident}.jsonl"
 
 
-def load(path: Path) -> Kept | None:
+def load(path: Path) -> JournalContents | None:
     """What the journal in a file holds, or None where there is no file or no whole header in it.
 
     Raises:
@@ -76,10 +76,10 @@ def load(path: Path) -> Kept | None:
     try:
         return _kept(entries)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return Kept()  # Whole lines that nobody here wrote: of another version, or edited.
+        return JournalContents()  # Whole lines that nobody here wrote: of another version, or edited.
 
 
-def _kept(entries: Sequence[Mapping[str, Any]]) -> Kept:
+def _kept(entries: Sequence[Mapping[str, Any]]) -> JournalContents:
     """What the lines say, the first of which is the header."""
     samples: dict[str, Sample] = {}
     skipped: dict[str, Skipped] = {}
@@ -106,7 +106,7 @@ def _kept(entries: Sequence[Mapping[str, Any]]) -> Kept:
         elif "stopped" in entry:
             begun.pop(entry["stopped"], None)
     hung += [key for key, count in begun.items() if count >= DEATHS and key not in hung]
-    return Kept(
+    return JournalContents(
         header=entries[0]["header"], samples=samples, skipped=skipped, hung=tuple(hung), plan=plan, done="done" in entries[-1]
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Probe, Reading, Run
 from gpuplan.calibrate.measure.grid import Planned
-from gpuplan.calibrate.measure.journal import Journal, Kept
+from gpuplan.calibrate.measure.journal import Journal, JournalContents
 from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped
 from gpuplan.calibrate.measure.sample import plain as plain_of
 from gpuplan.calibrate.measure.watch import Watchdog
@@ -71,7 +71,7 @@ class TooSlowError(Exception):
     """A probe would take far more than its share of the time."""
 
 
-class Told(Protocol):
+class ProgressListener(Protocol):
     """Who is told how far it is."""
 
     def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
@@ -81,7 +81,7 @@ class Told(Protocol):
         """Something the user should know at once."""
 
 
-class Measured(Record, kw_only=True):
+class ProbeRun(Record, kw_only=True):
     """What a run of the probes gave."""
 
     samples: Mapping[str, Sample]
@@ -99,7 +99,13 @@ class Runner:
     """Measures probes on one device, each kept in the journal before the next."""
 
     def __init__(
-        self, device: Device, journal: Journal, dog: Watchdog, rules: Rules, told: Told, clock: Callable[[], float] = time.monotonic
+        self,
+        device: Device,
+        journal: Journal,
+        dog: Watchdog,
+        rules: Rules,
+        told: ProgressListener,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.device, self.journal, self.dog, self.rules, self.told, self.clock = device, journal, dog, rules, told, clock
         self.samples: dict[str, Sample] = {}
@@ -116,7 +122,7 @@ class Runner:
         self._noted: set[str] = set()
         self._failed = 0
 
-    def run(self, planned: Sequence[Planned], anchor: Probe | None, kept: Kept) -> Measured:
+    def run(self, planned: Sequence[Planned], anchor: Probe | None, kept: JournalContents) -> ProbeRun:
         """Measure what the journal does not hold yet.
 
         Raises:
@@ -154,7 +160,7 @@ class Runner:
                 again += self._check_anchor()
         again += self._check_anchor()
         self._retry(again, started)
-        return Measured(
+        return ProbeRun(
             samples=self.samples, skipped=self.skipped, readings=tuple(self.readings), seconds=self.clock() - started,
             resumed=resumed, drift=tuple(self.drift), warnings=tuple(self.warnings),
         )  # fmt: skip

@@ -12,16 +12,17 @@ from tempfile import NamedTemporaryFile
 
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
-from gpuplan.calibrate.measure import grid, paper
+from gpuplan.calibrate.measure import grid
 from gpuplan.calibrate.measure.grid import Extent, Planned
-from gpuplan.calibrate.measure.journal import Journal, Kept, default_place, header, load
-from gpuplan.calibrate.measure.outcome import NEARER, Outcome, outcome
+from gpuplan.calibrate.measure.journal import Journal, JournalContents, default_place, header, load
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
-from gpuplan.calibrate.measure.runner import Measured as Run
+from gpuplan.calibrate.measure.runner import ProbeRun as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
+from gpuplan.calibrate.measure.sample_fits import NEARER, SampleFits, fit_samples
 from gpuplan.calibrate.measure.speed import trial
-from gpuplan.calibrate.measure.subject import Subject, can_draft, draft, ground_of, levels_of, subject_of
+from gpuplan.calibrate.measure.subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
+from gpuplan.calibrate.measured_file import MeasuredHead, measured_text
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.probe.host import Host
 from gpuplan.probe.new_file import write_new
@@ -31,7 +32,7 @@ from gpuplan.specs.measured import Measured
 
 
 @dataclass(frozen=True)
-class Wish:
+class CalibrationWish:
     """What the user asked for."""
 
     extent: Extent = "default"
@@ -61,10 +62,10 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrationPlan:
     """What will be measured, before it is."""
 
-    subject: Subject
+    subject: MeasuredSubject
     identity: Identity
     planned: Sequence[Planned]
     refused: Mapping[str, str]
@@ -80,18 +81,18 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Report:
+class CalibrationReport:
     """What came of it."""
 
-    plan: Plan
+    plan: CalibrationPlan
     run: Run
-    made: Outcome
+    made: SampleFits
     written: Sequence[Path]
     usable_as: str
     """What `--on` takes for this device; nothing where estimates will not find the file."""
 
 
-def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
+def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener) -> CalibrationPlan:
     """Which probes are to be measured on a device, and where the results go. A few kernels run, to see how fast it is.
 
     Raises:
@@ -131,7 +132,7 @@ def plan(device: Device, wish: Wish, catalog: Catalog, told: Listener) -> Plan:
         raise UsageError(Problem("calibrate.nothing", f"nothing can be measured: {why}", "name other --kinds, or free memory"))
     out = target(wish.out, subject.id, wish.env)
     journal = out.with_suffix(".jsonl") if wish.out is not None else default_place(wish.env, subject.id)
-    return Plan(subject, identity, planned, refused, out, journal, time.monotonic() - began)
+    return CalibrationPlan(subject, identity, planned, refused, out, journal, time.monotonic() - began)
 
 
 def target(out: Path | None, ident: str, env: Mapping[str, str]) -> Path:
@@ -145,7 +146,7 @@ def target(out: Path | None, ident: str, env: Mapping[str, str]) -> Path:
     return out if out.suffix in (".yaml", ".yml") else out / "measured" / f"{ident}.yaml"
 
 
-def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Listener) -> Report:
+def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, catalog: Catalog, told: Listener) -> CalibrationReport:
     """Measure what is planned, fit it and write it.
 
     Raises:
@@ -173,7 +174,7 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
     try:
         if not resume or kept is None or not kept.plan:
             journal.add(plan=[plain(one) for one in made.planned])
-        run = _measure(device, made, wish, journal, kept if resume and kept is not None else Kept(), told)
+        run = _measure(device, made, wish, journal, kept if resume and kept is not None else JournalContents(), told)
         trusted = [sample for sample in run.samples.values() if not sample.marks]
         if not trusted:
             marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
@@ -183,8 +184,8 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
             hint = "see the notes above; the same command measures again what was left out"
             raise UsageError(Problem("calibrate.nothing", what, hint))
         software = " ".join((made.identity.backend, made.identity.libraries.get(made.identity.backend, ""))).strip()
-        fits = outcome(trusted, ground_of(made.subject, trusted, catalog, wish.on), software)
-        if not _worth(made, fits, trusted):
+        fits = fit_samples(trusted, ground_of(made.subject, trusted, catalog, wish.on), software)
+        if not _is_worth_a_file(made, fits, trusted):
             journal.add(done="")  # The same samples would give the same again.
             why = "; ".join(f"{place}: {reason}" for place, reason in fits.unfitted.items())
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
@@ -194,17 +195,19 @@ def calibrate(device: Device, made: Plan, wish: Wish, catalog: Catalog, told: Li
         journal.add(done=str(made.out))
     finally:
         journal.close()
-    return Report(made, run, fits, written, usable_as)
+    return CalibrationReport(made, run, fits, written, usable_as)
 
 
-def _worth(made: Plan, fits: Outcome, trusted: Sequence[Sample]) -> bool:
+def _is_worth_a_file(made: CalibrationPlan, fits: SampleFits, trusted: Sequence[Sample]) -> bool:
     """Whether files should come of it: a spec whose rates rest on a few matmuls that could not even be fitted misleads."""
     if any(one.probe.kind == "matmul" for one in made.planned) and made.subject.drafted:
         return bool(fits.sets) or any(NEARER in why for place, why in fits.unfitted.items() if place.startswith("matmul."))
     return fits.tells() or (made.subject.drafted and can_draft(made.identity, trusted) is None)
 
 
-def _measure(device: Device, made: Plan, wish: Wish, journal: Journal, kept: Kept, told: Listener) -> Run:
+def _measure(
+    device: Device, made: CalibrationPlan, wish: CalibrationWish, journal: Journal, kept: JournalContents, told: Listener
+) -> Run:
     def bark(what: str) -> None:
         told.say(f"error: {what} did not come back: the kernel or the driver hangs, and this process ends")
         journal.add(hung=what)
@@ -243,7 +246,7 @@ def anchor(planned: Sequence[Planned]) -> Probe | None:
     return min(matmuls, key=lambda one: abs(one.launch - 1e-3)).probe if matmuls else None
 
 
-def _written(device: Device, made: Plan, run: Run, fits: Outcome, wish: Wish) -> tuple[list[Path], str]:
+def _written(device: Device, made: CalibrationPlan, run: Run, fits: SampleFits, wish: CalibrationWish) -> tuple[list[Path], str]:
     """Write the measured file, and a spec of the device where there is none: the paths, and what `--on` takes."""
     texts: dict[Path, str] = {}
     named = made.out.stem
@@ -257,8 +260,8 @@ def _written(device: Device, made: Plan, run: Run, fits: Outcome, wish: Wish) ->
             texts[folder / name] = draft(made.subject, made.identity, trusted, wish.today)
         else:
             in_place = False
-    told = paper.Told(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
-    texts[made.out] = with_earlier(paper.measured_text(told, run, fits), made.out)
+    head = MeasuredHead(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
+    texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
     write_new(texts, force=True)
     return list(texts), made.subject.id if in_place else ""
 

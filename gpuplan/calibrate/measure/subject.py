@@ -6,13 +6,13 @@ and good for estimates at once. So does a part of a processor, such as the cores
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpuplan.calibrate.device import Identity
-from gpuplan.calibrate.measure.cases import Ground, of_kind
+from gpuplan.calibrate.measure.cases import FitBasis, of_kind
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import flop, moved
 from gpuplan.errors import Problem, UnknownError, UsageError
@@ -29,6 +29,7 @@ from gpuplan.specs.fabric import Level, host_link_of
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
 from gpuplan.term import Source, Term
+from gpuplan.yaml_text import yaml_text
 
 WIRE = {"all_reduce": 2.0}
 """How often a byte of the buffer travels, in units of (ranks - 1) / ranks."""
@@ -39,7 +40,7 @@ MEASURED_HERE = Source("measured", "gpuplan calibrate on this machine: the best 
 
 
 @dataclass(frozen=True)
-class Subject:
+class MeasuredSubject:
     """What is measured: the id of its files, its spec where there is one, and the family that lends what is not measured."""
 
     id: str
@@ -56,7 +57,7 @@ class Subject:
         return self.spec is None
 
 
-def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
+def subject_of(identity: Identity, catalog: Catalog, host: Host) -> MeasuredSubject:
     """What a device is called in the catalog, and what is known of it."""
     processor = identity.architecture in PROCESSORS
     asked = cpu.ask_host(host) if processor else None
@@ -71,14 +72,14 @@ def subject_of(identity: Identity, catalog: Catalog, host: Host) -> Subject:
     family = spec.family if spec is not None else _family(identity, device.vendor, asked, catalog)
     part = spec is not None and not _whole(identity, spec)
     if spec is not None and not part and not _ours(spec, catalog):
-        return Subject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
+        return MeasuredSubject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
     ident = slug(name) or "device"
     if processor:
         ident = f"cpu-{ident}-{identity.units}c" if identity.units else f"cpu-{ident}"
         name = f"{name} ({identity.units} cores)" if identity.units else name
     elif part:
         ident, name = f"{ident}-{identity.units}u", f"{name} ({identity.units} units)"
-    return Subject(ident, name, device.vendor, family, None, processor, identity.units)
+    return MeasuredSubject(ident, name, device.vendor, family, None, processor, identity.units)
 
 
 def _die(spec: Accelerator | None, identity: Identity, catalog: Catalog) -> Accelerator | None:
@@ -126,7 +127,7 @@ def _family(identity: Identity, vendor: str, asked: cpu.Cpu | None, catalog: Cat
     return "generic"
 
 
-def levels_of(subject: Subject, span: int, catalog: Catalog, on: str = "") -> tuple[Level, ...]:
+def levels_of(subject: MeasuredSubject, span: int, catalog: Catalog, on: str = "") -> tuple[Level, ...]:
     """The links between so many accelerators as estimates see them: those of `on`, or of the usual machine of the accelerator.
 
     Raises:
@@ -165,17 +166,17 @@ def best_link(samples: Sequence[Sample]) -> float | None:
     return max(rates, default=None)
 
 
-def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog, on: str = "") -> Ground:
+def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Catalog, on: str = "") -> FitBasis:
     """What the fits take as given; `on` names the machines whose links the devices have.
 
     Raises:
         UnknownError: nothing at all is on record of the family.
     """
-    family = _lent(subject, catalog)
+    family = _family_parameters(subject, catalog)
     spec = subject.spec
     if spec is None:
         rates = best_rates(samples).items()
-        return Ground(
+        return FitBasis(
             peaks={dtype: Term(f"hw.{dtype}_flop_per_s", rate, "FLOP/s", MEASURED_HERE) for dtype, rate in rates},
             bandwidth=Term("hw.hbm_bandwidth", best_stream(samples) or 1e10, "B/s", MEASURED_HERE),
             units=Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE),
@@ -190,7 +191,7 @@ def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog, on:
     host_link = host_link_of(spec, system)
     count = spec.units.count if spec.units is not None else None
     units = Term("hw.sm_count", float(subject.units or 1), "1", MEASURED_HERE) if count is None else spec.term("hw.sm_count", count)
-    return Ground(
+    return FitBasis(
         peaks={dtype: spec.term(f"hw.{dtype}_flop_per_s", spec.peak(dtype)) for dtype in spec.dtypes()},
         bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
         units=units,
@@ -201,7 +202,7 @@ def ground_of(subject: Subject, samples: Sequence[Sample], catalog: Catalog, on:
     )
 
 
-def _lent(subject: Subject, catalog: Catalog) -> Mapping[str, Term]:
+def _family_parameters(subject: MeasuredSubject, catalog: Catalog) -> Mapping[str, Term]:
     """The parameters that count where nothing is measured: of what is shipped, not of an earlier calibration."""
     chain = [
         link for link in overlay.chain_of(catalog, subject.id, subject.family, None)
@@ -239,56 +240,47 @@ def best_copy(samples: Sequence[Sample]) -> float | None:
     return max((moved(one.probe) / one.seconds for one in of_kind(samples, "host_to_device", "device_to_host")), default=None)
 
 
-def draft(subject: Subject, identity: Identity, samples: Sequence[Sample], today: str) -> str:
+def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample], today: str) -> str:
     """The text of an accelerator file whose peaks are what was measured."""
     rates = {dtype: rate for dtype, rate in best_rates(samples).items() if dtype in RATE_NAMES}
     stream = best_stream(samples)
     how = f"gpuplan calibrate, {identity.backend} on this machine"
     fastest = "the fastest matmul that was measured"
-    memory = f"{{value: {(identity.memory_bytes or 0) / 2**30:.2f} GiB, source: driver}}"
-    lines = [
-        f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy.",
-        "format: 1",
-        f"id: {subject.id}",
-        f"name: {json.dumps(subject.name, ensure_ascii=False)}",
-        f"driver_names: [{json.dumps(identity.name, ensure_ascii=False)}]",
-        f"vendor: {subject.vendor}",
-        f"architecture: {json.dumps(identity.architecture or 'not told by the driver')}",
-        f"family: {subject.family}",
-        f'released: "{today[:7]}"',
-        f"unit: {'socket' if subject.processor else 'gpu'}",
-        "confidence: low",
-        "sources:",
-        f"  measured: {{title: {json.dumps(how)}, kind: measured, checked: {today}}}",
-        f"  driver: {{title: {json.dumps(f'{identity.backend}, on this host')}, kind: measured, checked: {today}}}",
-        "memory:",
-        f"  capacity: {memory}",
-        '  type: "not told by the driver"',
-        f"  bandwidth: {{value: {(stream or 0) / 1e9:.4g} GB/s, note: the best of the largest streams and matmuls}}",
-        "compute_dense:",
-        *(f"  {dtype}: {{value: {rate / 1e12:.4g} TFLOP/s, note: {fastest}}}" for dtype, rate in rates.items()),
-        *_links(identity, samples),
-        *(["default_engines: {train: torch-eager, serve: llama-cpp}"] if subject.processor else []),
-        "notes:",
-        '  - "`released` is the month in which it was measured: the driver does not say when it came out."',
-        '  - "Rates and bandwidth are the best that gpuplan calibrate measured, so that efficiencies are shares of these."',
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    head = f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy."
+    source = {"kind": "measured", "checked": today}
+    bandwidth = {"value": f"{(stream or 0) / 1e9:.4g} GB/s", "note": "the best of the largest streams and matmuls"}
+    data = {
+        "format": 1, "id": subject.id, "name": subject.name, "driver_names": [identity.name], "vendor": subject.vendor,
+        "architecture": identity.architecture or "not told by the driver", "family": subject.family, "released": today[:7],
+        "unit": "socket" if subject.processor else "gpu", "confidence": "low",
+        "sources": {"measured": {"title": how, **source}, "driver": {"title": f"{identity.backend}, on this host", **source}},
+        "memory": {
+            "capacity": {"value": f"{(identity.memory_bytes or 0) / 2**30:.2f} GiB", "source": "driver"},
+            "type": "not told by the driver", "bandwidth": bandwidth,
+        },
+        "compute_dense": {dtype: {"value": f"{rate / 1e12:.4g} TFLOP/s", "note": fastest} for dtype, rate in rates.items()},
+        **_links(identity, samples),
+        **({"default_engines": {"train": "torch-eager", "serve": "llama-cpp"}} if subject.processor else {}),
+        "notes": [
+            "`released` is the month in which it was measured: the driver does not say when it came out.",
+            "Rates and bandwidth are the best that gpuplan calibrate measured, so that efficiencies are shares of these.",
+        ],
+    }  # fmt: skip
+    return yaml_text(data, head)
 
 
-def _links(identity: Identity, samples: Sequence[Sample]) -> list[str]:
+def _links(identity: Identity, samples: Sequence[Sample]) -> dict[str, Any]:
     """What several devices in one machine sent each other; of networks between machines a spec of one accelerator says nothing."""
     rate = best_link(samples)
     if rate is None or identity.near:
-        return []
-    return [
-        "scale_up:",
-        '  kind: "not told by the driver"',
-        f"  bandwidth_per_direction: {{value: {rate / 1e9:.4g} GB/s, note: the best of the collectives that were measured}}",
-        f"  domain: {identity.ranks}",
-        "  topology: switched",
-        '  layout: "not told by the driver: taken as a switch between the devices that measured together"',
-    ]
+        return {}
+    note = "the best of the collectives that were measured"
+    links = {
+        "kind": "not told by the driver", "bandwidth_per_direction": {"value": f"{rate / 1e9:.4g} GB/s", "note": note},
+        "domain": identity.ranks, "topology": "switched",
+        "layout": "not told by the driver: taken as a switch between the devices that measured together",
+    }  # fmt: skip
+    return {"scale_up": links}
 
 
 def can_draft(identity: Identity, samples: Sequence[Sample]) -> str | None:

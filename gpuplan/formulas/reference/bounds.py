@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.roofline import ridge_intensity
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerByte, FlopPerS, Hertz, ceil_div
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerByte, FlopPerS, Hertz, Ratio, ceil_div
 from gpuplan.term import DEFINITION, Source, formula
 
 _BOOK = "https://jax-ml.github.io/scaling-book/"
@@ -25,12 +25,17 @@ def arithmetic_intensity(*, flop: Flop, bytes_moved: Bytes) -> FlopPerByte:
 
 @formula(_SCALING_BOOK)
 def critical_tokens(*, peak_flop_per_s: FlopPerS, bandwidth: BytesPerS, weight_bytes: Bytes) -> Count:
-    """Tokens in a large matmul at which reading weights takes as long as the arithmetic; only weight traffic counts.
+    """Tokens at which moving weights takes as long as the arithmetic: reading them, or sending their gradients between chips.
 
-    bf16 on an H100, published as 295:
+    `bandwidth` is the memory's for one large matmul, and that of all links used for the tokens a chip of data parallelism or FSDP.
+    bf16 on an H100, published as 295, and on TPU v5p over one axis and over three, published as 2550 and 850:
 
     >>> critical_tokens(peak_flop_per_s=989e12, bandwidth=3.35e12, weight_bytes=2)
     295.2
+    >>> critical_tokens(peak_flop_per_s=4.59e14, bandwidth=1.8e11, weight_bytes=2)
+    2550.0
+    >>> critical_tokens(peak_flop_per_s=4.59e14, bandwidth=3 * 1.8e11, weight_bytes=2)
+    850.0
     """
     return ridge_intensity(peak_flop_per_s=peak_flop_per_s, bandwidth=bandwidth) * weight_bytes / 2
 
@@ -76,3 +81,15 @@ def chips_to_hold(*, total_bytes: Bytes, chip_bytes: Bytes) -> Count:
     9.0
     """
     return ceil_div(total_bytes, chip_bytes)
+
+
+@formula(DEFINITION)
+def memory_share(*, used: Bytes, capacity: Bytes) -> Ratio:
+    """Share of a chip's memory that something takes; above one when it needs several chips.
+
+    13B parameters in 16 bits on a 40 GB A100, published as 65 %:
+
+    >>> memory_share(used=2 * 13e9, capacity=40e9)
+    0.65
+    """
+    return used / capacity

@@ -14,7 +14,6 @@ _BOOK = "https://jax-ml.github.io/scaling-book/"
 _GATHER = Source("paper", _TITLE, f"{_BOOK}sharding", "Case 2: one multiplicand has a sharded contracting dimension")
 _REDUCE = Source("paper", _TITLE, f"{_BOOK}sharding", "Case 3: both multiplicands have sharded contracting dimensions")
 _ALL_TO_ALL = Source("paper", _TITLE, f"{_BOOK}sharding", "Our final communication primitive: the AllToAll")
-_DATA_PARALLEL = Source("paper", _TITLE, f"{_BOOK}training", "Data Parallelism; Fully-Sharded Data Parallelism")
 _MIXED = Source("paper", _TITLE, f"{_BOOK}training", "Combining FSDP and Tensor Parallelism")
 _GPUS = Source("paper", _TITLE, f"{_BOOK}gpus", "Rooflines for LLM Scaling on GPUs, Data Parallelism")
 
@@ -78,20 +77,6 @@ def contraction_critical_width(*, chips: Count, flop_per_s: FlopPerS, bandwidth:
     return chips * ridge_intensity(peak_flop_per_s=flop_per_s, bandwidth=bandwidth) * element_bytes / 2
 
 
-@formula(_DATA_PARALLEL)
-def dp_critical_tokens(*, flop_per_s: FlopPerS, bandwidth: BytesPerS, element_bytes: Bytes) -> Count:
-    """Tokens a chip above which data parallelism (or FSDP) is bound by arithmetic; the bandwidth is that of all axes used.
-
-    bf16 on TPU v5p over one axis and over three, published as 2550 and 850:
-
-    >>> dp_critical_tokens(flop_per_s=4.59e14, bandwidth=1.8e11, element_bytes=2)
-    2550.0
-    >>> dp_critical_tokens(flop_per_s=4.59e14, bandwidth=3 * 1.8e11, element_bytes=2)
-    850.0
-    """
-    return ridge_intensity(peak_flop_per_s=flop_per_s, bandwidth=bandwidth) * element_bytes / 2
-
-
 @formula(_GPUS)
 def moe_dp_critical_tokens(*, dense_tokens: Count, experts: Count, top_k: Count) -> Count:
     """Tokens a chip for data parallelism of a mixture of experts: all experts' gradients travel, few do arithmetic.
@@ -108,7 +93,8 @@ def moe_dp_critical_tokens(*, dense_tokens: Count, experts: Count, top_k: Count)
 def fsdp_tp_critical_tokens(*, axis_critical_tokens: Count, fsdp_axes: Count, tp_axes: Count, width: Count) -> Count:
     """Tokens a chip above which the best mix of FSDP and tensor parallelism is bound by arithmetic.
 
-    `axis_critical_tokens` is `dp_critical_tokens` over one axis. TPU v5p with two axes and one, ff = 32,768, published as 400:
+    `axis_critical_tokens` is `critical_tokens` with the bandwidth of one axis.
+    TPU v5p with two axes and one, ff = 32,768, published as 400:
 
     >>> fsdp_tp_critical_tokens(axis_critical_tokens=2550, fsdp_axes=2, tp_axes=1, width=32768)
     396.9

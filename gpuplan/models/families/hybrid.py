@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.models.architecture import Architecture, Block, ChannelMixer, Mlp, StateSpace
+from gpuplan.models.architecture import Architecture, Block, ChannelMixer, GatedDelta, Mlp, StateSpace
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import attention, decoder, dense, depth, experts, finish
 from gpuplan.models.families.moe import sparse_layers
@@ -165,14 +165,12 @@ def qwen3_next(c: Config) -> Architecture:
     full = attention(c, kv_default=2, qk_norm="head", qkv_bias=biased, out_bias=biased, head_dim_default=256)
     full = full.replaced(output_gate=c.flag("attn_output_gate", default=True))
     heads = c.count("linear_num_value_heads")
-    delta = StateSpace(
-        kind="gated_delta",
-        inner=heads * c.count("linear_value_head_dim"),
-        state=c.count("linear_key_head_dim"),
-        heads=heads,
-        groups=c.count("linear_num_key_heads"),
+    delta = GatedDelta(
+        key_heads=c.count("linear_num_key_heads"),
+        value_heads=heads,
+        key_dim=c.count("linear_key_head_dim"),
+        value_dim=c.count("linear_value_head_dim"),
         conv_kernel=c.count("linear_conv_kernel_dim"),
-        gated_norm=True,
     )
     every = c.count("full_attention_interval", default=4)
     words = c.words("layer_types", layers, ("full_attention", "linear_attention"))

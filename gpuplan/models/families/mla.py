@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.models.architecture import Architecture, Block, Mla, Mlp
+from gpuplan.models.architecture import Architecture, Block, Mla, Mlp, SparseMla
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import decoder, depth, experts, finish
 from gpuplan.models.families.moe import first_dense
@@ -10,7 +10,6 @@ from gpuplan.models.families.moe import first_dense
 
 def _mla(c: Config, v_default: int | None = None) -> Mla:
     heads = c.count("num_attention_heads")
-    indexer = c.has("index_n_heads")
     return Mla(
         heads=heads,
         q_rank=c.count("q_lora_rank") if c.has("q_lora_rank") else None,
@@ -19,16 +18,25 @@ def _mla(c: Config, v_default: int | None = None) -> Mla:
         rope_dim=c.count("qk_rope_head_dim"),
         v_dim=c.count("v_head_dim", default=v_default, why="hidden / heads"),
         bias=c.flag("attention_bias", default=False),
-        indexer_heads=c.count("index_n_heads") if indexer else 0,
-        indexer_dim=c.count("index_head_dim") if indexer else 0,
-        indexer_top_k=c.count("index_topk") if indexer else 0,
     )
+
+
+def _sparse(c: Config, one: Mla) -> SparseMla:
+    """The same over the tokens that an indexer chooses."""
+    if one.q_rank is None:
+        c.missing("q_lora_rank")
+    return SparseMla(
+        heads=one.heads, q_rank=one.q_rank or 1, kv_rank=one.kv_rank, nope_dim=one.nope_dim, rope_dim=one.rope_dim,
+        v_dim=one.v_dim, bias=one.bias, top_k=c.count("index_topk"), indexer_heads=c.count("index_n_heads"),
+        indexer_dim=c.count("index_head_dim"),
+    )  # fmt: skip
 
 
 def deepseek(c: Config) -> Architecture:
     """DeepSeek-V2 and all that follow it: dense first layers, then shared and routed experts."""
     layers = depth(c)
-    one = _mla(c)
+    latent = _mla(c)
+    one = _sparse(c, latent) if c.has("index_n_heads") else latent
     sparse = first_dense(c, layers)
     correction = c.text("model_type") != "deepseek_v2" and c.text("topk_method", default="noaux_tc") == "noaux_tc"
     width = c.count("moe_intermediate_size")
@@ -39,7 +47,7 @@ def deepseek(c: Config) -> Architecture:
     plain = Mlp(width=c.count("intermediate_size"))
     c.raw("num_key_value_heads", "head_dim", "qk_head_dim", "index_topk_freq", "index_topk_pattern", "index_skip_topk_offset")
     kinds = c.words("indexer_types", layers, ("full", "shared"))
-    without = one.replaced(indexer_heads=0, indexer_dim=0)
+    without = one.replaced(indexer_heads=0, indexer_dim=0) if isinstance(one, SparseMla) else one
     blocks, layout = {}, []
     for at in range(layers):
         own = kinds is None or kinds[at] == "full"

@@ -17,7 +17,7 @@ from gpuplan.workload.program import Role, Tensor
 
 LOG_SUM_EXP = Term(
     "recipe.log_sum_exp_bytes", 4.0, "B",
-    Source("paper", "FlashAttention", "https://arxiv.org/abs/2205.14135", "3.1: one fp32 statistic a head and query is kept"),
+    Source("paper", "FlashAttention-2", "https://arxiv.org/abs/2307.08691", "3.1: the logsumexp of each row is kept, alone"),
 )  # fmt: skip
 QUERY_VALUE, MATRICES = ("qv", "attention", "all"), ("attention", "all")
 """The choices of `--lora-targets` that adapt queries and values, and the other matrices of attention."""
@@ -153,3 +153,6 @@ def packed(draft: Draft, group: Group) -> tuple[Term, Term, Term]:
         return group.sequences, group.q_len, group.kv_len
     documents = share.term(f"{at}.documents", amount=group.kv_len, ways=document)
     return product.term(f"{at}.packed_sequences", a=group.sequences, b=documents), document, document
+
+
+KIND = AttentionKind()

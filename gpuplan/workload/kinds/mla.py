@@ -101,3 +101,6 @@ class MlaKind(MixerKind[Mla]):
             rope_head_dim=leaf(f"{path}.rope_dim", mixer.rope_dim), element_bytes=caching.element,
         )  # fmt: skip
         return repeated_bytes.term(at, count=caching.tokens, size=each)
+
+
+KIND = MlaKind()

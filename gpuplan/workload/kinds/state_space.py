@@ -89,3 +89,6 @@ def _channels(path: str, mixer: StateSpace, inner: Term, leaf: Leaves, tp: Term)
         return inner
     shared = _shared(path, mixer, leaf, tp)
     return total(f"{path}.conv_channels", {"values": inner, "keys": shared, "queries": shared})
+
+
+KIND = StateSpaceKind()

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from gpuplan.models.architecture import Attention, Block, ChannelMixer, Mixer, Mla, Mlp, Moe, StateSpace
+from gpuplan.models.architecture import Block, ChannelMixer, Mixer, Mlp, Moe
 from gpuplan.term import Term
 from gpuplan.workload.draft import Draft
-from gpuplan.workload.kinds.attention import AttentionKind
 from gpuplan.workload.kinds.base import MixerKind
 from gpuplan.workload.kinds.experts import experts
 from gpuplan.workload.kinds.feed_forward import dense
-from gpuplan.workload.kinds.mla import MlaKind
-from gpuplan.workload.kinds.state_space import StateSpaceKind
 from gpuplan.workload.program import Part
 
-MIXER_KINDS: Mapping[type, MixerKind[Any]] = {Attention: AttentionKind(), Mla: MlaKind(), StateSpace: StateSpaceKind()}
-"""Kinds of token mixers by their schema; another kind of mixer is another entry."""
+
+@cache
+def _of(program: str) -> MixerKind[Any]:
+    made: MixerKind[Any] = import_module(f"gpuplan.workload.kinds.{program}").KIND
+    return made
 
 
 def kind_of(mixer: Mixer) -> MixerKind[Any]:
-    """What a token mixer does and keeps."""
-    return MIXER_KINDS[type(mixer)]
+    """What a token mixer does and keeps: `KIND` of the module that its schema names, read when a model has such a layer."""
+    return _of(mixer.program())
 
 
 def mixers(block: Block) -> Iterator[tuple[Part, Mixer]]:
@@ -42,4 +44,4 @@ CHANNEL_KINDS: Mapping[type, tuple[Part, Callable[[Draft, Any], list[Term]]]] = 
     Mlp: (Part.CHANNELS, dense),
     Moe: (Part.EXPERTS, experts),
 }
-"""Kinds of channel mixers by their schema, and where they stand; likewise."""
+"""Kinds of channel mixers by their schema, and where they stand."""

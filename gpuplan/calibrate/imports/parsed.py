@@ -11,7 +11,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record, field
 
 
-class Point(Record, kw_only=True):
+class TimedKernel(Record, kw_only=True):
     """One timed kernel."""
 
     probe: Probe
@@ -22,10 +22,10 @@ class Point(Record, kw_only=True):
     """Where it stands in the file; 0: it has no line of its own."""
 
 
-class Found(Record, kw_only=True):
+class ParsedFile(Record, kw_only=True):
     """What a parser found."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[TimedKernel, ...] = ()
     rates: Mapping[str, float] = field(default_factory=dict)
     """Rates in B/s by what they are of: `host_to_device`, `device_to_host`."""
     runs: tuple[Mapping[str, Any], ...] = ()
@@ -38,7 +38,7 @@ class Found(Record, kw_only=True):
     """What was not taken, and why."""
 
 
-class Given(Record, kw_only=True):
+class ImportHints(Record, kw_only=True):
     """What the user said about a file that does not say it itself."""
 
     dtype: str | None = None

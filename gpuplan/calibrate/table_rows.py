@@ -33,7 +33,7 @@ class Rows:
     columns: Mapping[str, NDArray[np.float64]]
     seconds: NDArray[np.float64]
     held_back: NDArray[np.bool_]
-    backend: str
+    software: str
 
     def __len__(self) -> int:
         """How many rows."""
@@ -41,7 +41,7 @@ class Rows:
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows that a mask picks."""
-        return Rows({key: col[mask] for key, col in self.columns.items()}, self.seconds[mask], self.held_back[mask], self.backend)
+        return Rows({key: col[mask] for key, col in self.columns.items()}, self.seconds[mask], self.held_back[mask], self.software)
 
 
 MOST_ROWS = 60_000

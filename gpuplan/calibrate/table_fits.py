@@ -22,14 +22,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuplan.calibrate import kinds
-from gpuplan.calibrate.fit import Knob, Outcome, fit
-from gpuplan.calibrate.kinds import Chip, from_memory
-from gpuplan.calibrate.rows import (
+from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.fit import FitResult, Parameter, errors_of, fit
+from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.table_rows import (
     MOST_ROWS,
     NO_WINDOW,
     Rows,
@@ -41,6 +41,7 @@ from gpuplan.calibrate.rows import (
     stream_rows,
     table,
 )
+from gpuplan.calibrate.trial_chip import Chip, from_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -172,11 +173,11 @@ KERNELS: Mapping[str, Kernels] = {
 class Fitted:
     """All sets of parameters of one system by their dotted place in the measured file."""
 
-    sets: dict[str, Outcome] = field(default_factory=dict)
+    sets: dict[str, FitResult] = field(default_factory=dict)
 
     def spread(self, prefix: str) -> tuple[float, float] | None:
         """10th and 90th percentile of measured / predicted over the rows held back of all base sets under a prefix."""
-        base = {key: made for key, made in self.sets.items() if key.startswith(prefix) and made.median_ape < POOR}
+        base = {key: made for key, made in self.sets.items() if key.startswith(prefix) and made.errors.median_ape < POOR}
         ratios = [made.ratios for key, made in base.items() if key.rpartition(".")[2] not in ASIDE]
         if not ratios:
             return None
@@ -268,24 +269,25 @@ def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
     return made
 
 
-def _add(made: Fitted, key: str, outcome: Outcome | None, worst: float = 1.0) -> None:
-    if outcome is not None and outcome.median_ape < worst:
+def _add(made: Fitted, key: str, outcome: FitResult | None, worst: float = 1.0) -> None:
+    if outcome is not None and outcome.errors.median_ape < worst:
         made.sets[key] = outcome
 
 
-def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, frameworks: Sequence[str]) -> Outcome | None:
+def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, frameworks: Sequence[str]) -> FitResult | None:
     picked = matmul_rows(rows, gemm.table, frameworks)
     cols = picked.columns
     size = cols["m"] * cols["k"] * gemm.left + cols["n"] * cols["k"] * gemm.right + 2 * cols["m"] * cols["n"]
     picked = from_memory(picked, size, float(chip.bandwidth.value))
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
-    knobs: dict[str, Knob] = {**kinds.MATMUL_KNOBS, **(kinds.QUANTISE if gemm.quantised else {})}
-    given = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
-    return fit(picked, knobs, kinds.MATMUL_FIXED, partial(chip.matmul, **given), partial(chip.matmul_flat, **given), soft=FINE)  # type: ignore[arg-type]
+    knobs: dict[str, Knob] = {**knob_tables.MATMUL_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
+    given: dict[str, Any] = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
+    model, flat = partial(chip.matmul, **given), partial(chip.matmul_flat, **given)
+    return fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
 
 
-def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: Kernels, *, decode: bool) -> Outcome | None:
+def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: Kernels, *, decode: bool) -> FitResult | None:
     stored, element = STORED[dtype]
     names = (kernels.decode if decode else kernels.prefill)[dtype]
     picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)
@@ -304,11 +306,11 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernel
     kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
     given = {"dtype": kind, "stored": element}
     if not decode:
-        fixed = {**kinds.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
+        fixed = {**knob_tables.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
         model = partial(chip.attention, **given, decode=False)  # type: ignore[arg-type]
-        return fit(picked, kinds.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
+        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
     model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
-    made = fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
+    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
     held = picked.where(picked.held_back)
     ratios = made.ratios[_far(chip, held, element)]
     big = made.ratios[_traffic(held, element) > 3 * chip.l2]
@@ -316,13 +318,13 @@ def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernel
     return replace(made, ratios=ratios, far_median_ape=error)
 
 
-def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> Outcome | None:
+def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> FitResult | None:
     stored, element = STORED[dtype]
     picked = latent_rows(rows, stored, FRAMEWORKS["tensorrt-llm"])
     picked = picked.where(picked.columns["kv_len"] >= FEWEST_KEYS)
     if len(picked) < FEWEST:
         return None
-    return fit(picked, kinds.DECODE_KNOBS, kinds.DECODE_FIXED, partial(chip.latent, stored=element))
+    return fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, partial(chip.latent, stored=element))
 
 
 def _far(chip: Chip, rows: Rows, element: float) -> NDArray[np.bool_]:
@@ -338,7 +340,7 @@ def _traffic(rows: Rows, element: float) -> NDArray[np.float64]:
     return 2.0 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
 
 
-def _stream(chip: Chip, rows: Sequence[Mapping[str, str]]) -> Outcome:
+def _stream(chip: Chip, rows: Sequence[Mapping[str, str]]) -> FitResult:
     """The parameters of residual adds, whose traffic is beyond doubt, and the spread within each kind of kernel.
 
     Norms, activations and rotary embeddings reach 0.3 to 0.6 of what adds do: a matter of their own passes and casts, which
@@ -348,17 +350,13 @@ def _stream(chip: Chip, rows: Sequence[Mapping[str, str]]) -> Outcome:
     def uncached(rows: Rows) -> Rows:
         return rows.where((rows.columns["size"] > 2 * chip.l2) | (rows.columns["size"] < 5e6))
 
-    made = [fit(uncached(stream_rows(rows, kernel)), kinds.STREAM_KNOBS, {}, chip.stream) for kernel in STREAMS]
+    made = [fit(uncached(stream_rows(rows, kernel)), knob_tables.STREAM_KNOBS, {}, chip.stream) for kernel in STREAMS]
     held = [uncached(one.where(one.held_back)) for one in (stream_rows(rows, kernel) for kernel in STREAMS)]
     clear = [one.ratios[each.seconds >= CLEAR] for one, each in zip(made, held, strict=True)]
-    error = np.abs(1 / clear[0] - 1)
-    return replace(
-        made[0], ratios=np.concatenate(clear), rows_held_back=len(error), median_ape=float(np.median(error)),
-        p90_ape=float(np.quantile(error, 0.9)), bias=float(np.median(1 / clear[0]) - 1),
-    )  # fmt: skip
+    return replace(made[0], ratios=np.concatenate(clear), rows_held_back=len(clear[0]), errors=errors_of(clear[0]))
 
 
-def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:
+def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> FitResult | None:
     if len(rows) < FEWEST:
         return None
     most = float(rows.columns["group"].max())
@@ -368,15 +366,13 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> Outcome | None:
         knobs = {key: value for key, value in values.items() if key != "ranks"}
         return chip.collective(given, knobs, kind, most)
 
-    return fit(rows, kinds.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": kinds.SWITCHES})
+    return fit(rows, knob_tables.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": knob_tables.SWITCHES})
 
 
-def _custom(chip: Chip, rows: Rows) -> Outcome | None:
+def _custom(chip: Chip, rows: Rows) -> FitResult | None:
     if len(rows) < FEWEST:
         return None
     most = float(rows.columns["group"].max())
-    knobs = {key: knob for key, knob in kinds.COLLECTIVE_KNOBS.items() if key != "switch"}
+    knobs = {key: knob for key, knob in knob_tables.COLLECTIVE_KNOBS.items() if key != "switch"}
     made = fit(rows, knobs, {}, partial(chip.custom, ranks=most))
-    still = {"switch": (1.0, "B"), "ranks": (most, "1")}
-    values = {**made.values, **{key: value for key, (value, _) in still.items()}}
-    return replace(made, values=values, units={**made.units, **{key: unit for key, (_, unit) in still.items()}})
+    return replace(made, values={**made.values, "switch": Parameter(1.0, "B"), "ranks": Parameter(most, "1")})

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuplan.calibrate.device import Identity, Reading
-from gpuplan.calibrate.measure.outcome import Found, Outcome, Value
-from gpuplan.calibrate.measure.runner import Measured
-from gpuplan.calibrate.measure.subject import Subject
+from gpuplan.calibrate.fit import FitResult, Parameter
+from gpuplan.calibrate.measure.runner import ProbeRun
+from gpuplan.calibrate.measure.sample_fits import SampleFits
+from gpuplan.calibrate.measure.subject import MeasuredSubject
 from gpuplan.specs.measured_machine import checksum
+from gpuplan.yaml_text import yaml_text
 
 HEAD = "# Written by gpuplan calibrate. Whoever edits it is told so by every estimate, until it is measured again."
-SMALL = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
+PRINTED_UNITS = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
 LEAST = 5e-5
 """Shares and counts below this are written as 0: the fit ran into its bound."""
+_NO_SUM = "sha256-" + 64 * "0"
 RESIDUALS = ("matmul", "grouped", "prefill", "decode", "stream", "collective")
 
 
 @dataclass(frozen=True)
-class Told:
+class MeasuredHead:
     """What a measured file says beside its parameters."""
 
     id: str
-    subject: Subject
+    subject: MeasuredSubject
     identity: Identity
     version: str
     extent: str
@@ -35,7 +37,7 @@ class Told:
     memory: Mapping[str, float]
 
 
-def measured_text(told: Told, run: Measured, made: Outcome) -> str:
+def measured_text(told: MeasuredHead, run: ProbeRun, made: SampleFits) -> str:
     """The text of a measured file.
 
     What was not determined has the family's value, with the source `family`.
@@ -66,13 +68,21 @@ def measured_text(told: Told, run: Measured, made: Outcome) -> str:
     ranges = {kind: one for kind, one in made.ranges().items() if kind in RESIDUALS}
     if ranges:
         tree["residual"] = {
-            kind: {"low": f"{low:.3f}", "high": f"{high:.3f}"} for kind, (low, _, high) in ranges.items()
+            kind: {"low": round(low, 3), "high": round(high, 3)} for kind, (low, _, high) in ranges.items()
         }  # fmt: skip
-    text = f"{HEAD}\n" + "\n".join(_block(tree, 0)) + "\n"
-    return text.replace("\nmachine:\n", f"\nmachine:\n  checksum: {checksum(text)}\n", 1)
+    return with_checksum(tree)
 
 
-def _machine(told: Told, run: Measured, made: Outcome, good: int) -> dict[str, Any]:
+def with_checksum(tree: Mapping[str, Any]) -> str:
+    """The text of a measured file with the sum over all of it but the sum, where it says on which machine it was made."""
+    if "machine" not in tree:
+        return yaml_text(tree, HEAD)
+    # With the sum in it the section is too long for one line, so that the sum has a line of its own.
+    text = yaml_text({**tree, "machine": {"checksum": _NO_SUM, **tree["machine"]}}, HEAD)
+    return text.replace(_NO_SUM, checksum(text), 1)
+
+
+def _machine(told: MeasuredHead, run: ProbeRun, made: SampleFits, good: int) -> dict[str, Any]:
     identity = told.identity
     throttled = Counter(reason for reading in run.readings for reason in reading.throttle)
     left_out = Counter(mark for sample in run.samples.values() for mark in sample.marks)
@@ -106,7 +116,7 @@ def states(readings: Sequence[Reading]) -> dict[str, dict[str, str]]:
     return made
 
 
-def _sets(told: Told, made: Outcome) -> dict[str, Any]:
+def _sets(told: MeasuredHead, made: SampleFits) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for place, one in made.sets.items():
         if place in made.short:
@@ -115,71 +125,68 @@ def _sets(told: Told, made: Outcome) -> dict[str, Any]:
         *path, last = place.split(".")
         for part in path:
             at = at.setdefault(part, {})
-        at[last] = _set(one, told)
+        at[last] = measured_set(one)
     eager, graph = made.launch, made.graph
     if eager and (graph or told.subject.processor):
         none = {} if graph else {"note": "a processor has no graphs: as launched one by one"}
         tree["launch"] = {
-            "eager": f"{_number(eager / 1e-6)} us",
-            "graph": {"value": f"{_number((graph or eager) / 1e-6)} us", **none},
+            "eager": printed(eager, "s"),
+            "graph": {"value": printed(graph or eager, "s"), **none},
         }
     if made.backward is not None:
         share, pairs = made.backward
         note = f"median of {pairs} shapes measured both ways"
-        tree.setdefault("attention", {})["backward_share"] = {"value": f"{share:.3f}", "note": note}
+        tree.setdefault("attention", {})["backward_share"] = {"value": round(share, 3), "note": note}
     return tree
 
 
-def _set(one: Found, told: Told) -> dict[str, Any]:
-    made: dict[str, Any] = {key: f"{value.value:.0f}" if key == "ranks" else _value(value) for key, value in one.values.items()}
-    made["fit"] = {
+def measured_set(one: FitResult) -> dict[str, Any]:
+    """A set of parameters that was fitted on a device, with its range and the fit."""
+    made: dict[str, Any] = {key: round(value.value) if key == "ranks" else ranged(value) for key, value in one.values.items()}
+    return {**made, "fit": fit_record(one, digits=4)}
+
+
+def table_set(one: FitResult, source: str = "") -> dict[str, Any]:
+    """A set of parameters that was fitted to a table of kernels, with the fit."""
+    named: dict[str, Any] = {"source": source} if source else {}
+    values = {key: printed(value.value, value.unit) for key, value in one.values.items()}
+    return {**{key: {"value": text, **named} if named else text for key, text in values.items()}, "fit": fit_record(one, digits=3)}
+
+
+def fit_record(one: FitResult, digits: int) -> dict[str, Any]:
+    """What a measured file says of a fit: rows and errors, on the shapes that were held back."""
+    least = 10.0**-digits
+    errors = {"median_ape": one.errors.median_ape, "p90_ape": one.errors.p90_ape}
+    more = {"far_median_ape": one.far_median_ape, "flat_median_ape": one.flat_median_ape}
+    return {
         "backend": one.software,
-        "rows_fitted": one.rows,
-        "rows_held_back": one.rows,
-        "median_ape": f"{max(one.median_ape, 1e-4):.4f}",
-        "p90_ape": f"{max(one.p90_ape, 1e-4):.4f}",
-        "bias": f"{100 * one.bias:+.1f} %",
+        "rows_fitted": one.rows_fitted,
+        "rows_held_back": one.rows_held_back,
+        **{key: max(round(value, digits), least) for key, value in errors.items()},
+        "bias": f"{100 * one.errors.bias:+.1f} %",
+        **{key: round(value, digits) for key, value in more.items() if value is not None},
     }
-    return made
 
 
-def _value(value: Value) -> dict[str, str | list[str]]:
-    factor, unit = SMALL[value.unit]
-    text = f"{_number(value.value / factor)}{unit}"
+def ranged(value: Parameter) -> dict[str, Any]:
+    """A parameter with its range, or with the family as its source where it was not fitted."""
+    text = printed(value.value, value.unit)
     if value.low is None or value.high is None:
         return {"value": text, "source": "family", "note": value.why}
     ends = [min(value.low, value.value), max(value.high, value.value)]
-    return {"value": text, "accept": [f"{_number(end / factor)}{unit}" for end in ends]}
+    return {"value": text, "accept": [printed(end, value.unit) for end in ends]}
 
 
-def _number(value: float) -> str:
+def printed(value: float, unit: str) -> str | float:
+    """A parameter as a measured file prints it: four digits, seconds in us, shares and counts as numbers.
+
+    >>> printed(4.2164e-6, "s"), printed(0.81234, "1"), printed(1e-9, "1"), printed(64.0, "1"), printed(5e5, "B")
+    ('4.216 us', 0.8123, 0, 64, '500000 B')
+    """
+    factor, name = PRINTED_UNITS[unit]
+    value /= factor
     if abs(value) < LEAST:
-        return "0"
-    text = f"{value:.4g}"
-    return f"{float(text):.10f}".rstrip("0").rstrip(".") if "e" in text else text
-
-
-def _block(tree: Mapping[str, Any], depth: int) -> Iterable[str]:
-    """Block style down to the parameters, whose own parts stand on one line."""
-    pad = "  " * depth
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value and not ({"value", "low"} & set(value)):
-            yield f"{pad}{_text(key)}:"
-            yield from _block(value, depth + 1)
-        elif isinstance(value, Mapping):
-            yield f"{pad}{_text(key)}: {{{', '.join(f'{name}: {_flow(part)}' for name, part in value.items())}}}"
-        elif isinstance(value, list):
-            yield f"{pad}{key}:"
-            yield from (f"{pad}  - {_flow(part)}" for part in value)
-        else:
-            yield f"{pad}{_text(key)}: {_flow(value)}"
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(_flow(part) for part in value)}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _text(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and not key[0].isdigit() else json.dumps(key, ensure_ascii=False)
+        return f"0{name}" if name else 0
+    digits = float(f"{value:.4g}")
+    number = int(digits) if digits.is_integer() else digits
+    return f"{number}{name}" if name else number

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gpuplan.calibrate.imports import mamf, nccl, nvbandwidth, serving, trace
-from gpuplan.calibrate.imports.found import Found, Given
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile
 from gpuplan.errors import Problem, UsageError, did_you_mean
 
-Parser: TypeAlias = Callable[[str, str, Given], Found]
+Parser: TypeAlias = Callable[[str, str, ImportHints], ParsedFile]
 PARSERS: Mapping[str, Parser] = {
     "nccl-tests": nccl.parse, "nvbandwidth": nvbandwidth.parse, "mamf-finder": mamf.parse, "torch-trace": trace.parse,
     "vllm": serving.parse_vllm, "sglang": serving.parse_sglang,

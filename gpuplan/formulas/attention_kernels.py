@@ -1,0 +1,323 @@
+"""How long does an attention kernel run: pairs, tiles and bytes, whole sequences, decode, and the copies around them?"""
+
+from __future__ import annotations
+
+from gpuplan.formulas import fits
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt, where
+from gpuplan.term import DEFINITION, Source, formula
+
+FLASH2 = Source(
+    "paper",
+    "Dao: FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (arXiv 2307.08691)",
+    url="https://arxiv.org/abs/2307.08691",
+    section="4.1 Benchmarking attention: forward 4 x seqlen^2 x head dim x heads FLOP, half when causal, backward 2.5 times",
+    checked="2026-11-20",
+)
+
+MXU = Source(
+    "docs",
+    "How to Scale Your Model: How to Think About TPUs",
+    url="https://jax-ml.github.io/scaling-book/tpus/",
+    section="What is a TPU: a 128 x 128 systolic array (256 x 256 on TPU v6e); smaller matrices are padded",
+    checked="2026-11-21",
+)
+FLASH2_BACKWARD = Source(
+    "paper",
+    "Dao: FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (arXiv 2307.08691)",
+    url="https://arxiv.org/abs/2307.08691",
+    section="Algorithm 2: rows of the output's gradient are summed first, gradients of the queries are added up between blocks",
+    checked="2026-11-20",
+)
+COUNTED = Source("definition", "pairs of query and key, counted")
+TILES = Source("definition", "what whole tiles of rows cover")
+
+
+@formula(COUNTED)
+def attention_pairs(*, q_len: Count, kv_len: Count) -> Count:
+    """Pairs of query and key that one head of one sequence computes when every query sees every key.
+
+    >>> attention_pairs(q_len=1.0, kv_len=4096.0)
+    4096.0
+    """
+    return q_len * kv_len
+
+
+@formula(COUNTED)
+def causal_pairs(*, q_len: Count, kv_len: Count) -> Count:
+    """Pairs under a causal mask whose last query sees all `kv_len` keys: each earlier query sees one key less.
+
+    >>> causal_pairs(q_len=4.0, kv_len=4.0), causal_pairs(q_len=1.0, kv_len=100.0)
+    (10.0, 100.0)
+    """
+    return q_len * (kv_len - (q_len - 1.0) / 2.0)
+
+
+@formula(COUNTED)
+def windowed_pairs(*, q_len: Count, kv_len: Count, window: Count) -> Count:
+    """Causal pairs when a query sees at most `window` keys: the rows that would see more lose the rest.
+
+    >>> windowed_pairs(q_len=4.0, kv_len=4.0, window=2.0), windowed_pairs(q_len=1.0, kv_len=100.0, window=10.0)
+    (7.0, 10.0)
+    """
+    return (
+        q_len * (kv_len - (q_len - 1.0) / 2.0)
+        - maximum(kv_len - window, 0.0) * (maximum(kv_len - window, 0.0) + 1.0) / 2.0
+        + maximum(kv_len - q_len - window, 0.0) * (maximum(kv_len - q_len - window, 0.0) + 1.0) / 2.0
+    )
+
+
+@formula(FLASH2)
+def attention_flop(*, pairs: Count, sequences: Count, heads: Count, k_dim: Count, v_dim: Count) -> Flop:
+    """Forward FLOP of attention: scores (k_dim) and values (v_dim), one multiply and one add each per pair.
+
+    >>> attention_flop(pairs=4096.0 * 4096.0, sequences=1.0, heads=32.0, k_dim=128.0, v_dim=128.0)
+    274877906944.0
+    """
+    return 2.0 * pairs * sequences * heads * (k_dim + v_dim)
+
+
+@formula(MXU)
+def array_dim(*, dim: Count, array: Count) -> Count:
+    """Head dimension that a systolic array is busy for: whole multiples of its side.
+
+    >>> array_dim(dim=64.0, array=128.0), array_dim(dim=128.0, array=256.0), array_dim(dim=256.0, array=128.0)
+    (128.0, 256.0, 256.0)
+    """
+    return array * ceil_div(dim, array)
+
+
+@formula(FLASH2)
+def attention_backward_flop(*, forward: Flop) -> Flop:
+    """Backward FLOP of fused attention: five matmuls (one of them recomputed) against two of the forward pass.
+
+    >>> attention_backward_flop(forward=2.0)
+    5.0
+    """
+    return 2.5 * forward
+
+
+@formula(Source("definition", "eight tensors (queries, keys, values, outputs and the gradient of each) against four"))
+def attention_backward_bytes(*, forward: Bytes) -> Bytes:
+    """Bytes of the backward kernel: it reads what the forward one read and wrote and the output's gradient, and writes gradients.
+
+    >>> attention_backward_bytes(forward=2.0)
+    4.0
+    """
+    return 2.0 * forward
+
+
+@formula(DEFINITION)
+def backward_efficiency(*, forward: Ratio, share: Ratio) -> Ratio:
+    """Share of the peak that the backward kernel reaches, from that of the forward one.
+
+    >>> backward_efficiency(forward=0.8, share=0.75)
+    0.6
+    """
+    return forward * share
+
+
+@formula(Source("definition", "each tensor is read or written once"))
+def attention_bytes(
+    *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count,
+    kv_stored_dim: Count, q_bytes: Bytes, kv_bytes: Bytes,
+) -> Bytes:  # fmt: skip
+    """Bytes of fused attention: queries read and outputs written once, keys and values read once.
+
+    `kv_stored_dim` is what one position and one kv head stores: k_dim + v_dim, or k_dim alone where values are part of the keys.
+
+    >>> attention_bytes(sequences=1.0, q_len=1.0, kv_len=4096.0, heads=32.0, kv_heads=8.0, k_dim=128.0, v_dim=128.0,
+    ...     kv_stored_dim=256.0, q_bytes=2.0, kv_bytes=2.0)
+    16793600.0
+    """
+    return sequences * (q_len * heads * (k_dim + v_dim) * q_bytes + kv_len * kv_heads * kv_stored_dim * kv_bytes)
+
+
+@formula(fits.prefills())
+def attention_tiled_flop(*, flop: Flop, kv_len: Count, k_dim: Count, v_dim: Count, rows: Count, tail: Ratio, units: Count) -> Flop:
+    """FLOP that the matrix units are busy for: those of the attention, and the unfilled end of the last wave.
+
+    The end costs every unit the share `tail` of one tile: `rows` queries against all `kv_len` keys.
+
+    >>> attention_tiled_flop(flop=1e9, kv_len=1000.0, k_dim=64.0, v_dim=64.0, rows=128.0, tail=0.5, units=100.0)
+    2638400000.0
+    """
+    return flop + tail * units * 2.0 * rows * kv_len * (k_dim + v_dim)
+
+
+@formula(TILES)
+def tiled_queries(*, q_len: Count, rows: Count) -> Count:
+    """Queries of one head of one sequence in whole tiles of `rows`.
+
+    >>> tiled_queries(q_len=100.0, rows=64.0)
+    128.0
+    """
+    return rows * ceil_div(q_len, rows)
+
+
+@formula(TILES)
+def tiled_keys(*, kv_len: Count, rows: Count) -> Count:
+    """Keys that stand for `kv_len` where whole tiles on the diagonal are computed: half a tile more, a tile at least.
+
+    >>> tiled_keys(kv_len=1024.0, rows=129.0), tiled_keys(kv_len=10.0, rows=65.0)
+    (1088.0, 97.0)
+    """
+    return maximum(kv_len, rows) + (rows - 1.0) / 2.0
+
+
+@formula(TILES)
+def query_tiles(*, sequences: Count, heads: Count, q_len: Count, rows: Count) -> Count:
+    """Tiles of queries in the whole attention: the grid of its kernel.
+
+    >>> query_tiles(sequences=2.0, heads=32.0, q_len=100.0, rows=64.0)
+    128.0
+    """
+    return sequences * heads * ceil_div(q_len, rows)
+
+
+@formula(fits.prefills("FlashAttention-3 (arXiv 2407.08608) describes how products and softmax overlap; how far is ours"))
+def attention_compute_seconds(
+    *, flop: Flop, flop_per_s: FlopPerS, efficiency: Ratio, depth: Count, short_depth: Count, tiles: Count, units: Count,
+    tail: Ratio, per_tile: Seconds,
+) -> Seconds:  # fmt: skip
+    """Time of the arithmetic of fused attention: products and softmax side by side, and a start for each tile of queries.
+
+    Softmax takes as long as the products at the head dimension `short_depth`; they overlap but for where they are alike
+    (the cube root of the sum of the cubes). Each unit starts its share of the `tiles`, and `tail` more at the end.
+
+    >>> attention_compute_seconds(flop=1e12, flop_per_s=1e15, efficiency=0.5, depth=128.0, short_depth=0.0, tiles=1000.0,
+    ...     units=100.0, tail=0.0, per_tile=1e-6)
+    0.00201
+    """
+    return flop / (flop_per_s * efficiency) * (1.0 + (short_depth / depth) ** 3.0) ** (1.0 / 3.0) + per_tile * (
+        tiles / units + tail
+    )
+
+
+@formula(fits.prefills())
+def far_bytes(*, size: Bytes, cached: Bytes) -> Bytes:
+    """Traffic that reaches memory when a cache may still hold `cached` bytes: nearly none of less, nearly all of much more.
+
+    >>> far_bytes(size=3e6, cached=1e6), far_bytes(size=3e6, cached=0.0)
+    (2250000.0, 3000000.0)
+    """
+    return size * size / (size + cached)
+
+
+@formula(DEFINITION)
+def append_bytes(*, sequences: Count, q_len: Count, kv_heads: Count, kv_stored_dim: Count, kv_bytes: Bytes) -> Bytes:
+    """Bytes of the new keys and values, as the cache stores them.
+
+    >>> append_bytes(sequences=2.0, q_len=100.0, kv_heads=8.0, kv_stored_dim=256.0, kv_bytes=2.0)
+    819200.0
+    """
+    return sequences * q_len * kv_heads * kv_stored_dim * kv_bytes
+
+
+@formula(fits.prefills("the kernel that writes keys and values into pages: PagedAttention (arXiv 2309.06180), 5.1"))
+def append_seconds(
+    *, size: Bytes, bandwidth: BytesPerS, passes: Ratio, sequences: Count, q_len: Count, per_token: Seconds
+) -> Seconds:
+    """Time of copying new keys and values into the pages of a cache, ahead of the attention: their traffic, and each token.
+
+    >>> append_seconds(size=1e6, bandwidth=1e12, passes=2.0, sequences=1.0, q_len=1000.0, per_token=1e-9)
+    3e-06
+    """
+    return size * passes / bandwidth + sequences * q_len * per_token
+
+
+@formula(FLASH2_BACKWARD)
+def backward_prepare_bytes(*, sequences: Count, q_len: Count, heads: Count, dim: Count, element_bytes: Bytes) -> Bytes:
+    """Traffic of the kernels around the backward one, `element_bytes` for each element of the queries.
+
+    They sum the rows of the output's gradient, and clear, add to and round the 32-bit gradients of the queries.
+
+    >>> backward_prepare_bytes(sequences=2.0, q_len=1000.0, heads=8.0, dim=128.0, element_bytes=16.0)
+    32768000.0
+    """
+    return sequences * q_len * heads * dim * element_bytes
+
+
+@formula(TILES)
+def tiled_window(*, window: Count, rows: Count) -> Count:
+    """Keys that are computed for each query of a tile of `rows` queries under a sliding window: all that any of them sees.
+
+    >>> tiled_window(window=1024.0, rows=128.0)
+    1152.0
+    """
+    return window + rows
+
+
+@formula(TILES)
+def seen_keys(*, kv_len: Count, window: Count, rows: Count) -> Count:
+    """Keys that one tile of `rows` queries reads under a sliding window.
+
+    >>> seen_keys(kv_len=8192.0, window=1024.0, rows=128.0), seen_keys(kv_len=512.0, window=1024.0, rows=128.0)
+    (1152.0, 512.0)
+    """
+    return minimum(kv_len, window + rows)
+
+
+@formula(TILES)
+def decode_keys(*, kv_len: Count, page: Count) -> Count:
+    """Keys that a decode kernel reads of one sequence: whole pages (or tiles) of keys.
+
+    >>> decode_keys(kv_len=129.0, page=128.0)
+    256.0
+    """
+    return page * ceil_div(kv_len, page)
+
+
+@formula(TILES)
+def decode_flop(
+    *, sequences: Count, q_len: Count, kv_len: Count, heads: Count, kv_heads: Count, k_dim: Count, v_dim: Count, rows: Count
+) -> Flop:
+    """FLOP that the matrix units are busy for in decode: the queries that share a key head fill whole tiles of `rows` rows.
+
+    >>> decode_flop(sequences=1.0, q_len=1.0, kv_len=1000.0, heads=8.0, kv_heads=1.0, k_dim=64.0, v_dim=64.0, rows=64.0)
+    16384000.0
+    """
+    return 2.0 * sequences * kv_heads * rows * ceil_div(heads * q_len / kv_heads, rows) * kv_len * (k_dim + v_dim)
+
+
+@formula(fits.decodes())
+def replayed_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio, l2: Bytes, reach: Ratio, near: Ratio) -> Seconds:
+    """Time of the traffic of a kernel that runs again and again on the same data, as benchmarks do: the cache serves what fits.
+
+    `reach` is the share of the cache that stays, `near` its rate in units of the memory's. The step is narrow but smooth.
+
+    >>> replayed_seconds(size=1e9, bandwidth=2e12, efficiency=0.5, l2=5e7, reach=0.0, near=2.0)
+    0.001
+    >>> round(replayed_seconds(size=1e7, bandwidth=1e12, efficiency=0.5, l2=5e7, reach=0.8, near=2.0) * 1e6, 3)
+    5.0
+    """
+    return size / bandwidth * (1.0 / near + (1.0 / efficiency - 1.0 / near) / (1.0 + (reach * l2 / size) ** 8.0))
+
+
+@formula(fits.decodes("keys cut into pieces and reduced: Flash-Decoding, https://pytorch.org/blog/flash-decoding/"))
+def decode_seconds(
+    *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, kv_len: Count, start: Seconds, per_group: Seconds,
+    walk: Seconds, ramp: Seconds, residual: Ratio,
+) -> Seconds:  # fmt: skip
+    """Time of decode attention: the longest of traffic, arithmetic and the walk along the keys; a start, the groups, the ramp.
+
+    A group is the queries of one sequence that share a key head; its keys are cut into so many pieces at most, so that each
+    key takes `walk` however idle the chip is. The ramp is what middle sizes lose while the pieces fill the chip: the square
+    root of its time and that of the traffic.
+
+    >>> decode_seconds(compute=0.0, memory=1e-4, sequences=10.0, kv_heads=8.0, kv_len=1000.0, start=1e-5, per_group=1e-8,
+    ...     walk=1e-9, ramp=1e-6, residual=1.0)
+    0.0001208
+    """
+    return residual * (
+        start + maximum(maximum(compute, memory), walk * kv_len) + per_group * sequences * kv_heads + sqrt(ramp * memory)
+    )
+
+
+@formula(DEFINITION)
+def seconds_by_queries(*, q_len: Count, most: Count, few: Seconds, many: Seconds) -> Seconds:
+    """Time of attention in the kernel for few queries a sequence up to `most` of them, and in the one for many beyond.
+
+    >>> [seconds_by_queries(q_len=queries, most=16.0, few=3e-6, many=5e-6) for queries in (1.0, 64.0)]
+    [3e-06, 5e-06]
+    """
+    return where(q_len <= most, few, many)

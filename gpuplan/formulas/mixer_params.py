@@ -1,0 +1,285 @@
+"""How many parameters does a token mixer hold: attention, latent attention, state-space and linear attention layers?
+
+All widths are those of the stored matrices; every formula counts one layer's part.
+"""
+
+from __future__ import annotations
+
+from gpuplan.num import Count
+from gpuplan.term import Source, formula
+
+_GQA = Source(
+    kind="paper",
+    title="GQA: Training Generalized Multi-Query Transformer Models",
+    url="https://arxiv.org/abs/2305.13245",
+    section="2.2",
+)
+_QWEN2 = Source(kind="paper", title="Qwen2 Technical Report", url="https://arxiv.org/abs/2407.10671", section="2.2.1")
+_QK_NORM = Source(
+    kind="paper", title="Scaling Vision Transformers to 22 Billion Parameters", url="https://arxiv.org/abs/2302.05442", section="2"
+)
+_T5 = Source(
+    kind="paper",
+    title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    url="https://arxiv.org/abs/1910.10683",
+    section="2.1",
+)
+_GPT_OSS = Source(
+    kind="paper", title="gpt-oss-120b & gpt-oss-20b Model Card", url="https://arxiv.org/abs/2508.10925", section="2.2, 2.3"
+)
+_GATED_ATTENTION = Source(
+    kind="paper", title="Gated Attention for Large Language Models", url="https://arxiv.org/abs/2505.06708", section="2.2"
+)
+_GEMMA4 = Source(
+    kind="docs",
+    title="transformers: Gemma4TextAttention",
+    url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/gemma4/modeling_gemma4.py",
+)
+_MLA = Source(kind="paper", title="DeepSeek-V2", url="https://arxiv.org/abs/2405.04434", section="2.1, appendix C")
+_DSA = Source(
+    kind="docs",
+    title="DeepSeek-V3.2-Exp reference inference code: class Indexer",
+    url="https://github.com/deepseek-ai/DeepSeek-V3.2-Exp/blob/main/inference/model.py",
+)
+_MAMBA = Source(
+    kind="docs",
+    title="state-spaces/mamba: class Mamba",
+    url="https://github.com/state-spaces/mamba/blob/main/mamba_ssm/modules/mamba_simple.py",
+)
+_JAMBA = Source(kind="paper", title="Jamba", url="https://arxiv.org/abs/2403.19887", section="2, 6.4")
+_MAMBA2 = Source(
+    kind="docs",
+    title="state-spaces/mamba: class Mamba2",
+    url="https://github.com/state-spaces/mamba/blob/main/mamba_ssm/modules/mamba2.py",
+)
+_GATED_DELTA = Source(
+    kind="docs",
+    title="transformers: Qwen3NextGatedDeltaNet",
+    url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_next/modeling_qwen3_next.py",
+)
+_LIGHTNING = Source(
+    kind="paper",
+    title="MiniMax-01: Scaling Foundation Models with Lightning Attention",
+    url="https://arxiv.org/abs/2501.08313",
+    section="2",
+)
+
+
+@formula(_GQA)
+def attention_projection_params(*, hidden: Count, heads: Count, kv_heads: Count, head_dim: Count, v_head_dim: Count) -> Count:
+    """The query, key, value and output matrices of one attention layer.
+
+    Llama 3 8B (hidden 4096, 32 query and 8 key-value heads of 128):
+
+    >>> attention_projection_params(hidden=4096.0, heads=32.0, kv_heads=8.0, head_dim=128.0, v_head_dim=128.0)
+    41943040.0
+    """
+    return hidden * (heads + kv_heads) * (head_dim + v_head_dim)
+
+
+@formula(_GEMMA4)
+def attention_shared_kv_params(*, hidden: Count, heads: Count, kv_heads: Count, head_dim: Count) -> Count:
+    """The query, output, and one matrix that makes both keys and values (Gemma 4's global layers).
+
+    >>> attention_shared_kv_params(hidden=2816.0, heads=16.0, kv_heads=2.0, head_dim=512.0)
+    49020928.0
+    """
+    return hidden * head_dim * (2.0 * heads + kv_heads)
+
+
+@formula(_QWEN2)
+def attention_qkv_bias_params(*, heads: Count, kv_heads: Count, head_dim: Count, v_head_dim: Count) -> Count:
+    """The bias vectors of the query, key and value projections of one layer.
+
+    >>> attention_qkv_bias_params(heads=28.0, kv_heads=4.0, head_dim=128.0, v_head_dim=128.0)
+    4608.0
+    """
+    return (heads + kv_heads) * head_dim + kv_heads * v_head_dim
+
+
+@formula(_GATED_ATTENTION)
+def attention_gate_params(*, hidden: Count, heads: Count, v_head_dim: Count) -> Count:
+    """The matrix that makes an elementwise gate for the attention output (Qwen3-Next keeps it in the query projection).
+
+    >>> attention_gate_params(hidden=2048.0, heads=16.0, v_head_dim=256.0)
+    8388608.0
+    """
+    return hidden * heads * v_head_dim
+
+
+@formula(_QK_NORM)
+def qk_norm_head_params(*, head_dim: Count) -> Count:
+    """Two norm vectors, one for queries and one for keys, that all heads share (Qwen3, Gemma 3).
+
+    >>> qk_norm_head_params(head_dim=128.0)
+    256.0
+    """
+    return 2.0 * head_dim
+
+
+@formula(_QK_NORM)
+def qk_norm_width_params(*, heads: Count, kv_heads: Count, head_dim: Count) -> Count:
+    """Norm vectors over the whole projected width of queries and keys (OLMo 2, MiniMax-M2).
+
+    >>> qk_norm_width_params(heads=32.0, kv_heads=32.0, head_dim=128.0)
+    8192.0
+    """
+    return (heads + kv_heads) * head_dim
+
+
+@formula(_T5)
+def relative_bias_params(*, buckets: Count, heads: Count) -> Count:
+    """The learned relative position biases of a stack: one value a bucket and head.
+
+    >>> relative_bias_params(buckets=32.0, heads=64.0)
+    2048.0
+    """
+    return buckets * heads
+
+
+@formula(_GPT_OSS)
+def attention_sink_params(*, heads: Count) -> Count:
+    """One learned logit a head that joins the softmax denominator.
+
+    >>> attention_sink_params(heads=64.0)
+    64.0
+    """
+    return 1.0 * heads
+
+
+@formula(_MLA)
+def mla_query_params(*, hidden: Count, heads: Count, nope_dim: Count, rope_dim: Count) -> Count:
+    """The query matrix of latent attention without query compression (DeepSeek-V2-Lite).
+
+    >>> mla_query_params(hidden=2048.0, heads=16.0, nope_dim=128.0, rope_dim=64.0)
+    6291456.0
+    """
+    return hidden * heads * (nope_dim + rope_dim)
+
+
+@formula(_MLA)
+def mla_low_rank_query_params(*, hidden: Count, heads: Count, q_rank: Count, nope_dim: Count, rope_dim: Count) -> Count:
+    """The compressed query of latent attention: down matrix, norm, up matrix.
+
+    DeepSeek-V3 (hidden 7168, 128 heads, rank 1536):
+
+    >>> mla_low_rank_query_params(hidden=7168.0, heads=128.0, q_rank=1536.0, nope_dim=128.0, rope_dim=64.0)
+    48760320.0
+    """
+    return q_rank * (hidden + 1.0 + heads * (nope_dim + rope_dim))
+
+
+@formula(_MLA)
+def mla_kv_params(*, hidden: Count, heads: Count, kv_rank: Count, nope_dim: Count, rope_dim: Count, v_dim: Count) -> Count:
+    """The latent of keys and values: down matrix with the rotary part, norm, up matrix.
+
+    >>> mla_kv_params(hidden=7168.0, heads=128.0, kv_rank=512.0, nope_dim=128.0, rope_dim=64.0, v_dim=128.0)
+    20906496.0
+    """
+    return hidden * (kv_rank + rope_dim) + kv_rank * (1.0 + heads * (nope_dim + v_dim))
+
+
+@formula(_MLA)
+def mla_output_params(*, hidden: Count, heads: Count, v_dim: Count) -> Count:
+    """The output matrix of latent attention.
+
+    >>> mla_output_params(hidden=7168.0, heads=128.0, v_dim=128.0)
+    117440512.0
+    """
+    return heads * v_dim * hidden
+
+
+@formula(_MLA)
+def mla_bias_params(*, hidden: Count, q_rank: Count, kv_rank: Count, rope_dim: Count) -> Count:
+    """The biases of the two down projections and of the output, where a model has them.
+
+    >>> mla_bias_params(hidden=7168.0, q_rank=1536.0, kv_rank=512.0, rope_dim=64.0)
+    9280.0
+    """
+    return q_rank + kv_rank + rope_dim + hidden
+
+
+@formula(_DSA)
+def indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Count) -> Count:
+    """The sparse-attention indexer of one layer: queries from the compressed query, one key, its norm, head weights.
+
+    61 of them are the 851,524,864 parameters that DeepSeek-V3.2 has more than DeepSeek-V3:
+
+    >>> indexer_params(hidden=7168.0, q_rank=1536.0, heads=64.0, head_dim=128.0) * 61
+    851524864.0
+    """
+    return q_rank * heads * head_dim + hidden * (head_dim + heads) + 2.0 * head_dim
+
+
+@formula(_MAMBA)
+def mamba1_params(*, hidden: Count, inner: Count, state: Count, dt_rank: Count, conv_kernel: Count) -> Count:
+    """One Mamba mixer without conv bias: in, conv, x, dt (with its bias), A, D and out.
+
+    Mamba-130m (hidden 768, inner 1536, state 16, rank 48, kernel 4):
+
+    >>> mamba1_params(hidden=768.0, inner=1536.0, state=16.0, dt_rank=48.0, conv_kernel=4.0)
+    3769344.0
+    """
+    return inner * (3.0 * hidden + conv_kernel + 2.0 * dt_rank + 3.0 * state + 2.0)
+
+
+@formula(_JAMBA)
+def mamba1_inner_norm_params(*, dt_rank: Count, state: Count) -> Count:
+    """The norms on dt, B and C that Jamba adds.
+
+    >>> mamba1_inner_norm_params(dt_rank=256.0, state=16.0)
+    288.0
+    """
+    return dt_rank + 2.0 * state
+
+
+@formula(_MAMBA2)
+def mamba2_params(*, hidden: Count, inner: Count, state: Count, groups: Count, heads: Count, conv_kernel: Count) -> Count:
+    """One Mamba-2 mixer without conv bias and norm: in (z, x, B, C, dt), conv over x, B and C, A, D, dt bias, out.
+
+    Mamba2-130m (hidden 768, inner 1536, state 128, 24 heads):
+
+    >>> mamba2_params(hidden=768.0, inner=1536.0, state=128.0, groups=1.0, heads=24.0, conv_kernel=4.0)
+    3761224.0
+    """
+    return hidden * (3.0 * inner + 2.0 * groups * state + heads) + conv_kernel * (inner + 2.0 * groups * state) + 3.0 * heads
+
+
+@formula(_MAMBA2)
+def conv_bias_params(*, inner: Count, groups: Count, state: Count) -> Count:
+    """The bias of the convolution over values and B/C groups (or keys and queries).
+
+    >>> conv_bias_params(inner=1536.0, groups=1.0, state=128.0)
+    1792.0
+    """
+    return inner + 2.0 * groups * state
+
+
+@formula(_GATED_DELTA)
+def gated_delta_params(*, hidden: Count, inner: Count, state: Count, groups: Count, heads: Count, conv_kernel: Count) -> Count:
+    """One gated delta rule mixer: q, k, v, z, beta and alpha projections, conv over q, k and v, A, dt bias, norm, out.
+
+    `groups` key heads of `state`, `heads` value heads with `inner` wide values; the norm is one value head wide.
+    Qwen3-Next-80B-A3B (hidden 2048, 16 key heads and 32 value heads of 128, kernel 4):
+
+    >>> gated_delta_params(hidden=2048.0, inner=4096.0, state=128.0, groups=16.0, heads=32.0, conv_kernel=4.0)
+    33718464.0
+    """
+    return (
+        hidden * (2.0 * groups * state + 3.0 * inner + 2.0 * heads)
+        + conv_kernel * (2.0 * groups * state + inner)
+        + 2.0 * heads
+        + inner / heads
+    )
+
+
+@formula(_LIGHTNING)
+def linear_attention_params(*, hidden: Count, inner: Count, state: Count, groups: Count) -> Count:
+    """One lightning attention mixer: q and k (`groups` heads of `state`), v, output gate and out.
+
+    MiniMax-Text-01 (hidden 6144, 64 heads of 128):
+
+    >>> linear_attention_params(hidden=6144.0, inner=8192.0, state=128.0, groups=64.0)
+    251658240.0
+    """
+    return hidden * (2.0 * groups * state + 3.0 * inner)

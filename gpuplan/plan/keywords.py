@@ -1,0 +1,264 @@
+"""Which keywords do `fit`, `train` and `serve` take? Made by `python tools/options.py` of the table of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import SupportsFloat, SupportsIndex, TypeAlias, TypedDict
+
+from gpuplan.plan import words
+
+Whole: TypeAlias = float | SupportsIndex | str | None
+"""A whole number of Python or numpy, or a text such as `8k`."""
+Number: TypeAlias = SupportsFloat | str | None
+"""A number of Python or numpy in base units, or a text such as `15T` or `1.6 GB/s`."""
+Switch: TypeAlias = bool | None
+Text: TypeAlias = str | None
+
+
+class FitOptions(TypedDict, total=False):
+    """The options of `gpuplan.fit` but `on`."""
+
+    engine: Text
+    """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    task: words.Task | None
+    """Fit for `serve` (the default) or `train`."""
+    batch: Whole
+    """Sequences at the same time."""
+    context: Whole
+    """Longest sequence that must fit, such as `32k` (32,768)."""
+    weights: words.WeightFormat | None
+    """Data type of the weights, such as `bf16`, `fp8`, `int4`."""
+    kv_cache: words.KvFormat | None
+    """Data type of the KV cache, such as `bf16` or `fp8`."""
+    precision: words.Precision | None
+    """Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure."""
+    optimizer: words.Optimizer | None
+    """Optimizer, such as `adamw`."""
+    tp: Whole
+    """Tensor parallel degree."""
+    pp: Whole
+    """Pipeline parallel degree (stages)."""
+    price: Number
+    """Your price for an hour of what --on counts, such as `2.50`."""
+    price_kind: words.SoldAs | None
+    """Terms of sale, such as `spot` or `reserved_1yr`."""
+    region: Text
+    """The provider's region whose price is taken."""
+    price_date: Text
+    """Take the newest price that is not after this day."""
+    max_price_age: Whole
+    """Refuse a price that is older (exit 5)."""
+    set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
+    """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
+    specs: str | Path | Sequence[str | Path] | None
+    """A folder of your own specs, which win; repeatable."""
+
+
+class TrainOptions(TypedDict, total=False):
+    """The options of `gpuplan.train` but `on`."""
+
+    engine: Text
+    """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    tokens: Number
+    """Tokens of the whole run, such as `300B` or `15T`."""
+    mtbf: Number
+    """Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know."""
+    checkpoint_every: Number
+    """Time between checkpoints, such as `1h`."""
+    seq_len: Whole
+    """Tokens of one sequence, such as `8k` (8,192)."""
+    documents: Whole
+    """Mean length of the documents packed into a sequence, where attention stays within each."""
+    document_spread: Number
+    """Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long."""
+    padded: Switch
+    """Each sequence holds one document and padding: not packed."""
+    global_batch: Whole
+    """Sequences of one optimizer step, over all replicas."""
+    mtp: Whole
+    """Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained."""
+    precision: words.Precision | None
+    """Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure."""
+    optimizer: words.Optimizer | None
+    """Optimizer, such as `adamw`."""
+    micro_batch: Whole
+    """Sequences a replica works on at once."""
+    tp: Whole
+    """Tensor parallel degree."""
+    pp: Whole
+    """Pipeline parallel degree (stages)."""
+    dp: Whole
+    """Data parallel degree (replicas)."""
+    cp: Whole
+    """Context parallel degree (split of the sequence)."""
+    ep: Whole
+    """Expert parallel degree."""
+    vpp: Whole
+    """Model chunks a pipeline stage (interleaved schedule)."""
+    first_stage_layers: Whole
+    """Layers of the first pipeline stage; the others share the rest evenly."""
+    last_stage_layers: Whole
+    """Layers of the last pipeline stage, likewise."""
+    zero_stage: Whole
+    """What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)."""
+    shard_group: Whole
+    """Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp."""
+    reshard_group: Whole
+    """With --zero-stage 3: ranks that keep weights between forward and backward (FSDP2, ZeRO++); 1: each all."""
+    sequence_parallel: Switch
+    """Megatron's sequence parallelism inside the tensor parallel group."""
+    schedule: words.Schedule | None
+    """Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe."""
+    cp_kind: words.ContextKind | None
+    """How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)."""
+    etp: Whole
+    """Tensor parallel degree of experts; left out, whole experts once ep is above 1."""
+    expert_load: Number
+    """Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1."""
+    sync_every: Whole
+    """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
+    recompute: words.Recompute | None
+    """Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full, custom
+    (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`."""
+    recompute_layers: Whole
+    """Layers of each stage that --recompute holds for; left out, all."""
+    keep: str | Sequence[words.ResultName] | None
+    """With --recompute custom: results of a layer that stay on the device, such as query_proj,key_proj,context,out_proj."""
+    to_host: str | Sequence[words.ResultName] | None
+    """With --recompute custom: results of a layer that wait in the host's memory, such as decoder_layer_input,mlpwo."""
+    attention: words.AttentionKernel | None
+    """flash (the engine's), flash1 or flash2 (FlashAttention of that version), or eager, which writes the scores out."""
+    chunked_loss: Switch
+    """Logits are made and reduced piece by piece."""
+    step_in_backward: Switch
+    """Each weight is updated as soon as its gradient is there, and the gradient freed."""
+    offload: str | Sequence[words.Offload] | None
+    """What lives in host memory, of optimizer, params and activations, such as `optimizer,params`."""
+    offload_layers: Whole
+    """Layers of each stage whose activations are offloaded; left out, all."""
+    offload_to: words.OffloadTo | None
+    """Where optimizer and params live then: host or nvme."""
+    nvme_bandwidth: Number
+    """What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record."""
+    compile: Switch
+    """The model is compiled (torch.compile), or surely not; left out, the engine's middle is taken."""
+    overlap: str | Sequence[words.Overlap] | None
+    """Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`."""
+    graphs: Switch
+    """Kernels are replayed from CUDA graphs."""
+    sharp: Switch
+    """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
+    dispatcher: words.Dispatcher | None
+    """How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)."""
+    reduce_in: words.ReduceIn | None
+    """Type in which gradients travel: fp32 or bf16."""
+    scaling: words.Scaling | None
+    """Scales of fp8 matmuls: tensorwise, rowwise or blockwise (MX); left out, the engine's usual."""
+    fp8_attention: Switch
+    """The products of attention are in fp8 too."""
+    lora: Whole
+    """Train low-rank adapters of this rank; the weights are frozen."""
+    lora_targets: words.LoraTargets | None
+    """Matrices with adapters: all, attention, qv or mlp."""
+    dora: Switch
+    """Adapters with trained magnitudes (weight-decomposed)."""
+    qlora: Switch
+    """Frozen weights in NF4 with double quantisation (--base-weights nf4-dq)."""
+    train_edges: Switch
+    """Train embedding and head in full beside the adapters."""
+    base_weights: words.BaseWeights | None
+    """How frozen weights are stored: fp32, bf16, fp16, int8, int4 (groups of 128), nf4 or nf4-dq."""
+    reference: Switch
+    """A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)."""
+    rl: words.RlMethod | None
+    """ppo or grpo: a step generates responses, scores and trains on them."""
+    prompts: Whole
+    """Prompts of one step."""
+    group_size: Whole
+    """Responses to each prompt."""
+    prompt_len: Whole
+    """Tokens of a prompt."""
+    response_len: Whole
+    """Tokens of a response, on average."""
+    response_max: Whole
+    """Tokens of the longest response, which the rollout waits for; left out, the mean."""
+    ppo_epochs: Whole
+    """How often the responses of a step are trained on (1)."""
+    rollout_engine: Text
+    """Engine that generates, such as `vllm` or `sglang`."""
+    rollout_tp: Whole
+    """Tensor parallel degree of generation; left out, chosen."""
+    reward_model: Text
+    """Model that scores the responses; left out, a rule does, which takes no time."""
+    critic: Text
+    """PPO's critic, trained beside the policy; left out, as the policy."""
+    idle: words.Idle | None
+    """Where models wait for their phase: device, or host (they travel); left out, chosen."""
+    samples: Number
+    """Samples of the whole run, such as `1.28M*90` (images by epochs)."""
+    params: Number
+    """Parameters of a model of no card, such as `25.6M`."""
+    flop_per_sample: Number
+    """FLOP of the forward pass of one sample, such as `8.2G` (twice the multiplications)."""
+    activation_bytes: Number
+    """What one sample keeps for the backward pass, such as `45 MB`."""
+    sample_bytes: Number
+    """A sample as it lies in storage, such as `115 KB`."""
+    decode_rate: Number
+    """Samples that one virtual processor decodes in a second."""
+    cpus: Whole
+    """Virtual processors of a node; left out, those of the instance."""
+    storage_bandwidth: Number
+    """What a node reads, such as `5 GB/s`; left out, the network of the instance."""
+    price: Number
+    """Your price for an hour of what --on counts, such as `2.50`."""
+    price_kind: words.SoldAs | None
+    """Terms of sale, such as `spot` or `reserved_1yr`."""
+    region: Text
+    """The provider's region whose price is taken."""
+    price_date: Text
+    """Take the newest price that is not after this day."""
+    max_price_age: Whole
+    """Refuse a price that is older (exit 5)."""
+    set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
+    """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
+    specs: str | Path | Sequence[str | Path] | None
+    """A folder of your own specs, which win; repeatable."""
+
+
+class ServeOptions(TypedDict, total=False):
+    """The options of `gpuplan.serve` but `on`."""
+
+    engine: Text
+    """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    prompt: Whole
+    """Prompt tokens of a request."""
+    output: Whole
+    """Output tokens of a request."""
+    batch: Whole
+    """Sequences at the same time."""
+    context: Whole
+    """Longest sequence that must fit, such as `32k` (32,768)."""
+    weights: words.WeightFormat | None
+    """Data type of the weights, such as `bf16`, `fp8`, `int4`."""
+    kv_cache: words.KvFormat | None
+    """Data type of the KV cache, such as `bf16` or `fp8`."""
+    tp: Whole
+    """Tensor parallel degree."""
+    pp: Whole
+    """Pipeline parallel degree (stages)."""
+    price: Number
+    """Your price for an hour of what --on counts, such as `2.50`."""
+    price_kind: words.SoldAs | None
+    """Terms of sale, such as `spot` or `reserved_1yr`."""
+    region: Text
+    """The provider's region whose price is taken."""
+    price_date: Text
+    """Take the newest price that is not after this day."""
+    max_price_age: Whole
+    """Refuse a price that is older (exit 5)."""
+    set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
+    """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
+    specs: str | Path | Sequence[str | Path] | None
+    """A folder of your own specs, which win; repeatable."""

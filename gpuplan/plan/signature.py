@@ -1,0 +1,152 @@
+"""What do type checkers and the reference page read of the table of options? Texts that are made here and kept in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any, get_args
+
+from gpuplan.plan import words
+from gpuplan.plan.ask import ASKS, Common
+from gpuplan.plan.option import PANELS, Entry, by_key, entries
+
+HEAD = '''"""Which keywords do `fit`, `train` and `serve` take? Made by `python tools/options.py` of the table of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import SupportsFloat, SupportsIndex, TypeAlias, TypedDict
+
+from gpuplan.plan import words
+
+Whole: TypeAlias = float | SupportsIndex | str | None
+"""A whole number of Python or numpy, or a text such as `8k`."""
+Number: TypeAlias = SupportsFloat | str | None
+"""A number of Python or numpy in base units, or a text such as `15T` or `1.6 GB/s`."""
+Switch: TypeAlias = bool | None
+Text: TypeAlias = str | None
+'''
+
+
+def typed() -> str:
+    """The module of typed keywords, one class a task; `on` and the model are parameters of the functions themselves."""
+    return HEAD + "".join(f"\n\n{_keywords(task, ask)}" for task, ask in ASKS.items())
+
+
+def _keywords(task: str, ask: type[Common]) -> str:
+    lines = [f"class {task.title()}Options(TypedDict, total=False):", f'    """The options of `gpuplan.{task}` but `on`."""', ""]
+    for key, entry in by_key(ask).items():
+        if key not in ("model", "on"):
+            lines += [f"    {key}: {_type(entry)}", _docstring(entry)]
+    return "\n".join(lines) + "\n"
+
+
+def _type(entry: Entry) -> str:
+    if entry.option.reads == "pins":
+        return "Mapping[str, SupportsFloat | str] | Sequence[str] | str | None"
+    if entry.kind in ("word", "words"):
+        name = next(name for name, value in vars(words).items() if entry.words and get_args(value) == entry.words)
+        return f"words.{name} | None" if entry.kind == "word" else f"str | Sequence[words.{name}] | None"
+    plain = {
+        "switch": "Switch",
+        "whole": "Whole",
+        "number": "Number",
+        "text": "Text",
+        "texts": "str | Path | Sequence[str | Path] | None",
+    }
+    return plain[entry.kind]
+
+
+def _docstring(entry: Entry) -> str:
+    text = entry.option.about + ("" if entry.option.about.endswith(".") else ".")
+    return "\n".join(wrap(f'"""{text}"""', 128, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False))
+
+
+def page() -> str:
+    """The reference page: every option with its commands, its type, its values and its meaning, under the headings of the help."""
+    parts = [PAGE_HEAD]
+    for panel in PANELS:
+        rows = list(_rows(panel))
+        if rows:
+            parts.append(
+                f"## {panel}\n\n| option | for | Python | takes | meaning |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+            )
+    return "\n".join(parts)
+
+
+PAGE_HEAD = """# The options
+
+<!-- Made by `python tools/options.py` of gpuplan/plan/ask.py: do not edit. -->
+
+What `gpuplan fit`, `train` and `serve` can be asked, on the command line and as keywords of `gpuplan.fit`, `train` and `serve`
+([Python](python.md)). A text means the same in both. A number in Python is in base units (seconds, bytes, bytes a second), or
+what the command line counts (tokens, sequences, days, USD an hour). `gpuplan COMMAND --help` prints the same by command;
+`eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` (or `source_zsh`, `source_fish`) lets a shell complete options and words.
+"""
+TABLE_HEAD = "| option | for | Python | takes | meaning |\n|---|---|---|---|---|"
+
+
+def _rows(panel: str) -> Iterator[str]:
+    every = {name: one for ask in ASKS.values() for name, one in entries(ask).items() if one.option.panel == panel}
+    for name, one in every.items():
+        tasks = ", ".join(task for task, ask in ASKS.items() if name in entries(ask))
+        flags = " ".join(f"`{flag}`" for flag in one.flags)
+        cells = (flags, tasks, f"`{one.key}`", takes(one), one.option.about)
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def takes(entry: Entry) -> str:
+    """What an option takes, in words."""
+    option = entry.option
+    if entry.kind in ("word", "words"):
+        several = "of " if entry.kind == "words" else ""
+        return several + ", ".join(f"`{word}`" for word in entry.words)
+    if option.reads == "price":
+        return "USD an hour"
+    if option.reads == "day":
+        return "a day, `YYYY-MM-DD`"
+    if option.reads == "pins":
+        return "terms with values"
+    unit = {"s": "a time", "B": "bytes", "B/s": "bytes a second", "FLOP": "FLOP"}.get(option.unit)
+    least = "" if option.least is None else f" of at least {option.least:g}"
+    plain = {
+        "switch": "yes or no",
+        "whole": f"a whole number{least}",
+        "number": f"a number{least}",
+        "text": "a text",
+        "texts": "folders",
+    }
+    return unit or plain[entry.kind]
+
+
+def schema(task: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a question: what the keywords of `gpuplan.fit`, `train` or `serve` may be in a file."""
+    ask = ASKS[task]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A question to `gpuplan {task}`",
+        "type": "object",
+        "properties": {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()},
+        "required": ["model", "on"],
+        "additionalProperties": False,
+    }
+
+
+def _schema(entry: Entry) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string", "minLength": 1}
+    if entry.option.reads == "pins":
+        return {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
+    if entry.kind == "texts":
+        return {"type": "array", "items": text}
+    if entry.kind == "switch":
+        return {"type": "boolean"}
+    if entry.kind == "word":
+        return {"enum": list(entry.words)}
+    if entry.kind == "words":
+        return {"type": "array", "items": {"enum": list(entry.words)}}
+    if entry.kind == "text":
+        return text
+    least = entry.option.least
+    limit = {"exclusiveMinimum": 0} if least is None and entry.kind == "number" else {"minimum": 1 if least is None else least}
+    return {"anyOf": [{"type": "integer" if entry.kind == "whole" else "number", **limit}, text]}

@@ -1,0 +1,55 @@
+"""Which term does a user's word mean, and what does its working look like?"""
+
+from __future__ import annotations
+
+from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.estimate.result import Estimate
+from gpuplan.render.text import Look, label
+from gpuplan.render.tree import explain
+from gpuplan.term import Term
+
+
+def working(made: Estimate, wanted: str | None, look: Look, depth: int | None = None) -> str:
+    """The working of a figure or term, or of all figures: down to its sources, or so many levels.
+
+    Raises:
+        UsageError: no such term, or several that could be meant.
+    """
+    if wanted is None:
+        return explain(made.figures.items(), look, depth or 1, made)
+    return explain([(name_of(made, wanted), named(made, wanted))], look, depth, made)
+
+
+def named(made: Estimate, wanted: str) -> Term:
+    """The term that a user's word means: a figure, a term name, or the only name that ends so.
+
+    Raises:
+        UsageError: there is none, or several end so.
+    """
+    term = made.find(name_of(made, wanted))
+    if term is None:
+        names = [*made.figures, *made.names()]
+        hint = did_you_mean(wanted, names) or f"figures are {', '.join(list(made.figures)[:6])} …; `--explain` alone shows them all"
+        raise UsageError(Problem("explain.no-term", f"the estimate has no term `{wanted}`", hint))
+    return term
+
+
+def name_of(made: Estimate, wanted: str) -> str:
+    """The full name of a term that was named by its figure's label or by its end."""
+    word = wanted.strip().replace(" ", "_")
+    if made.find(word) is not None:
+        return word
+    labels = {label(key).replace(" ", "_").lower(): key for key in made.figures}
+    if word.lower() in labels:
+        return labels[word.lower()]
+    ends = [name for name in every_name(made) if name.endswith(f".{word}")]
+    if len(ends) > 1:
+        listed = ", ".join(f"`{name}`" for name in ends[:5])
+        raise UsageError(Problem("explain.ambiguous", f"`{wanted}` could be {len(ends)} terms", f"write one of {listed}"))
+    return ends[0] if ends else word
+
+
+def every_name(made: Estimate) -> list[str]:
+    """All term names below the figures and the breakdowns."""
+    below = [term.name for breakdown in made.breakdowns for term in breakdown.total.walk()]
+    return list(dict.fromkeys([*made.names(), *below]))

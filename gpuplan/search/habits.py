@@ -1,0 +1,172 @@
+"""What does an engine take where a training question says nothing, and where does anyone say so?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.errors import Note
+from gpuplan.estimate.result import Choice
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import grouped
+from gpuplan.search.library import Found, Library
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_defaults import AloneDefaults, TrainingDefaults
+from gpuplan.specs.quantity import Sourced, SourcedText
+
+MULTIPLIED = "bf16"
+"""The type that an accelerator must multiply for habits of 16-bit training to hold."""
+
+
+IF_IT_FITS = ("shard_group", "recompute", "micro_batch")
+"""Habits that hold only where a plan fits with them, in the order in which they are given up."""
+LEAST_MEMORY = {"recompute": "full"}
+"""What of these takes least memory already."""
+
+
+class Habits:
+    """A question whose gaps are filled with an engine's habits one by one, and what is to be said of each."""
+
+    def __init__(self, ask: TrainAsk, engine: Engine) -> None:
+        self.ask, self.engine = ask, engine
+        self.chosen: list[Choice] = []
+
+    def take(self, name: str, value: Any, said: Sourced | SourcedText, shown: str = "") -> None:
+        """Take a habit for an option that the user left out."""
+        if getattr(self.ask, name) is None:
+            self.ask = self.ask.replaced(**{name: value})
+            self.say(name, shown or said.text, said)
+
+    def say(self, name: str, shown: str, said: Sourced | SourcedText) -> None:
+        """Say what was taken, and who says that it is a habit."""
+        why = f"habit of {self.engine.name} ({self.engine.source_of(said).title})"
+        self.chosen.append(Choice(name, shown, why, habit=True))
+
+    def without(self, name: str) -> Habits:
+        """The same with an option left out again."""
+        made = Habits(self.ask.replaced(**{name: None}), self.engine)
+        made.chosen = [choice for choice in self.chosen if choice.name != name]
+        return made
+
+    def given_up(self) -> Habits | None:
+        """The same without the first of the habits that hold only where a plan fits; None: there is none of them."""
+        held = {choice.name for choice in self.chosen if LEAST_MEMORY.get(choice.name) != choice.value}
+        return next((self.without(name) for name in IF_IT_FITS if name in held), None)
+
+
+def looked_up(ask: TrainAsk, library: Library, *, with_price: bool = True) -> tuple[Found, Habits]:
+    """Everything that a question names, and the question with what users of its engine get who say nothing.
+
+    Raises:
+        UnknownError: a name that nothing has (exit 5).
+        UsageError: an ambiguous name, a bad count or a missing folder.
+        SpecError: a data file that is wrong.
+    """
+    found = library.look_up(ask, "train", with_price=with_price)
+    target, known = found.target, found.subject.engine.defaults
+    cluster = None if known is None else known.clusters.get(target.accelerator.id)
+    if cluster is None or "@" in ask.on or target.per_unit != 1 or target.instance is not None:
+        return found, habits_of(ask, found)
+    there = ask.replaced(on=f"{ask.on}@{cluster.text}")
+    found = library.look_up(there, "train", with_price=with_price)
+    habits = habits_of(there, found)
+    habits.say("on", there.on, cluster)
+    return found, habits
+
+
+def habits_of(ask: TrainAsk, found: Found) -> Habits:
+    """The question with what users of its engine get who say nothing of how they train.
+
+    Where the division of the work is left open, a plan is asked for, and all ways to fit are looked at; where it is given, a run
+    is described, and what is not said is as the engine has it.
+    """
+    habits, known = Habits(ask, found.subject.engine), found.subject.engine.defaults
+    if known is None:
+        return habits
+    if known.code is not None:
+        habits.take("compiled", known.code.text == "compiled", known.code, str(known.code.text == "compiled").lower())
+    if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
+        habits.take("precision", known.precision.text, known.precision)
+    if known.recompute is not None and (known.recompute.text != "none" or _inner(ask, found) is not None):
+        habits.take("recompute", known.recompute.text, known.recompute)
+    if known.loss is not None and known.loss.text == "chunked":
+        habits.take("chunked_loss", True, known.loss, "true")
+    _adapters(habits, known)
+    if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
+        _alone(habits, known.alone)
+    if known.micro_batch is not None:
+        _micro_batch(habits, known.micro_batch, found)
+    if known.shard_group is not None:
+        _shard_group(habits, known.shard_group, found)
+    return habits
+
+
+def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
+    """That an engine's 16-bit training is another recipe than the one that the user named."""
+    known = engine.defaults.precision if engine.defaults is not None else None
+    if known is None or asked.precision != MULTIPLIED or known.text == MULTIPLIED:
+        return []
+    told = f"{engine.name} keeps weights and optimizer states of bf16 training in bf16 too, unless it is told otherwise"
+    return [Note("precision.habit", told, f"use --precision {known.text}, or leave it out")]
+
+
+def _adapters(habits: Habits, known: TrainingDefaults) -> None:
+    """The rank of adapters that are asked for without one, and the documents that they are trained on."""
+    if known.lora_rank is not None and any(getattr(habits.ask, name) is not None for name in grouped(TrainAsk, "adapters")):
+        habits.take("lora", int(known.lora_rank.value), known.lora_rank)
+    ask = habits.ask
+    if ask.lora is not None and known.documents is not None and not ask.padded:
+        mean = int(known.documents.value)
+        habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
+
+
+def _alone(habits: Habits, known: AloneDefaults) -> None:
+    """What recipes for training all weights on one accelerator take, unless another optimizer is named.
+
+    Stepping in the backward pass goes with a step of one micro-batch: gradients that are freed cannot be summed.
+    """
+    ask = habits.ask
+    if ask.optimizer is not None:
+        return
+    if known.optimizer is not None:
+        habits.take("optimizer", known.optimizer.text, known.optimizer)
+    if known.offload is not None:
+        habits.take("offload", (known.offload.text,), known.offload)
+    at_once = ask.micro_batch is not None and ask.micro_batch == ask.global_batch
+    if at_once and known.step is not None and known.step.text == "in-backward":
+        habits.take("step_in_backward", True, known.step, "true")
+
+
+def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
+    """How a rank's batch is cut, where the question says what a rank has; otherwise the search looks at all cuts."""
+    ask = habits.ask
+    if said.text == "one-in-pipelines" and (ask.pp or 1) > 1:
+        habits.take("micro_batch", 1, said, "1")
+    inner = _inner(ask, found)
+    if ask.global_batch is None or inner is None:
+        return
+    stages = ask.pp or 1
+    dp = ask.dp or found.target.count // inner
+    cuts = stages if said.text == "stages-in-pipelines" else 1
+    if said.text == "whole" or cuts > 1:
+        each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
+        if each and not rest:
+            habits.take("micro_batch", each, said, str(each))
+
+
+def _shard_group(habits: Habits, said: SourcedText, found: Found) -> None:
+    """The ranks of a slice, where there are several slices and the question says how their ranks share the work."""
+    ask, target, profile = habits.ask, found.target, found.subject.engine.training
+    inner = _inner(ask, found)
+    stage = ask.zero_stage if ask.zero_stage is not None or profile is None else profile.zero_stage
+    if target.units > 1 and target.per_unit > 1 and stage == 3 and inner is not None and target.per_unit % inner == 0:
+        group = target.per_unit // inner
+        if group > 1 and ask.sync_every is None and not ask.offload:
+            habits.take("shard_group", group, said, str(group))
+
+
+def _inner(ask: TrainAsk, found: Found) -> int | None:
+    """Ranks that one sequence is divided over; None where the question leaves that to the search."""
+    profile = found.subject.engine.training
+    if profile is None or any(getattr(ask, name) is None and name in profile.splits for name in ("tp", "pp", "cp")):
+        return None
+    return (ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)

@@ -1,0 +1,95 @@
+"""What does an engine take where its user says nothing? Habits of its recipes and default configurations, as sourced data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from gpuplan.errors import did_you_mean
+from gpuplan.record import Record
+from gpuplan.schema import Fault, Schema, field
+from gpuplan.specs.base import Id
+from gpuplan.specs.quantity import CountField, SourcedText, TextField, Words
+
+
+class OneOf(Record):
+    """Makes a key of `Annotated[SourcedText, OneOf(("full", "none"))]`: one of some words, or `{value: full, source: key}`."""
+
+    words: tuple[str, ...]
+
+    def read(self, given: Any) -> SourcedText:
+        """The word that a file's entry means.
+
+        >>> OneOf(("full", "none")).read({"value": "full", "source": "recipes"}).text
+        'full'
+
+        Raises:
+            Fault: another word, or a mapping with other keys.
+        """
+        said = Words().read(given)
+        if said.text not in self.words:
+            hint = did_you_mean(said.text, self.words) or f"write {', '.join(self.words)}"
+            raise Fault("spec.unknown-value", f"`{said.text}` is not allowed here", hint)
+        return said
+
+    def json_schema(self) -> dict[str, Any]:
+        """For the generated JSON Schema."""
+        word = {"type": "string", "enum": list(self.words)}
+        text = {"type": "string"}
+        properties = {"value": word, "source": text, "note": text}
+        return {"anyOf": [word, {"type": "object", "properties": properties, "required": ["value"], "additionalProperties": False}]}
+
+
+Recomputed: TypeAlias = Annotated[SourcedText, OneOf(("none", "selective", "full"))]
+Code: TypeAlias = Annotated[SourcedText, OneOf(("compiled", "eager"))]
+Types: TypeAlias = Annotated[SourcedText, OneOf(("bf16", "bf16-pure", "fp16", "fp32"))]
+Loss: TypeAlias = Annotated[SourcedText, OneOf(("whole", "chunked"))]
+MicroBatch: TypeAlias = Annotated[SourcedText, OneOf(("whole", "one-in-pipelines", "stages-in-pipelines"))]
+Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
+Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
+States: TypeAlias = Annotated[SourcedText, OneOf(("adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"))]
+Waiting: TypeAlias = Annotated[SourcedText, OneOf(("optimizer", "params", "activations"))]
+Peak: TypeAlias = Annotated[SourcedText, OneOf(("active", "allocated", "reserved", "device-used"))]
+Rank: TypeAlias = Annotated[SourcedText, OneOf(("first", "most-loaded"))]
+
+
+class AloneDefaults(Schema):
+    """What its recipes for training all weights on one accelerator take."""
+
+    optimizer: States | None = None
+    offload: Waiting | None = None
+    """What waits in the memory of the host (`optimizer`: paged states)."""
+    step: Stepping | None = None
+    """When weights are updated: after the backward pass, or each as soon as its gradient is there."""
+
+
+class Printed(Schema):
+    """What the peak of memory is that an engine prints: read where a published run does not say."""
+
+    peak: Peak | None = None
+    rank: Rank | None = None
+    """Whose: of its first rank, which is one of the first pipeline stage, or of the one that holds most."""
+
+
+class TrainingDefaults(Schema):
+    """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
+
+    recompute: Recomputed | None = None
+    code: Code | None = None
+    """Whether its models are compiled."""
+    precision: Types | None = None
+    """What 16-bit training means in its recipes; taken where the accelerator multiplies bf16."""
+    loss: Loss | None = None
+    """Whether logits are made and reduced piece by piece."""
+    micro_batch: MicroBatch | None = None
+    """How a rank's batch is cut: not at all; or, with pipeline stages, into micro-batches of one or into as many as stages."""
+    shard_group: Group | None = None
+    """Which ranks share one copy of sharded states: those of a slice, and gradients are reduced between slices."""
+    documents: CountField | None = None
+    """Mean tokens of the documents that its fine-tuning recipes pack into a sequence; taken where adapters are trained."""
+    lora_rank: CountField | None = None
+    """Rank of adapters where they are asked for without one."""
+    alone: AloneDefaults | None = None
+    """Further ones where all weights are trained on one accelerator."""
+    clusters: dict[Id, TextField] = field(default_factory=dict)
+    """The cluster that its pages name, by accelerator: what joins accelerators where nothing is said of a system or a network."""
+    printed: Printed | None = None

@@ -1,0 +1,154 @@
+"""What a training question leaves unsaid is as the engine has it, said with its source; what is said is left as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuplan.errors import UsageError
+from gpuplan.estimate.result import Estimate
+from gpuplan.plan import ask as asks
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.ask import train
+from gpuplan.search.library import Library
+from gpuplan.search.training import answer_training
+from gpuplan.specs.base import load_spec
+from gpuplan.specs.engine import Engine
+
+ENGINES = Path(__file__).parents[2] / "hardware_specs" / "engines"
+H200 = "h200-sxm-141gb"
+RUN = {"seq_len": 4096, "global_batch": 64, "tp": 1, "pp": 1, "cp": 1}
+
+
+def answer(engine: str | None, on: str = "8xh100-sxm-80gb", model: str = "llama-3.1-8b", **given: Any) -> Estimate:
+    question = TrainAsk(model=model, on=on, engine=engine, **given)
+    return answer_training(question, Library.of(question), with_price=False)
+
+
+def habits(made: Estimate) -> dict[str, str]:
+    return {choice.name: choice.value for choice in made.chosen if choice.habit}
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "given", "taken"),
+    [
+        (
+            "torchtune", "8xh100-sxm-80gb", {},
+            {"compiled": "false", "precision": "bf16-pure", "recompute": "full", "chunked_loss": "true"},
+        ),
+        (
+            "torchtune", "h100-sxm-80gb", {"micro_batch": 4, "global_batch": 4},
+            {
+                "compiled": "false", "precision": "bf16-pure", "recompute": "full", "chunked_loss": "true",
+                "optimizer": "adamw-8bit", "offload": "optimizer", "step_in_backward": "true",
+            },
+        ),
+        # Gradients of several micro-batches are summed, and another optimizer is another recipe.
+        (
+            "torchtune", "h100-sxm-80gb", {"micro_batch": 1},
+            {
+                "compiled": "false", "precision": "bf16-pure", "recompute": "full", "chunked_loss": "true",
+                "optimizer": "adamw-8bit", "offload": "optimizer",
+            },
+        ),
+        (
+            "torchtune", "h100-sxm-80gb", {"micro_batch": 4, "global_batch": 4, "optimizer": "sgd"},
+            {"compiled": "false", "precision": "bf16-pure", "recompute": "full", "chunked_loss": "true"},
+        ),
+        ("kempnerforge", f"8x{H200}", {}, {"compiled": "true", "precision": "bf16-pure", "on": f"8x{H200}@kempner-h200"}),
+        ("kempnerforge", "dgx-h200", {}, {"compiled": "true", "precision": "bf16-pure"}),
+        ("megatron-lm", "8xh100-sxm-80gb", {"tp": 4}, {"recompute": "none"}),
+        ("nemo", "8xh100-sxm-80gb", {"lora_targets": "all"}, {"lora": "32", "documents": "200", "recompute": "none"}),
+        ("nemo", "8xh100-sxm-80gb", {"lora": 8, "documents": 1000}, {"recompute": "none"}),
+        ("maxtext", "tpu-v5p-64", {}, {"micro_batch": "2"}),
+        ("maxtext", "2x256xtpu-v5e", {"global_batch": 1024}, {"micro_batch": "2", "shard_group": "256"}),
+        ("torchtitan", "8xh100-sxm-80gb", {"pp": 4}, {"micro_batch": "1"}),
+        ("torchtitan@2024-12", "8xh100-sxm-80gb", {"pp": 4, "global_batch": 16}, {"micro_batch": "2"}),
+        ("fsdp", "8xh100-sxm-80gb", {}, {}),
+    ],
+)  # fmt: skip
+def test_what_is_left_open_is_as_the_engine_has_it(engine: str, on: str, given: dict[str, Any], taken: dict[str, str]) -> None:
+    made = answer(engine, on, **RUN | given)
+    assert habits(made) == taken
+    reasons = [choice.reason for choice in made.chosen if choice.habit]
+    assert all(reason.startswith("habit of ") and reason.endswith(")") for reason in reasons)
+
+
+def test_what_the_user_says_is_left_as_it_is() -> None:
+    said = {
+        "compiled": True, "precision": "fp32", "recompute": "none", "chunked_loss": False, "optimizer": "adamw", "micro_batch": 1,
+        "step_in_backward": False,
+    }  # fmt: skip
+    made = answer("torchtune", H200, "llama-3.2-1b", **RUN | said)
+    assert habits(made) == {}
+    assert (made.question["precision"], made.question["recompute"], made.question["chunked_loss"]) == ("fp32", "none", "false")
+
+
+def test_a_habit_changes_the_answer_as_the_same_words_would() -> None:
+    left = answer("torchtune", **RUN)
+    said = answer("torchtune", **RUN, compiled=False, precision="bf16-pure", recompute="full", chunked_loss=True)
+    assert left.figures["step_time_s"].value == said.figures["step_time_s"].value
+    assert left.figures["peak_memory_bytes"].value == said.figures["peak_memory_bytes"].value
+    other = answer("torchtune", **RUN, compiled=True, precision="bf16", recompute="none", chunked_loss=False)
+    assert left.figures["peak_memory_bytes"].value < 0.75 * float(other.figures["peak_memory_bytes"].value)
+
+
+def test_where_the_division_is_left_open_all_ways_to_fit_are_looked_at() -> None:
+    made = answer("megatron-lm", "8xa100-sxm-40gb", "llama-3.1-8b")
+    assert "recompute" not in habits(made)
+    assert made.verdict.fits
+
+
+def test_a_habit_with_which_nothing_fits_is_given_up() -> None:
+    tight = answer("megatron-lm", "2xh100-sxm-80gb", **RUN | {"micro_batch": 8, "tp": 2, "seq_len": 8192})
+    assert "recompute" not in habits(tight)
+    assert tight.question["recompute"] == "full"
+    whole = answer("maxtext", "tpu-v5e-8", "llama-3.2-3b", **RUN | {"seq_len": 8192, "global_batch": 512})
+    assert "micro_batch" not in habits(whole)
+    assert int(whole.question["micro_batch"]) < 64
+
+
+def test_one_hears_that_16_bits_are_another_recipe_there() -> None:
+    notes = {note.code: note for note in answer("torchtune", **RUN, precision="bf16").notes}
+    assert "--precision bf16-pure" in notes["precision.habit"].hint
+    assert "precision.habit" not in {note.code for note in answer("torchtune", **RUN, precision="bf16-pure").notes}
+    assert "precision.habit" not in {note.code for note in answer("fsdp", **RUN, precision="bf16").notes}
+
+
+def test_a_faster_way_than_the_habit_is_told() -> None:
+    made = train(TrainAsk(model="llama-3.2-1b", on="8xh100-sxm-80gb", engine="torchtune", **RUN, micro_batch=1))
+    assert {"recompute": "none"} in [change.flags for change in made.changes]
+
+
+def test_adapters_without_a_rank_are_refused_where_no_engine_has_one() -> None:
+    with pytest.raises(UsageError, match="of adapters"):
+        answer("fsdp", **RUN, qlora=True)
+
+
+def test_a_framework_without_a_profile_is_answered_by_one_that_says_so() -> None:
+    made, own = answer("levanter", "tpu-v5p-64", **RUN), answer("maxtext", "tpu-v5p-64", **RUN)
+    assert made.figures["step_time_s"].value == own.figures["step_time_s"].value
+    assert [note.text.partition(" ")[0] for note in made.notes if note.code == "engine.stands-in"] == ["levanter"]
+    assert "engine.stands-in" not in {note.code for note in own.notes}
+
+
+def test_no_name_stands_for_two_engines() -> None:
+    profiles = [load_spec(Engine, path) for path in sorted(ENGINES.glob("*.yaml"))]
+    names = [name for one in profiles for name in (one.id, *one.aliases, *one.stands_in_for)]
+    assert len(names) == len(set(names))
+
+
+def test_the_words_of_habits_are_words_of_options() -> None:
+    from typing import get_args
+
+    from gpuplan.specs import engine_defaults as words
+
+    def of(kind: Any) -> set[str]:
+        return set(get_args(kind)[1].words)
+
+    assert of(words.Recomputed) <= set(get_args(asks.Recompute))
+    assert of(words.Types) <= set(get_args(asks.Precision))
+    assert of(words.States) == set(get_args(asks.Optimizer))
+    assert of(words.Waiting) == set(get_args(asks.Offload))

@@ -1,0 +1,168 @@
+"""Is every formula used: by an estimate or another command, or, of those for `gpuplan calc` alone, by a published worked example?
+
+Reached is what stands in the graph of an answer, down to the formulas inside formulas: those of all golden scenarios, of all model
+cards, and of the questions below, which ask for what no golden scenario does.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuplan.cli.main import run
+from gpuplan.formulas import every_formula
+from gpuplan.machine.price import attention_seconds
+from gpuplan.models.architecture import Architecture, Mla
+from gpuplan.models.catalog import cards, find
+from gpuplan.models.count import count
+from gpuplan.render.formula import is_reference
+from gpuplan.term import Source, Term
+from gpuplan.work import Attention
+from tests.estimate.subjects import found
+from tests.exam.asked import asked
+from tests.formula_calls import recorded
+from tests.golden.test_golden import SCENARIOS, answered
+
+TESTS = Path(__file__).parent
+QUESTIONS = {
+    "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
+    "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
+    "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
+    "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",
+    "train mixtral-8x7b --on 8xdgx-h100 --engine megatron-lm --tp 2 --ep 1 --sequence-parallel": "sums behind whole experts",
+    "train llama-3.1-8b --on 8xh100 --engine kempnerforge --zero-stage 3 --pp 1 --micro-batch 1 --global-batch 64":
+        "gradients summed whole over micro-batches",
+    "train llama-3.1-8b --on 8xh100 --engine ms-swift --documents 1k --padded": "blocks kept for batches of other lengths",
+    "train llama-3.1-8b --on 8xh100 --engine torchtitan --pp 2": "buffers between stages, weights that stay in a pipeline",
+    "train llama-3.1-8b --on 2xdgx-h100 --engine nanotron --zero-stage 1 --tp 1": "slices copied one by one",
+    "train llama-3.1-8b --on 2xdgx-h100 --engine internevo --zero-stage 1": "tensors broadcast by their owners",
+    "train llama-3.1-8b --on 4096xh100@meta-24k-roce": "an oversubscribed level",
+    "train llama-3.1-8b --on rtx-pro-6000-ws-2 --lora 16": "a level whose bus bandwidth was measured",
+}  # fmt: skip
+"""Questions beyond the golden ones, and what each of them reaches."""
+
+
+def in_graphs(roots: Iterable[Term]) -> set[str]:
+    """The formulas that made any term below the roots."""
+    names: set[str] = set()
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        term = todo.pop()
+        if id(term) not in seen:
+            seen.add(id(term))
+            todo += [part for _, part in term.args]
+            if term.formula is not None:
+                names.add(term.formula.name)
+    return names
+
+
+@cache
+def inside(name: str) -> set[str]:
+    """The formulas that the text of a formula calls."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(every_formula()[name].fn)))
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return called & every_formula().keys()
+
+
+def with_what_they_call(names: set[str]) -> set[str]:
+    """Formulas, the formulas inside them, and those inside these."""
+    found: set[str] = set()
+    todo = list(names & every_formula().keys())
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += inside(name)
+    return found
+
+
+def of_answers() -> set[str]:
+    names: set[str] = set()
+    for made in [*(answered(one) for one in SCENARIOS), *(asked(line) for line in QUESTIONS)]:
+        names |= in_graphs([*made.figures.values(), *(one.total for one in made.breakdowns)])
+    return names
+
+
+def of_cards() -> set[str]:
+    """What counts the parameters of all cards, and of a config.json whose `attention_bias` is true, which no card's is."""
+    source, names = Source("docs", "a card"), set()
+    known = [card.architecture for card in cards() if card.architecture is not None]
+    for arch in [*known, biased_latent_attention()]:
+        made = count(arch, source)
+        names |= in_graphs([made.params_total, made.params_active])
+    return names
+
+
+def biased_latent_attention() -> Architecture:
+    """DeepSeek-V2-Lite, had it biases."""
+    plain = find("deepseek-v2-lite").architecture
+    assert plain is not None
+    (stack,) = plain.stacks
+    blocks = {}
+    for key, block in stack.blocks.items():
+        assert isinstance(block.mixer, Mla)
+        blocks[key] = block.replaced(mixer=block.mixer.replaced(bias=True))
+    return plain.replaced(stacks=(stack.replaced(blocks=blocks),))
+
+
+def of_kernels() -> set[str]:
+    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data; a grid, prompts short and long."""
+    hw = found("llama-3.1-8b", "h100", "vllm").subject.hw
+    value = {"sequences": 16.0, "q_len": 1.0, "kv_len": 4096.0, "heads": 32.0, "kv_heads": 8.0, "k_dim": 128.0, "v_dim": 128.0}
+    leaves = {name: Term(name, number, "1", Source("definition", "a kernel")) for name, number in value.items()}
+    element = Term("element", 2.0, "B", Source("definition", "a kernel"))
+    item = Attention(name="row", **leaves, kv_element_bytes=element, dtype="bf16", causal=True)
+    prompts = Term("q_len", np.array([1.0, 4096.0]), "1", Source("definition", "two candidates"))
+    return in_graphs([attention_seconds(item, hw, replayed=True), attention_seconds(item.replaced(q_len=prompts), hw)])
+
+
+def of_roofline() -> set[str]:
+    """`gpuplan specs roofline` takes the ridge as a number, so that no graph has it."""
+    with recorded() as called:
+        assert run(["specs", "roofline", "h100-sxm-80gb", "--csv"]) == 0
+    return called
+
+
+def test_every_formula_is_reached() -> None:
+    reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline())
+    live = {name for name, made in every_formula().items() if not is_reference(made)}
+    assert sorted(live - reached) == [], "no command uses these: use them, make them reference formulas with a case, or delete them"
+    assert sorted(reached - live) == [], "an estimate uses reference formulas: they belong with the live ones"
+
+
+def test_every_question_reaches_what_no_golden_scenario_does() -> None:
+    golden = set()
+    for scenario in SCENARIOS:
+        made = answered(scenario)
+        golden |= in_graphs([*made.figures.values(), *(one.total for one in made.breakdowns)])
+    for line in QUESTIONS:
+        made = asked(line)
+        assert in_graphs([*made.figures.values(), *(one.total for one in made.breakdowns)]) - golden, line
+
+
+@cache
+def named_in_tests() -> dict[str, frozenset[str]]:
+    """The names that each test file imports, but for those of the formulas themselves."""
+    made = {}
+    for path in TESTS.rglob("*.py"):
+        if path.parent.name != "formulas" and path.name != Path(__file__).name:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+            made[str(path.relative_to(TESTS))] = frozenset(names)
+    return made
+
+
+@pytest.mark.parametrize("name", [name for name, made in every_formula().items() if is_reference(made)])
+def test_a_reference_formula_answers_a_published_case(name: str) -> None:
+    """The exam asks it, a test holds estimates against it, or one that is asked is made of it."""
+    users = {name} | {other for other in every_formula() if name in inside(other) and is_reference(every_formula()[other])}
+    assert [file for file, names in named_in_tests().items() if names & users], f"nothing asks {name}: delete it"

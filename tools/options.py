@@ -1,0 +1,30 @@
+"""Keep what is made of the table of options true: the typed keywords of the Python API and the reference page.
+
+`python tools/options.py` rewrites, `python tools/options.py --check` exits with 1 when a file is out of date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gpuplan.plan.signature import page, typed
+
+ROOT = Path(__file__).parent.parent
+FILES = {ROOT / "gpuplan" / "plan" / "keywords.py": typed, ROOT / "docs" / "options.md": page}
+
+
+def main() -> int:
+    """Rewrite or check; the exit code says whether the files were true."""
+    stale = [path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()]
+    if "--check" not in sys.argv:
+        for path in stale:
+            path.write_text(FILES[path](), encoding="utf-8")
+        return 0
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} is out of date: run `python tools/options.py`", file=sys.stderr)
+    return int(bool(stale))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
