@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.opening import open_device
 from gpuplan.calibrate.measure.session import CalibrationWish, Listener, calibrate, plan
 from gpuplan.machine.build import hardware_of
