@@ -37,7 +37,7 @@ def _model(cls: type[Schema], done: dict[type[Schema], type[BaseModel]], tag: st
         fields: dict[str, Any] = {}
         for name in cls.field_names():
             default = ... if name == tag or required(cls, name) else default_of(cls, name)
-            about = Field(default_factory=dict) if default == {} else Field(default)
+            about = Field(default_factory=dict) if default == {} or isinstance(default, Schema) else Field(default)
             fields[name] = (_kind(annotation(cls, name), done), about)
         config = ConfigDict(extra="forbid")
         done[cls] = create_model(cls.__name__, __config__=config, __doc__=inspect.getdoc(cls), **fields)

@@ -32,7 +32,8 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.training import chosen_with
-from gpuplan.specs.engine import Dispatch, Fusion, Overlaps, SelectiveRecompute, TrainingProfile
+from gpuplan.specs.engine import Fusion, Overlaps, TrainingProfile
+from gpuplan.specs.engine_policies import Adapters, Experts, Fp8, Host, Overlap, Sharding
 from gpuplan.specs.quantity import Sourced
 from gpuplan.specs.training_habits import Pace
 
@@ -42,11 +43,15 @@ NEAR = 0.04
 BORROWED = 1.25
 """How much wider the range of an engine is that takes the values of another, and had no row in the fit."""
 SECTIONS: Mapping[str, type] = {
-    "compiled": Fusion, "eager": Fusion, "selective": SelectiveRecompute, "switched": Overlaps, "dispatch": Dispatch,
+    "compiled": Fusion, "eager": Fusion, "switched": Overlaps, "overlap": Overlap, "host": Host, "sharding": Sharding,
+    "experts": Experts, "adapters": Adapters, "fp8": Fp8,
 }  # fmt: skip
 UNITS = {"us": 1e-6, "ms": 1e-3, "B": 1.0}
-MICROSECONDS = ("layer_host", "expert_host", "adapter_host", "graph_host", "gather_host", "expert_start", "slice_host")
-UNIT_OF = {**dict.fromkeys(MICROSECONDS, "us"), "step_host": "ms", "dequantise": "B", "rowwise": "B"}  # fmt: skip
+UNIT_OF = {
+    **dict.fromkeys(("host.layer", "host.graph", "experts.host", "experts.start", "adapters.host", "layer_host"), "us"),
+    **dict.fromkeys(("sharding.gather_host", "sharding.slice_host"), "us"),
+    "host.step": "ms", "adapters.dequantise": "B", "fp8.rowwise": "B",
+}  # fmt: skip
 KERNELS = ("matmul", "attention", "attention_backward")
 WIDTHS = {
     "matmul": 0.08,
@@ -86,7 +91,7 @@ PLAN: dict[str, Fitted] = {
         paces(("ampere", "hopper"), KERNELS)
         | paces(("hopper",), ("matmul_fp8",))
         | SPREAD
-        | {"hidden_passes": (18, 0.3), "step_host": (0.025, 0.5), "pace.ampere.attention_depth": (60, 0.5)},
+        | {"hidden_passes": (18, 0.3), "host.step": (0.025, 0.5), "pace.ampere.attention_depth": (60, 0.5)},
     ),
     "fsdp": Fitted(
         ("fsdp", "torchtune", "litgpt"),
@@ -102,7 +107,7 @@ PLAN: dict[str, Fitted] = {
         | {f"pace.cdna3.{kind}": (1.2, 0.2) for kind in (*KERNELS, "matmul_fp8")}
         | paces(("hopper",), ("matmul_fp8",))
         | SPREAD
-        | {"rowwise": (18, 0.3)}
+        | {"fp8.rowwise": (18, 0.3)}
         | {"compiled.hidden_passes": (11, 0.25), "eager.hidden_passes": (24, 0.25), "hidden_passes": (16, 0.25)},
     ),
     "megatron-lm": Fitted(
@@ -121,8 +126,8 @@ PLAN: dict[str, Fitted] = {
         ("megatron-lm", "nemo"),
         ("dgxc-benchmarking", "megatron-bridge"),
         {f"pace.{family}.grouped": (1.15, 0.12) for family in ("hopper", "blackwell")}
-        | {"expert_host": (6e-5, 0.5), "switched.ep": (0.8, 0.2), "expert_start": (1.5e-5, 0.5)}
-        | {"era.2026-05.pace.blackwell.grouped": (1.25, 0.12), "era.2026-05.expert_start": (2e-5, 0.5)},
+        | {"experts.host": (6e-5, 0.5), "switched.ep": (0.8, 0.2), "experts.start": (1.5e-5, 0.5)}
+        | {"era.2026-05.pace.blackwell.grouped": (1.25, 0.12), "era.2026-05.experts.start": (2e-5, 0.5)},
         lambda row: bool(row.model.get("moe") or row.model.get("hybrid")),
         "residual_experts",
     ),
@@ -130,15 +135,15 @@ PLAN: dict[str, Fitted] = {
         ("nanotron",),
         ("nanotron",),
         paces(("hopper",), KERNELS)
-        | {"contention": (0.3, 0.4), "straggle": (0.02, 0.3), "dp_overlap": (0.7, 0.3), "hidden_passes": (14, 0.15)}
-        | {"slice_host": (5e-6, 0.4)},
+        | {"contention": (0.3, 0.4), "straggle": (0.02, 0.3), "overlap.dp": (0.7, 0.3), "hidden_passes": (14, 0.15)}
+        | {"sharding.slice_host": (5e-6, 0.4)},
     ),
     "megatron-2021": Fitted(
         ("megatron-2021", "megatron-deepspeed"),
         ("bigscience", "megatron-papers"),
         paces(("ampere",), ("matmul", "elementwise"))
         | {"pace.ampere.attention": (1, 0.2), "pace.ampere.attention_backward": (1, 0.2), "straggle": (0.01, 0.7)}
-        | {"dp_overlap": (0.3, 0.5), "step_host": (0.1, 0.5), "hidden_passes": (12, 0.3)},
+        | {"overlap.dp": (0.3, 0.5), "host.step": (0.1, 0.5), "hidden_passes": (12, 0.3)},
         lambda row: str(row.hardware.get("accelerator")).startswith("a100"),
     ),
     "maxtext": Fitted(
@@ -148,14 +153,14 @@ PLAN: dict[str, Fitted] = {
         | paces(("any",), (*KERNELS, "matmul_fp8"))
         | {"pace.tpu-v5e.matmul": (1.0, 0.15), "pace.tpu-v6e.matmul": (1.1, 0.15), "pace.tpu-v7-ironwood.matmul": (1.1, 0.15)}
         | {"pace.tpu-v6e.matmul_fp8": (1.3, 0.2), "pace.tpu-v7-ironwood.matmul_fp8": (1.3, 0.2)}
-        | {"contention": (0.2, 0.7), "straggle": (0.02, 0.5), "tp_overlap": (0.5, 0.3)},
+        | {"contention": (0.2, 0.7), "straggle": (0.02, 0.5), "overlap.tp": (0.5, 0.3)},
     ),
     "accelerate": Fitted(
         ("accelerate", "ms-swift", "axolotl"),
         ("qwen", "ml-engineering"),
         paces(("ampere",), KERNELS)
-        | {"hidden_passes": (28, 0.25), "layer_host": (4e-4, 0.4), "adapter_host": (8e-5, 0.5), "dequantise": (25, 0.5)}
-        | {"step_host": (0.04, 0.5), "gather_host": (4e-4, 0.5)},
+        | {"hidden_passes": (28, 0.25), "host.layer": (4e-4, 0.4), "adapters.host": (8e-5, 0.5), "adapters.dequantise": (25, 0.5)}
+        | {"host.step": (0.04, 0.5), "sharding.gather_host": (4e-4, 0.5)},
         lambda row: "multinode" not in row.id,
     ),
 }
@@ -209,7 +214,7 @@ def changed(profile: TrainingProfile, values: Mapping[str, float]) -> TrainingPr
             who, _, kind = rest.rpartition(".")
             pace.setdefault(who, {})[kind] = Sourced(value, "1", "")
         elif rest:
-            sections.setdefault(first, {})[rest] = _sourced(rest, min(value, 0.95) if first == "switched" else value)
+            sections.setdefault(first, {})[rest] = _sourced(name, min(value, 0.95) if first == "switched" else value)
         else:
             given[name] = _sourced(name, value)
     for name, keys in sections.items():
@@ -288,7 +293,7 @@ def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float
     for name, value in values.items():
         section, _, rest = name.partition(".")
         key = rest or name
-        text = f"{{value: {_printed(key, min(value, 0.95) if section == 'switched' else value)}, source: fitted"
+        text = f"{{value: {_printed(name, min(value, 0.95) if section == 'switched' else value)}, source: fitted"
         if section == "pace":
             who, _, kind = rest.rpartition(".")
             families.setdefault(who, []).append(f"{kind}: {text}}}")

@@ -60,7 +60,7 @@ class Column(Record):
         return f"{self.name}_{_ENDS[self.unit]}" if self.unit in _ENDS else self.name
 
 
-class Comparison(Record, eq=False):
+class Condition(Record, eq=False):
     """A condition on one column, as the user wrote it: `signs` are pairs of a sign and a value in base units."""
 
     column: Column
@@ -94,7 +94,7 @@ def column_of(columns: Sequence[Column], name: str, kind: str) -> Column:
     raise UsageError(Problem("query.no-column", f"a list of {kind} has no column `{name}`", hint))
 
 
-def where(columns: Sequence[Column], text: str, kind: str) -> Comparison:
+def where(columns: Sequence[Column], text: str, kind: str) -> Condition:
     """The condition that a text such as `l2>=50MiB` means.
 
     Raises:
@@ -107,7 +107,7 @@ def where(columns: Sequence[Column], text: str, kind: str) -> Comparison:
     return compare(column_of(columns, found[1], kind), found[2], f"--where {found[1]}")
 
 
-def compare(column: Column, text: str, said: str) -> Comparison:
+def compare(column: Column, text: str, said: str) -> Condition:
     """The condition on a column that a text such as `>=80GiB`, `>=40GiB,<80GiB`, `amd` or `8` means; `said` is the option.
 
     Raises:
@@ -115,17 +115,17 @@ def compare(column: Column, text: str, said: str) -> Comparison:
     """
     if column.unit == TEXT:
         return _of_words(column, text, said)
-    return Comparison(column, text, tuple(_sign(column, part, said) for part in _PARTS.split(text)))
+    return Condition(column, text, tuple(_sign(column, part, said) for part in _PARTS.split(text)))
 
 
-def _of_words(column: Column, text: str, said: str) -> Comparison:
+def _of_words(column: Column, text: str, said: str) -> Condition:
     found = _COMPARISON.fullmatch(text)
     sign, words = (found[1] or "=", found[2]) if found else ("=", text)
     names = tuple(word.strip().lower() for word in words.split(",") if word.strip())
     if sign not in ("=", "==", "!=") or not names or names[0].startswith("-"):
         hint = f"write `{said.removeprefix('--where ')}=WORD`" if said.startswith("--where") else f"write `{said} WORD`"
         raise UsageError(Problem("query.no-comparison", f"{said}: `{text}` is no word to compare with", hint))
-    return Comparison(column, text, (("!=" if sign == "!=" else "=", names),))
+    return Condition(column, text, (("!=" if sign == "!=" else "=", names),))
 
 
 def _sign(column: Column, text: str, said: str) -> tuple[str, Any]:
@@ -170,7 +170,7 @@ def _as_long(a: str, b: str) -> tuple[str, str]:
     return a[:size], b[:size]
 
 
-def select(rows: Iterable[Row], conditions: Sequence[Comparison], name: str) -> tuple[list[Row], list[Note]]:
+def select(rows: Iterable[Row], conditions: Sequence[Condition], name: str) -> tuple[list[Row], list[Note]]:
     """The rows that meet all conditions, and notes on those that only miss because a value is not on record or is in GB.
 
     `name` is the column that names a row.
@@ -203,7 +203,7 @@ def select(rows: Iterable[Row], conditions: Sequence[Comparison], name: str) -> 
     return kept, notes
 
 
-def _only_by_prefix(one: Comparison, row: Row) -> bool:
+def _only_by_prefix(one: Condition, row: Row) -> bool:
     """Whether a capacity misses a lower bound in GiB that it would meet in GB."""
     if one.column.unit != "B" or "iB" not in one.text:
         return False

@@ -33,7 +33,7 @@ FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "
 
 
 @dataclass(frozen=True)
-class Case:
+class FitCase:
     """Rows that one set of parameters must meet."""
 
     place: str
@@ -67,7 +67,7 @@ class Case:
         return float(np.median(np.abs(self.predict(self.rows, values) / self.rows.seconds - 1)))
 
 
-def best_cross_fit(case: Case) -> FitResult:
+def best_cross_fit(case: FitCase) -> FitResult:
     """The parameters that meet shapes held back best, also of those with another value of what is fixed."""
     one = _best(case)
     for key, values in case.others.items():
@@ -85,7 +85,7 @@ def _mean_log_error(one: FitResult) -> float:
     return float(np.mean(np.abs(np.log(one.ratios))))
 
 
-def _best(case: Case) -> FitResult:
+def _best(case: FitCase) -> FitResult:
     """The parameters that meet shapes held back best: all that the rows pay for or, where these do badly, fewer."""
     one = cross_fit(case)
     for most in (4, 2):
@@ -95,7 +95,7 @@ def _best(case: Case) -> FitResult:
     return one
 
 
-def cross_fit(case: Case, most: int | None = None) -> FitResult:
+def cross_fit(case: FitCase, most: int | None = None) -> FitResult:
     """The parameters that meet the rows of a case best, and how sure they are; no more than `most` are fitted."""
     knobs, fixed, few = _affordable(case, most)
     values = least_squares_values(case.rows, knobs, fixed, case.predict, _starts(case, knobs))
@@ -126,7 +126,7 @@ def cross_fit(case: Case, most: int | None = None) -> FitResult:
     )  # fmt: skip
 
 
-def _affordable(case: Case, limit: int | None) -> tuple[dict[str, Knob], dict[str, Knob], set[str]]:
+def _affordable(case: FitCase, limit: int | None) -> tuple[dict[str, Knob], dict[str, Knob], set[str]]:
     """The knobs that there are rows enough for; the others stay where the family has them."""
     order = [*(key for key in FIRST if key in case.knobs), *(key for key in case.knobs if key not in FIRST)]
     most = min(max(1, len(case.rows) // PER_KNOB), limit or len(order))
@@ -135,11 +135,11 @@ def _affordable(case: Case, limit: int | None) -> tuple[dict[str, Knob], dict[st
     return {key: knob for key, knob in case.knobs.items() if key not in few}, fixed, few
 
 
-def _starts(case: Case, knobs: Mapping[str, Knob]) -> dict[str, Sequence[float]]:
+def _starts(case: FitCase, knobs: Mapping[str, Knob]) -> dict[str, Sequence[float]]:
     return {key: shares for key, shares in case.starts.items() if key in knobs}
 
 
-def _undetermined(case: Case, knobs: Mapping[str, Knob], values: Mapping[str, float]) -> set[str]:
+def _undetermined(case: FitCase, knobs: Mapping[str, Knob], values: Mapping[str, float]) -> set[str]:
     """The knobs that change hardly any prediction between where they came out and where the family has them."""
     base = case.predict(case.rows, values)
     made: set[str] = set()

@@ -91,7 +91,7 @@ class Reading(Record, kw_only=True):
     """The share of the processors that other processes take, where processors are what is measured."""
 
 
-class Run(Protocol):
+class TimedLaunches(Protocol):
     """A prepared probe."""
 
     def __call__(self, launches: int) -> float:
@@ -107,7 +107,7 @@ class Device(Protocol):
     def refuses(self, probe: Probe) -> str | None:
         """Why this probe cannot run here (data type, memory, kernel missing), or None."""
 
-    def prepare(self, probe: Probe) -> Run:
+    def prepare(self, probe: Probe) -> TimedLaunches:
         """Allocate and warm up one probe; what it allocates is freed with the result.
 
         Raises:

@@ -10,9 +10,9 @@ from typing import Any
 
 from gpuplan.calibrate.device import Identity, Reading
 from gpuplan.calibrate.fit import FitResult, Parameter
+from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
 from gpuplan.calibrate.measure.runner import ProbeRun
 from gpuplan.calibrate.measure.sample_fits import SampleFits
-from gpuplan.calibrate.measure.subject import MeasuredSubject
 from gpuplan.specs.measured_machine import checksum
 from gpuplan.yaml_text import yaml_text
 

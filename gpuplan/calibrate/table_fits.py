@@ -111,7 +111,7 @@ GEMMS = (
 
 
 @dataclass(frozen=True)
-class Kernels:
+class SystemKernels:
     """Which attention kernels of a system's tables stand for it, as the tables name them."""
 
     prefill: Mapping[str, Sequence[str]]
@@ -131,30 +131,30 @@ class Kernels:
 
 
 _FA3, _TRTLLM = ("vllm_flash_attn_fa3",), ("torch_flow",)
-_FLASH3 = Kernels(
+_FLASH3 = SystemKernels(
     {"bf16": _FA3, "fp8": ("fa3",)},
     {"bf16": _FA3, "fp8": _FA3},
     dims={"decode.fp8": (128,)},
     own={"tensorrt-llm": _TRTLLM, "sglang": ("fa3",)},
     own_decode={"sglang": ("fa3",)},
 )
-_FLASH2 = Kernels(
+_FLASH2 = SystemKernels(
     {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
     {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
     dims={"prefill.fp8": (128,)},
     own={"tensorrt-llm": _TRTLLM, "sglang": ("flashinfer",)},
 )
-_FLASHINFER = Kernels(
+_FLASHINFER = SystemKernels(
     {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("torch_flow",)},
     {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
     rows=128.0,
     own={"tensorrt-llm": _TRTLLM, "sglang": ("trtllm_mha",)},
     own_decode={"sglang": ("trtllm_mha",)},
 )
-KERNELS: Mapping[str, Kernels] = {
+KERNELS: Mapping[str, SystemKernels] = {
     "h100_sxm": replace(_FLASH3, stream="vidur-h100"),
     "h200_sxm": _FLASH3,
-    "a100_sxm": Kernels(
+    "a100_sxm": SystemKernels(
         {"bf16": ("vllm_flash_attn",)},
         {"bf16": ("vllm_flash_attn",)},
         stream="vidur-a100",
@@ -287,7 +287,9 @@ def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, framework
     return fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
 
 
-def _attention(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: Kernels, *, decode: bool) -> FitResult | None:
+def _attention(
+    chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: SystemKernels, *, decode: bool
+) -> FitResult | None:
     stored, element = STORED[dtype]
     names = (kernels.decode if decode else kernels.prefill)[dtype]
     picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)

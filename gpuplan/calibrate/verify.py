@@ -54,7 +54,7 @@ class Where(Record, kw_only=True):
         return self.name.partition(":")[0]
 
 
-class Case(Record, kw_only=True):
+class VerifyCase(Record, kw_only=True):
     """One thing to run: a training step, the prefill of a batch of prompts, or a decode step behind a context."""
 
     size: Size
@@ -85,7 +85,7 @@ class Foretold(Record, kw_only=True):
 class VerifyRow(Record, kw_only=True):
     """One row of the table."""
 
-    case: Case
+    case: VerifyCase
     what: Literal["time", "memory"]
     measured: float
     low: float
@@ -107,7 +107,7 @@ class VerifyRow(Record, kw_only=True):
         return self.low <= self.measured <= self.high
 
 
-Predict: TypeAlias = Callable[[Case], Foretold]
+Predict: TypeAlias = Callable[[VerifyCase], Foretold]
 
 
 def sizes_of(words: str | None) -> list[Size] | None:
@@ -129,17 +129,17 @@ def sizes_of(words: str | None) -> list[Size] | None:
     return [known[name] for name in names]
 
 
-def case_of(size: Size, task: Task, where: Where) -> Case:
+def case_of(size: Size, task: Task, where: Where) -> VerifyCase:
     """The usual batch and length of a task on a kind of device."""
     usual: Mapping[str, Mapping[str, tuple[int, int]]] = {
         "cpu": {"train": (1, 256), "prefill": (1, 256), "decode": (1, 256)},
         "cuda": {"train": (8, 2048), "prefill": (4, 2048), "decode": (16, 2048)},
     }
     batch, length = usual[where.kind][task]
-    return Case(size=size, task=task, batch=batch, length=length)
+    return VerifyCase(size=size, task=task, batch=batch, length=length)
 
 
-def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tuple[list[tuple[Case, Foretold]], list[str]]:
+def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tuple[list[tuple[VerifyCase, Foretold]], list[str]]:
     """The cases to run with what is foretold of each, and what was left out and why.
 
     Without named sizes: of each task the largest few that fit and do not take too long, and in any case one.
@@ -148,9 +148,9 @@ def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tupl
         UsageError: nothing is left.
     """
     left_out: list[str] = []
-    picked: list[tuple[Case, Foretold]] = []
+    picked: list[tuple[VerifyCase, Foretold]] = []
     for task in TASKS:
-        made: list[tuple[Case, Foretold]] = []
+        made: list[tuple[VerifyCase, Foretold]] = []
         for size in named if named is not None else SIZES:
             case = case_of(size, task, where)
             told = predict(case)
@@ -177,7 +177,7 @@ def chosen(where: Where, predict: Predict, named: Sequence[Size] | None) -> tupl
     return picked, left_out
 
 
-def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[VerifyRow]:
+def verify(picked: Sequence[tuple[VerifyCase, Foretold]], where: Where) -> Iterator[VerifyRow]:
     """Run the cases one by one: the lines of each as soon as it is done.
 
     Raises:
@@ -195,7 +195,7 @@ def verify(picked: Sequence[tuple[Case, Foretold]], where: Where) -> Iterator[Ve
             yield VerifyRow(case=case, what="memory", measured=made.memory, low=low, expected=expected, high=high)
 
 
-def explained(lines: Sequence[VerifyRow], picked: Sequence[tuple[Case, Foretold]], where: Where) -> list[VerifyRow]:
+def explained(lines: Sequence[VerifyRow], picked: Sequence[tuple[VerifyCase, Foretold]], where: Where) -> list[VerifyRow]:
     """The lines with the times of a GPU parted by kind of kernel, from a profile of each case.
 
     All cases have been timed before: a profiler that ran once may slow down the launches of all that comes after it.
@@ -230,7 +230,7 @@ class Taken(Record, kw_only=True):
     """The share of the processors that other processes took meanwhile."""
 
 
-def measure(case: Case, where: Where) -> Taken:
+def measure(case: VerifyCase, where: Where) -> Taken:
     """Run a case: the median of a few samples, or of their faster half where others run on the same processors.
 
     Raises:
@@ -257,7 +257,7 @@ def measure(case: Case, where: Where) -> Taken:
     return Taken(seconds=seconds, memory=peak, kinds=kinds, others=others)
 
 
-def _prepared(case: Case, where: Where) -> Callable[[], None]:
+def _prepared(case: VerifyCase, where: Where) -> Callable[[], None]:
     if case.task == "train":
         model = Model(case.size, where.name, "float32", training=True)
         return train_step(model, case.batch, case.length, where.half)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.system import System
 from gpuplan.units import human

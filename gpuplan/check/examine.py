@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.clusters import clusters, ports
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.links import links
 from gpuplan.check.memory import memory
 from gpuplan.check.names import names, root

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.rates import TOLERANCE
 from gpuplan.check.silicon import LinkKind
 from gpuplan.specs.accelerator import Accelerator, ScaleUp

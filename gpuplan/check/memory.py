@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuplan.check.library import Finding, LoadedFile
+from gpuplan.check.checked_files import Finding, LoadedFile
 from gpuplan.check.rates import TOLERANCE
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.quantity import Sourced

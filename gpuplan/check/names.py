@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.errors import did_you_mean
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import SpecFile

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from statistics import median
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList
 from gpuplan.units import HOUR

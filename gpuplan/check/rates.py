@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.silicon import PartLine, SiliconArchitecture
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator

@@ -6,7 +6,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import Path_

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuplan.check.library import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.links import twice
 from gpuplan.check.rates import TOLERANCE
 from gpuplan.specs.accelerator import Accelerator

@@ -51,7 +51,7 @@ def fit_tables(asked: FitTablesRequest) -> None:
         raise UsageError(*problems)
     try:
         from gpuplan.calibrate import table_fits
-        from gpuplan.calibrate.experts import fit_experts
+        from gpuplan.calibrate.expert_fits import fit_experts
         from gpuplan.calibrate.trial_chip import Chip
     except ImportError as error:
         raise UsageError(

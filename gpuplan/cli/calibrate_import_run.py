@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gpuplan.calibrate.device import Probe
     from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel
     from gpuplan.calibrate.imports.points import KeptPoint
+    from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
     from gpuplan.calibrate.measure.sample import Sample
-    from gpuplan.calibrate.measure.subject import MeasuredSubject
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
 
@@ -195,7 +195,7 @@ def _domain(on: str, subject: MeasuredSubject, found: Sequence[tuple[Path, Parse
     Raises:
         UsageError: nobody knows the network of the machine, or the machines that were named are others.
     """
-    from gpuplan.calibrate.measure.subject import levels_of
+    from gpuplan.calibrate.measure.measured_subject import levels_of
 
     wide = [point for _, one in found for point in one.points if point.near]
     if not wide:
@@ -245,7 +245,7 @@ def _subject(ident: str | None, found: Sequence[tuple[Path, ParsedFile]], catalo
         UsageError: nobody named it, or the files name several.
         UnknownError: no spec has the device's name.
     """
-    from gpuplan.calibrate.measure.subject import MeasuredSubject
+    from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
     from gpuplan.probe.host import ReportedDevice as HostDevice
     from gpuplan.probe.match import matching_spec
     from gpuplan.specs.accelerator import Accelerator

@@ -41,7 +41,7 @@ def show_fit(asked: ShowRequest) -> None:
         UsageError: wrong words, or a picture that cannot be written.
         UnknownError: no such accelerator, or nothing measured is kept of it.
     """
-    from gpuplan.calibrate.measure.subject import span_of
+    from gpuplan.calibrate.measure.measured_subject import span_of
     from gpuplan.calibrate.show import series
     from gpuplan.cli.specs import open_catalog
     from gpuplan.render.calibration import calibration_text, save_calibration

@@ -12,7 +12,7 @@ from gpuplan.errors import Exit, Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Device, Identity
-    from gpuplan.calibrate.verify import Case, Foretold, VerifyRow, Where
+    from gpuplan.calibrate.verify import Foretold, VerifyCase, VerifyRow, Where
     from gpuplan.estimate.result import Estimate
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
@@ -102,7 +102,7 @@ def _opened(number: str | None) -> Device:
 
 def _where(identity: Identity, free: float) -> Where:
     """How PyTorch calls the device, and its 16-bit type."""
-    from gpuplan.calibrate.measure.subject import PROCESSORS
+    from gpuplan.calibrate.measure.measured_subject import PROCESSORS
     from gpuplan.calibrate.verify import Where
 
     if identity.architecture in PROCESSORS:
@@ -118,7 +118,7 @@ def subject_id(identity: Identity, catalog: Catalog) -> str:
     Raises:
         UnknownError: it has no spec, or nothing is measured of it.
     """
-    from gpuplan.calibrate.measure.subject import subject_of
+    from gpuplan.calibrate.measure.measured_subject import subject_of
     from gpuplan.probe.host import Host
 
     subject = subject_of(identity, catalog, Host())
@@ -139,7 +139,7 @@ class Oracle:
         self.replaced: dict[str, float] = {}
         """What the cases' bare loop does otherwise than the engine profile says, by term name."""
 
-    def __call__(self, case: Case) -> Foretold:
+    def __call__(self, case: VerifyCase) -> Foretold:
         """What gpuplan says of a case."""
         made = self._asked(case)
         names = {"train": "step_time_s", "prefill": "batch_prefill_s", "decode": "itl_s"}
@@ -157,7 +157,7 @@ class Oracle:
             kinds=foretold_kinds(made.figures[names[case.task]]),
         )
 
-    def _asked(self, case: Case) -> Estimate:
+    def _asked(self, case: VerifyCase) -> Estimate:
         from gpuplan.plan.ask import ServeAsk, TrainAsk
         from gpuplan.search.library import Library
         from gpuplan.search.serving import answer_serving

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuplan.browse.diff import Diff
     from gpuplan.browse.revision import Side
     from gpuplan.estimate.result import Estimate
-    from gpuplan.render.diff import Answer
+    from gpuplan.render.diff import ReferenceAnswer
     from gpuplan.search.library import Library
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -83,7 +83,7 @@ def diff(
     _write((base.name, head.name), found, answers, left_out, form)
 
 
-def _write(names: tuple[str, str], found: Diff, answers: Sequence[Answer], left_out: int, form: str) -> None:
+def _write(names: tuple[str, str], found: Diff, answers: Sequence[ReferenceAnswer], left_out: int, form: str) -> None:
     from gpuplan.render import diff as render
     from gpuplan.render.text import look_of
 
@@ -97,16 +97,16 @@ def _write(names: tuple[str, str], found: Diff, answers: Sequence[Answer], left_
         sys.stdout.write(render.diff_text(names, found, answers, left_out, look_of(sys.stdout)))
 
 
-def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[Answer]:
+def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[ReferenceAnswer]:
     """The reference questions on both sides: does it fit, how fast does it serve and train."""
     from gpuplan.browse.revision import folders_of
-    from gpuplan.render.diff import Answer
+    from gpuplan.render.diff import ReferenceAnswer
     from gpuplan.search.library import Library
     from gpuplan.specs.catalog import Catalog
 
     sides = [_of_side(Library(Catalog(folders_of(side))), asked) for side in (base, head)]
     return [
-        Answer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
+        ReferenceAnswer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from gpuplan.cli.specs import SHOWN, open_catalog
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from gpuplan.browse.query import Column, Comparison, Row
+    from gpuplan.browse.query import Column, Condition, Row
     from gpuplan.specs.catalog import Catalog
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -114,7 +114,7 @@ def list_specs(
 
 def _conditions(
     catalog: Catalog, kind: str, given: Mapping[str, str | None], where: Sequence[str], dtypes: Sequence[str]
-) -> list[Comparison]:
+) -> list[Condition]:
     """Every condition that was asked for.
 
     Raises:
@@ -125,7 +125,7 @@ def _conditions(
 
     columns = LISTINGS[kind].columns
     known = {one.name: one for one in columns}
-    made: list[Comparison] = []
+    made: list[Condition] = []
     problems: list[Problem] = []
     for option, text in given.items():
         if text is None:
@@ -203,7 +203,7 @@ def _explain(columns: Sequence[Column], kind: str) -> None:
     print("\n".join(aligned([[one.name, one.about] for one in columns], "ll")))
 
 
-def _nothing(catalog: Catalog, kind: str, words: Sequence[str], conditions: Sequence[Comparison]) -> UnknownError:
+def _nothing(catalog: Catalog, kind: str, words: Sequence[str], conditions: Sequence[Condition]) -> UnknownError:
     if conditions and not words:
         texts = ", ".join(f"{one.column.name} {one.text}" for one in conditions)
         return UnknownError(Problem("specs.none", f"no {kind} with {texts}", f"`gpuplan specs list {kind}` shows all"))

@@ -91,8 +91,8 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
     Raises:
         UsageError: a file is there already or cannot be written, or its name cannot be an id.
     """
-    from gpuplan.probe.draft import Draft
     from gpuplan.probe.new_file import write_new
+    from gpuplan.probe.spec_draft import SpecDraft
 
     drafts = list(made.drafts)
     if out.suffix in (".yaml", ".yml"):
@@ -106,7 +106,7 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
         return
     print("\n".join(_found(made)))
     for path, text in places.items():
-        left = Draft("", text).left
+        left = SpecDraft("", text).left
         what = f"a draft with {left} values to fill in; `gpuplan specs check {out}` says which" if left else "nothing to fill in"
         print(f"{path}: {what}")
 

@@ -34,9 +34,9 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
     """The kernel that attention runs with: the plan's, else the engine's."""
     if plan.saving.attention is not None:
         return plan.saving.attention
-    if latent and hw.asked("unfused_latent", lambda one: one.family in profile.unfused_latent):
+    if latent and hw.asked("unfused_latent", lambda one: one.family in profile.attention.unfused_latent):
         return "eager"
-    return profile.attention
+    return "eager" if profile.attention.scores == "written" else "flash"
 
 
 def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware) -> Term:

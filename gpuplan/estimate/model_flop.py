@@ -132,7 +132,7 @@ def _recomputed(
     weights: Term | None = None
     once = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=scores)
     attention: Term | None = once
-    chosen = training_profile(subject.engine).selective
+    chosen = training_profile(subject.engine).recompute.selective
     match plan.recompute:
         case "none":
             return Term(name, 0.0, "FLOP", DEFINITION)

@@ -32,18 +32,18 @@ def transient_bytes(
     if stage.head is None or not work.edge.head:
         return found
     logits = work.logits
-    alive = profile.held_logits or profile.held.logits
-    if profile.held.logits_split is not None and not alone(work.dense_stride):
-        alive = profile.held.logits_split
-    if profile.held.logits_fp16 is not None and plan.precision == "fp16":
-        alive = profile.held.logits_fp16
+    alive = profile.loss.alive
+    if profile.loss.split is not None and not alone(work.dense_stride):
+        alive = profile.loss.split
+    if profile.loss.fp16 is not None and plan.precision == "fp16":
+        alive = profile.loss.fp16
     if alive is not None:
         held = subject.habit("logits_held", alive)
         logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
     if work.edge.gather is not None and plan.parallel.sequence_parallel and not alone(work.dense_stride):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
-        element = subject.habit("logits_held", alive) if alive is not None else subject.habit("logit_bytes", profile.logit_bytes)
+        element = subject.habit("logits_held", alive) if alive is not None else subject.habit("logit_bytes", profile.loss.streamed)
         parts = {
             "whole": logits_bytes.term(f"{at}.whole_logits", tokens=work.tokens, vocab=every, element_bytes=element, copies=ONE),
             "share": logits_bytes.term(
@@ -52,9 +52,9 @@ def transient_bytes(
         }
         logits = total(f"{at}.gathered_logits", parts)
     if plan.saving.chunked_loss:
-        share = _EIGHTH if profile.chunked_logits is None else subject.habit("chunked_logits", profile.chunked_logits)
+        share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
-        if profile.held.new_gradients and (plan.tuning.train_edges or not plan.tuning.frozen):
+        if profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
             adding = chunk_gradient_bytes.term(
                 f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
             )
@@ -73,24 +73,12 @@ def layer_bytes(at: str, work: TrainingWork) -> Term:
 
 def other_moments(
     at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
-    *, at_step: dict[str, Term], passing: dict[str, Term],
+    *, passing: dict[str, Term],
 ) -> dict[str, Term]:  # fmt: skip
     """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading."""
     found: dict[str, Term] = {}
-    trained, params, holdings = work.trained[stage.place], work.params[stage.place], profile.held
+    trained, params = work.trained[stage.place], work.params[stage.place]
     zero = plan.parallel.zero_stage
-    if holdings.optimizer_scratch is not None and "optimizer" not in plan.saving.offload:
-        copies = product.term(
-            f"{at}.scratch_params", a=trained.dense, b=subject.habit("optimizer_scratch", holdings.optimizer_scratch)
-        )  # fmt: skip
-        scratch = state_bytes.term(
-            f"{at}.scratch", params=copies, bytes_per_param=recipe.weight, shards=work.dense_shards if zero else ONE
-        )
-        found["optimizer_scratch"] = excess_bytes.term(
-            f"{at}.optimizer_scratch",
-            size=total(f"{at}.of_step", {**at_step, "scratch": scratch}) if at_step else scratch,
-            beside=total(f"{at}.passing_of_step", dict(passing)),
-        )
     if recipe.widened is not None and "optimizer" not in plan.saving.offload:
         widened = state_bytes.term(
             f"{at}.widened", params=trained.dense, bytes_per_param=recipe.widened, shards=work.dense_shards if zero else ONE
@@ -104,7 +92,7 @@ def other_moments(
         found["widened_gradients"] = excess_bytes.term(
             f"{at}.widened_gradients", size=widened, beside=total(f"{at}.passing_of_widening", dict(passing))
         )
-    if holdings.loads_whole and zero == 3:
+    if profile.sharding.loaded == "whole" and zero == 3:
         size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
         loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)
         found["loading"] = excess_bytes.term(

@@ -102,7 +102,7 @@ def offload_seconds(
 
 def updated_by_host(profile: TrainingProfile, plan: TrainPlan) -> bool:
     """Whether processors update the optimizer's states; 8-bit ones, whose kernels run on accelerators only, they do not."""
-    return "optimizer" in plan.saving.offload and profile.host_update is not None and plan.optimizer != "adamw-8bit"
+    return "optimizer" in plan.saving.offload and profile.host.update is not None and plan.optimizer != "adamw-8bit"
 
 
 _HOST_GRADIENT = Term(

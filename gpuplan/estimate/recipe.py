@@ -62,7 +62,7 @@ class RecipeTerms(Record):
         """The bytes that a plan's precision, optimizer and engine imply."""
         recipe = RECIPES[plan.precision]
         gradient = (
-            subject.habit("gradient", profile.gradient)
+            subject.habit("gradient", profile.gradients.kept)
             if recipe.gradient is None
             else byte("recipe.gradient_bytes", recipe.gradient, recipe.source)
         )
@@ -74,14 +74,14 @@ class RecipeTerms(Record):
             moment_bytes(plan.optimizer, recipe),
             edge_moment=edge_moment_bytes(recipe) if plan.optimizer == "muon" else None,
         )
-        if plan.precision == "fp8" and profile.held.fp8_weight is not None:
-            made = made.replaced(weight=subject.habit("fp8_weight", profile.held.fp8_weight))
-        if recipe.gradient is None and plan.precision == "bf16" and profile.held.gradient_bf16 is not None:
-            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.held.gradient_bf16))
-        if recipe.gradient is None and profile.held.gradient_as_reduced and _narrow_gradients(plan):
+        if plan.precision == "fp8" and profile.fp8.weight is not None:
+            made = made.replaced(weight=subject.habit("fp8_weight", profile.fp8.weight))
+        if recipe.gradient is None and plan.precision == "bf16" and profile.gradients.kept_bf16 is not None:
+            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.gradients.kept_bf16))
+        if recipe.gradient is None and profile.gradients.type == "as-reduced" and _narrow_gradients(plan):
             made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
-        if recipe.master > 0 and profile.held.optimizer_extra is not None:
-            made = made.replaced(extra=subject.habit("optimizer_extra", profile.held.optimizer_extra))
+        if recipe.master > 0 and profile.optimizer_extra is not None:
+            made = made.replaced(extra=subject.habit("optimizer_extra", profile.optimizer_extra))
         return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
 
     def adapted(self, plan: TrainPlan, subject: PlanTerms, profile: TrainingProfile) -> RecipeTerms:
@@ -92,20 +92,20 @@ class RecipeTerms(Record):
         if base.quantised:
             kept = (
                 byte("recipe.unquantised_bytes", 2.0)
-                if profile.unquantised is None
-                else subject.habit("unquantised", profile.unquantised)
+                if profile.adapters.unquantised is None
+                else subject.habit("unquantised", profile.adapters.unquantised)
             )
         if plan.tuning.base_weights == "fp32" and plan.precision != "fp32" and plan.recompute != "full":
             # Autograd keeps the 16-bit copy that each matmul was given.
             frozen = kept = total("recipe.frozen_and_cast", {"frozen": frozen, "cast": byte("recipe.cast_bytes", 2.0)})
         made = self.replaced(frozen=frozen, unquantised=kept)
-        if profile.adapter is None:
+        if profile.adapters.weight is None:
             return made
         # Loss scaling needs fp32 copies of what is trained; bf16 and pure recipes step the adapters as they are.
         master = self.master if plan.precision == "fp16" else byte("recipe.master_bytes", 0.0)
-        element = subject.habit("adapter", profile.adapter)
+        element = subject.habit("adapter", profile.adapters.weight)
         several = moment_count(plan.optimizer)
-        wide = profile.held.adapter_moment
+        wide = profile.adapters.moment
         moments = repeated_bytes.term(
             "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
         )

@@ -194,7 +194,7 @@ class _Maker(Record, kw_only=True):
         if not alone(self.replicas):
             whole = repeated_bytes.term("memory.gradients_whole", count=self.model.params, size=recipe.gradient)
             buckets = bucket_bytes.term(
-                "memory.all_buckets", total_bytes=whole, bucket_limit_bytes=setting.habit("bucket", self.profile.bucket),
+                "memory.all_buckets", total_bytes=whole, bucket_limit_bytes=setting.habit("bucket", self.profile.gradients.bucket),
                 in_flight=Term("buckets_in_flight", 2.0, "1", DEFINITION),
             )  # fmt: skip
             parts["buckets"] = between_ranks.term("memory.buckets", size=buckets, ranks=self.replicas)
@@ -280,7 +280,7 @@ class _Maker(Record, kw_only=True):
             weights = repeated_bytes.term("step.weight_bytes", count=self.model.params, size=self.recipe.gathered)
             items.append(Collective(name="step.weights", kind="all_gather", size=weights, group=self.replicas, stride=ONE))
         comm = priced("step.communication", items, hw)
-        overlap = setting.habit("dp_overlap", self.profile.dp_overlap)
+        overlap = setting.habit("dp_overlap", self.profile.overlap.dp)
         if self.profile.contention is None:
             return exposed_seconds.term("step.data_parallel", comm=comm, window=window, overlap=overlap)
         contention = setting.habit("contention", self.profile.contention)

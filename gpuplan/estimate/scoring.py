@@ -5,8 +5,11 @@ The forward pass of training alone: log-probabilities of a policy or a frozen re
 
 from __future__ import annotations
 
+from gpuplan.estimate.layer_time import expert_seconds, layer_streams, matmul_seconds, paced
 from gpuplan.estimate.pricing import alone, exposed, happens, priced
-from gpuplan.estimate.training_time import StepPricer
+from gpuplan.estimate.sharding import beside_seconds, gradient_sync
+from gpuplan.estimate.step_pricer import StepPricer
+from gpuplan.estimate.training_time import bubble_time, ranks_in_step
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import straggler_seconds, unmodelled_seconds
@@ -58,18 +61,18 @@ def _forward(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
     hw, habit, profile, work = pricer.subject.hw, pricer.subject.habit, pricer.profile, block.forward
     at = f"scoring.{key}"
     kinds = {
-        "matmuls": pricer.matmuls(f"{at}.matmuls", work.matmuls),
-        "attention": pricer.paced("attention", priced(f"{at}.attention", work.attentions, hw)),
-        "elementwise": pricer.paced("elementwise", priced(f"{at}.elementwise", pricer.streams(work), hw)),
+        "matmuls": matmul_seconds(pricer, f"{at}.matmuls", work.matmuls),
+        "attention": paced(pricer, "attention", priced(f"{at}.attention", work.attentions, hw)),
+        "elementwise": paced(pricer, "elementwise", priced(f"{at}.elementwise", layer_streams(pricer, work), hw)),
     }
     parts = {kind: term for kind, term in kinds.items() if happens(term)}
-    overlap = habit("tp_overlap", profile.tp_overlap)
+    overlap = habit("tp_overlap", profile.overlap.tp)
     comm = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, overlap)
-    expert = pricer.experts(at, "forward", work, {kind: {"forward": term} for kind, term in parts.items()})
+    expert = expert_seconds(pricer, at, "forward", work, {kind: {"forward": term} for kind, term in parts.items()})
     if block.context is not None and not alone(block.context.group):
         parts["context_parallel"] = priced(f"{at}.context_parallel", [block.context], hw)
     parts |= {name: term for name, term in (("tensor_parallel", comm), ("expert_parallel", expert)) if happens(term)}
-    host = habit("layer_host", profile.layer_host)
+    host = habit("layer_host", profile.host.layer)
     parts["host"] = remaining_seconds.term(f"{at}.host", whole=host, hidden=total(f"{at}.device", dict(parts)))
     return parts
 
@@ -87,11 +90,11 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
         }
         micro[part] = total(f"{at}.micro.{part}", of_kinds)
     if stage.head is not None and work.edge.head:
-        loss = pricer.paced("elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw))
+        loss = paced(pricer, "elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw))
         micro["head"] = total(
             f"{at}.micro.head_and_scores",
             {
-                "head": pricer.paced("matmul", priced(f"{at}.micro.head", work.edge.head[:1], hw)),
+                "head": paced(pricer, "matmul", priced(f"{at}.micro.head", work.edge.head[:1], hw)),
                 "scores": part_of_seconds.term(f"{at}.micro.scores", seconds=loss, ratio=_HALF),
             },
         )
@@ -100,18 +103,19 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
             f"{at}.micro.pipeline_send", count=step.vpp, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
         )
     if pricer.plan.parallel.zero_stage == 3 and pricer.replicated:
-        _, weights = pricer.gradient_sync(stage)
-        micro["sharded_data_parallel"] = pricer.beside(
+        _, weights = gradient_sync(pricer, stage)
+        micro["sharded_data_parallel"] = beside_seconds(
+            pricer,
             f"{at}.micro.sharded_data_parallel",
             priced(f"{at}.micro.gather", weights, hw),
             total(f"{at}.micro.compute", dict(micro)),
-            pricer.subject.habit("dp_overlap", profile.dp_overlap),
+            pricer.subject.habit("dp_overlap", profile.overlap.dp),
         )
     whole = total(f"{at}.micro", dict(micro))
     parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
-        parts["bubble"] = pricer.bubble(at, whole)
-    parts["step_host"] = pricer.subject.habit("step_host", profile.step_host)
+        parts["bubble"] = bubble_time(pricer, at, whole)
+    parts["step_host"] = pricer.subject.habit("step_host", profile.host.step)
     parts |= _slower(pricer, at, parts, profile.straggle)
     return total(f"{at}.seconds", parts), parts
 
@@ -122,7 +126,7 @@ def _slower(pricer: StepPricer, at: str, parts: dict[str, Term], straggle: Sourc
     if straggle is not None:
         found["stragglers"] = straggler_seconds.term(
             f"{at}.stragglers", counted=total(f"{at}.one_rank", dict(parts)), accelerators=pricer.subject.accelerators(),
-            unit=pricer.in_step(),
+            unit=ranks_in_step(pricer),
             straggle=pricer.subject.habit("straggle", straggle),
         )  # fmt: skip
     found["unmodelled"] = unmodelled_seconds.term(

@@ -11,9 +11,10 @@ from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
+from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
 from gpuplan.estimate.training_memory import TrainingMemory, training_memory
-from gpuplan.estimate.training_time import StepPricer, TrainingTime
+from gpuplan.estimate.training_time import TrainingTime, step_time
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
 from gpuplan.formulas.layers import padded_load
@@ -30,7 +31,6 @@ from gpuplan.term import USER, Term, total
 from gpuplan.workload.activations import Habits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
-from gpuplan.workload.draft import Dispatch
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
@@ -92,7 +92,7 @@ def training_figures(
     pricer = step_pricer(subject, plan, works)
     subject, leaves, recipe, seq_len = pricer.subject, pricer.leaves, pricer.recipe, pricer.step.seq_len
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
-    time = pricer.time()
+    time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
@@ -129,7 +129,7 @@ def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -
     profile = profile_of(subject.engine, plan)
     hw, works = subject.hw, Works() if works is None else works
     kernel = attention_kernel(plan, profile, hw, latent=subject.arch.latent)
-    remade = hw.asked("remade_attention", lambda one: one.family in profile.remade_attention)
+    remade = hw.asked("remade_attention", lambda one: one.family in profile.recompute.remade_attention)
     own = works.step(subject, plan, kernel=kernel, remakes_attention=remade)
     hw = hw.mapped(lambda one: works.machine(one, plan, lambda: loaded(one, subject, plan, profile)))
     subject = subject.replaced(hw=hw, engine=subject.engine.replaced(training=profile))
@@ -196,7 +196,7 @@ def step_work(
         rms_passes=None if profile.rms_passes is None else subject.habit("rms_passes", profile.rms_passes),
         activation_passes=subject.habit("activation_passes", profile.activation_passes),
         kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
-        logit_bytes=subject.habit("logit_bytes", profile.logit_bytes),
+        logit_bytes=subject.habit("logit_bytes", profile.loss.streamed),
     )
     activation = byte("recipe.activation_bytes", names.activation, names.source)
     narrow = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
@@ -209,10 +209,6 @@ def step_work(
         weight=operand,
         kv=activation,
     )
-    dispatch = None
-    if profile.dispatch is not None:
-        there = operand if profile.dispatch.narrow else activation
-        dispatch = Dispatch(there=there, back=activation, deduplicated=profile.dispatch.deduplicated)
     work = training_work(
         subject.arch,
         subject.counts,
@@ -220,14 +216,14 @@ def step_work(
         plan,
         step=step,
         types=types,
-        dispatch=dispatch,
+        once_a_node=profile.experts.dispatch == "once-a-node",
         habits=habits_of(subject, profile, remakes_attention=remakes_attention).replaced(
             padded=padding_of(subject, plan, profile, leaves)
         ),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
-        stored=operand if narrow and profile.held.fp8_inputs else None,
-        remat=remat_of(plan, drops_unread=profile.drops_unread, selective=policy_of(profile.selective_policy)),
+        stored=operand if narrow and profile.fp8.inputs == "kept" else None,
+        remat=remat_of(plan, drops_unread=profile.recompute.unread == "dropped", selective=policy_of(profile.recompute.policy)),
     )
     return StepWork(plan=plan, work=work, step=step, recipe=recipe, leaves=leaves)
 
@@ -235,27 +231,26 @@ def step_work(
 def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, leaves: Leaves) -> Term | None:
     """The load of the fullest expert where all are padded to it; None: they are not, or there are none."""
     found = subject.arch.moes
-    if profile.padded_experts is None or not found:
+    if profile.experts.padded is None or not found:
         return None
     if plan.parallel.expert_load is not None:
         return Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     return padded_load.term(
         "step.padded_load", experts=leaves("padded.experts", found[0].experts), top_k=leaves("padded.top_k", found[0].top_k),
-        lopsided=subject.habit("padded_experts", profile.padded_experts),
+        lopsided=subject.habit("padded_experts", profile.experts.padded),
     )  # fmt: skip
 
 
 def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool) -> Habits:
     """What the engine keeps for the backward pass beyond what mathematics needs."""
     given = {
-        "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.held.attention, "score": profile.score_bytes
+        "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     return Habits(
-        **found, selective_keeps=profile.selective_keeps, repeats_heads=profile.held.repeats_heads,
+        **found, selective_keeps=profile.recompute.keeps, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
-        frees_quantised_inputs=profile.held.frees_quantised_inputs,
-        inputs_apart=profile.inputs_apart, whole_edges=profile.whole_edges,
+        inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     bucket_bytes,
-    handed_over_bytes,
     new_gradient_bytes,
     partly_recomputed_bytes,
     spread_lengths_bytes,
@@ -84,16 +83,14 @@ def _stage(
         if work.reshard is not None:
             parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
         if _stays(profile, work):
-            each = (
-                recipe.gradient if profile.held.summed_whole is None else subject.habit("summed_whole", profile.held.summed_whole)
-            )
+            each = recipe.gradient if profile.gradients.sums is None else subject.habit("summed_whole", profile.gradients.sums)
             whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
-        elif profile.held.summed_whole is not None:
+        elif profile.gradients.sums is not None:
             held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
-            element = subject.habit("summed_whole", profile.held.summed_whole)
+            element = subject.habit("summed_whole", profile.gradients.sums)
             sums = {
                 kind: summed_gradient_bytes.term(
                     f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
@@ -101,18 +98,13 @@ def _stage(
                 for kind, one in held.items()
             }
             parts["summed_gradients"] = total(f"{at}.summed_gradients", sums)
-    if not alone(work.dense_ranks) and not profile.held.buckets_are_views:
+    if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
-    if profile.held.receives_apart and not alone(work.pipeline.group):
-        parts["handed_over"] = handed_over_bytes.term(
-            f"{at}.handed_over", size=work.pipeline.size, handed_over=work.handed_over, in_flight=stage.in_flight,
-            pp=work.pipeline.group,
-        )  # fmt: skip
     parts |= _copies(at, plan, work, recipe, stage)
     passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
     transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)
     # Shards of what is summed whole are made by the backward pass of the last micro-batch alone, as logits and sums leave.
-    summed = zero == 3 and profile.held.summed_whole is not None
+    summed = zero == 3 and profile.gradients.sums is not None
     if summed and "buckets" in parts:
         transient["buckets"] = parts.pop("buckets")
     if transient:
@@ -120,29 +112,29 @@ def _stage(
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
     stays = any(all_true(one.value > 1) for one in (work.micro_batches, work.dense_ranks))
-    if profile.held.new_gradients and "gradients" in parts and (summed or not stays):
+    if profile.gradients.made == "each-step" and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
             f"{at}.gradients_at_peak", gradients=at_step["gradients"], layer=layer_bytes(at, work),
             beside=total(f"{at}.passing_of_loss", dict(passing)),
             micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
         )  # fmt: skip
-    parts |= other_moments(at, subject, plan, profile, work, recipe, stage, at_step=at_step, passing=beside_step)
+    parts |= other_moments(at, subject, plan, profile, work, recipe, stage, passing=beside_step)
     counted = total(f"{at}.counted", dict(parts))
-    if profile.held.residual is not None:
+    if profile.memory_residual is not None:
         parts["uncounted"] = uncounted_bytes.term(
-            f"{at}.uncounted", counted=counted, residual=subject.habit("memory_residual", profile.held.residual)
+            f"{at}.uncounted", counted=counted, residual=subject.habit("memory_residual", profile.memory_residual)
         )
     allocated = total(f"{at}.tensors", dict(parts), begun=counted)
     parts["fragmentation"] = allocator_bytes.term(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
     parts |= _outside(subject)
-    if profile.held.spread_lengths is not None and transient:
+    if profile.spread_lengths is not None and transient:
         parts["spread_lengths"] = spread_lengths_bytes.term(
             f"{at}.spread_lengths",
             transient=parts["transient"],
-            share=subject.habit("spread_lengths", profile.held.spread_lengths),
+            share=subject.habit("spread_lengths", profile.spread_lengths),
             needed=total(f"{at}.needed", dict(parts), begun=allocated),
             capacity=subject.hw.memory_capacity,
         )
@@ -169,10 +161,10 @@ def _buckets(
     at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, leaves: Leaves, params: Term
 ) -> Term:  # fmt: skip
     """Buckets in which gradients travel."""
-    limit = subject.habit("bucket", profile.bucket)
-    if profile.held.bucket_square is not None:
+    limit = subject.habit("bucket", profile.gradients.bucket)
+    if profile.gradients.bucket_square is not None:
         square = leaves.times("model.hidden_square", leaves.hidden, leaves.hidden)
-        each = subject.habit("bucket_square", profile.held.bucket_square)
+        each = subject.habit("bucket_square", profile.gradients.bucket_square)
         limit = repeated_bytes.term(f"{at}.bucket", count=square, size=each)
     buckets = bucket_bytes.term(
         f"{at}.all_buckets",
@@ -215,7 +207,7 @@ def _gathered(
 ) -> Term:  # fmt: skip
     """Weights that are gathered at once under ZeRO-3."""
     params = work.params[stage.place]
-    most = subject.habit("gathered_layers", profile.gathered_layers)
+    most = subject.habit("gathered_layers", profile.sharding.gathered_layers)
     layers = smaller.term(f"{at}.gathered_layer_count", a=most, b=total(f"{at}.stage_layers", stage.layers))
     alive = product.term(f"{at}.gathered_params", a=layers, b=work.largest_layer)
     if _stays(profile, work):
@@ -226,7 +218,9 @@ def _gathered(
     held = {"layers": repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)}
     if params.edges is not None:
         edges = (
-            smaller.term(f"{at}.larger_edge", a=params.edges, b=work.largest_edge) if profile.held.edges_in_turn else params.edges
+            smaller.term(f"{at}.larger_edge", a=params.edges, b=work.largest_edge)
+            if profile.sharding.edges == "in-turn"
+            else params.edges
         )
         held["edges"] = repeated_bytes.term(f"{at}.gathered_edges", count=edges, size=recipe.gathered)
     return between_ranks.term(f"{at}.gathered", size=total(f"{at}.gathered_whole", held), ranks=work.dense_shards)
@@ -234,7 +228,7 @@ def _gathered(
 
 def _stays(profile: TrainingProfile, work: TrainingWork) -> bool:
     """Whether gathered weights and unsharded gradients of a stage stay between the micro-batches of a pipeline."""
-    return (profile.held.gathered_in_pipeline or profile.held.regathered_in_pipeline) and not alone(work.pipeline.group)
+    return profile.sharding.in_pipelines != "released" and not alone(work.pipeline.group)
 
 
 def _resharded(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, group: Term) -> Term:
@@ -259,7 +253,7 @@ def _states(
     states: dict[str, list[Term]] = {"gradients": [recipe.gradient], "optimizer": [recipe.master, recipe.moments]}
     if recipe.extra is not None:
         states["optimizer"].append(recipe.extra)
-    if recipe.frozen is None and (profile.weight_copy or zero < 3 or recipe.master.value == 0):
+    if recipe.frozen is None and (profile.sharding.weights == "copied" or zero < 3 or recipe.master.value == 0):
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
     if recipe.frozen is not None:
@@ -269,7 +263,7 @@ def _states(
         )
     cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
     host = {"optimizer": "optimizer", "weights": "params", "gradients": "params"}
-    if profile.held.gradients_follow and "optimizer" in plan.saving.offload:
+    if profile.gradients.offloaded == "with-states" and "optimizer" in plan.saving.offload:
         host["gradients"] = "optimizer"
     for name, elements in states.items():
         if host.get(name) in plan.saving.offload:

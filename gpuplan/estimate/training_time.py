@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.estimate.layer_time import LayerPricer
+from gpuplan.estimate.layer_time import layer_seconds, paced
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pricing import alone, happens, priced
+from gpuplan.estimate.sharding import (
+    averaging_seconds,
+    data_parallel_seconds,
+    fully_sharded_seconds,
+    gradient_sync,
+    optimizer_seconds,
+    scattered_gradient_seconds,
+)
+from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.stages import covered_share
 from gpuplan.formulas.training import (
@@ -48,147 +57,154 @@ class TrainingTime(Record):
         return max(self.stages.values(), key=lambda stage: float(stage[0].value))
 
 
-class StepPricer(LayerPricer):
-    """Prices a step's work on one machine with one engine."""
+def step_time(
+    pricer: StepPricer,
+) -> TrainingTime:
+    """The step of every stage that can be the slowest; the step is as long as the longest."""
+    layers = {key: layer_seconds(pricer, key, block) for key, block in pricer.work.blocks.items()}
+    made = {stage.place: stage_time(pricer, stage, layers) for stage in pricer.work.stages}
+    totals = [whole for whole, _ in made.values()]
+    return TrainingTime(totals[0] if len(totals) == 1 else greatest("step.seconds", totals), made)
 
-    def time(self) -> TrainingTime:
-        """The step of every stage that can be the slowest; the step is as long as the longest."""
-        layers = {key: self.layer(key, block) for key, block in self.work.blocks.items()}
-        made = {stage.place: self.stage(stage, layers) for stage in self.work.stages}
-        totals = [whole for whole, _ in made.values()]
-        return TrainingTime(totals[0] if len(totals) == 1 else greatest("step.seconds", totals), made)
 
-    def stage(self, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
-        """The whole step as this stage sees it; every part is over all micro-batches."""
-        at, work, step, profile = f"{stage.prefix}step", self.work, self.step, self.profile
-        micro = self.micro_batch(at, stage, layers)
-        stays = profile.held.gathered_in_pipeline and not alone(work.pipeline.group)
-        apart = profile.held.regathered_in_pipeline and not alone(work.pipeline.group)
-        if self.plan.parallel.zero_stage == 3 and self.replicated and not stays:
-            micro["sharded_data_parallel"] = self.fully_sharded(stage, total(f"{at}.micro.compute", dict(micro)), apart=apart)
-        if self.scattered and self.replicated:
-            micro["sharded_gradients"] = self.gradients_sharded(stage, total(f"{at}.micro.compute", dict(micro)))
-        whole = total(f"{at}.micro", dict(micro))
-        parts = {
-            name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()
-        }
-        if not alone(work.pipeline.group):
-            parts["bubble"] = self.bubble(at, whole)
-        if (self.plan.parallel.zero_stage < 3 or stays) and self.replicated:
-            window = whole
-            if not alone(step.vpp) and self.plan.parallel.schedule == "1f1b":
-                window = sync_window_seconds.term(
-                    f"{at}.sync_window", micro=whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
-                )
-            parts["data_parallel"] = self.data_parallel(stage, window)
-        elif apart and self.replicated:
-            parts["data_parallel"] = priced(f"{at}.scatter_behind", self.gradient_sync(stage)[0], self.subject.hw)
-        parts |= self.averaging(stage)
-        parts["optimizer"] = self.optimizer(stage)
-        if self.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
-            parts |= offload_seconds(self.subject, self.plan, work, step, self.recipe, stage, micro=whole)
-            if "offload_disk" in parts and updated_by_host(profile, self.plan):
-                # ZeRO-Infinity (arXiv 2104.07857, 6.3) updates one part while disks bring the next and take the last.
-                parts["optimizer"] = remaining_seconds.term(
-                    f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
-                )
-        parts["step_host"] = self.subject.habit("step_host", profile.step_host)
-        counted = total(f"{at}.one_rank", dict(parts))
-        if profile.straggle is not None:
-            parts["stragglers"] = straggler_seconds.term(
-                f"{at}.stragglers",
-                counted=counted,
-                accelerators=self.subject.accelerators(),
-                unit=self.in_step(),
-                straggle=self.subject.habit("straggle", profile.straggle),
-            )
-        counted = total(f"{at}.counted", dict(parts), begun=counted)
-        parts["unmodelled"] = unmodelled_seconds.term(
-            f"{at}.unmodelled",
-            counted=counted,
-            residual=self.subject.habit("residual", profile.residual_of(experts=self.subject.has_experts())),
+def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
+    """The whole step as this stage sees it; every part is over all micro-batches."""
+    at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
+    micro = micro_batch_seconds(pricer, at, stage, layers)
+    stays = profile.sharding.in_pipelines == "gathered" and not alone(work.pipeline.group)
+    apart = profile.sharding.in_pipelines == "regathered" and not alone(work.pipeline.group)
+    if pricer.plan.parallel.zero_stage == 3 and pricer.replicated and not stays:
+        micro["sharded_data_parallel"] = fully_sharded_seconds(
+            pricer, stage, total(f"{at}.micro.compute", dict(micro)), apart=apart
         )
-        return total(f"{at}.seconds", parts, begun=counted), parts
-
-    def micro_batch(self, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
-        """What one micro-batch takes on this stage, before the exchange of sharded parameters and gradients."""
-        hw, work, step, profile = self.subject.hw, self.work, self.step, self.profile
-        micro: dict[str, Term] = {}
-        for part in LAYER_PARTS:
-            held = self.recomputed(stage) if part == "recompute" else stage.layers
-            of_kinds = {
-                key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=held[key], seconds=parts[part])
-                for key, parts in layers.items()
-                if part in parts and happens(parts[part])
-            }
-            if of_kinds:
-                micro[part] = total(f"{at}.micro.{part}", of_kinds)
-        if stage.head is not None and work.edge.head:
-            parts = {
-                "head": self.paced("matmul", priced(f"{at}.micro.head", work.edge.head, hw)),
-                "loss": self.paced("elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw)),
-            }
-            if work.edge.gather is not None:
-                parts["gather"] = priced(f"{at}.micro.gather_logits", [work.edge.gather], hw)
-            made = total(f"{at}.micro.head_and_loss", parts)
-            if not alone(stage.head):
-                made = repeated_seconds.term(f"{at}.micro.head_and_loss_here", count=stage.head, seconds=made)
-            micro["head_and_loss"] = made
-        if stage.has_embedding:
-            micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
-        if stage.modules is not None and work.modules is not None:
-            module = {
-                "projection": self.paced("matmul", priced(f"{at}.micro.mtp_projection", work.modules.matmuls, hw)),
-                "embedding": priced(f"{at}.micro.mtp_embedding", [work.edge.embedding], hw),
-                "gathers": priced(f"{at}.micro.mtp_gathers", work.modules.gathers, hw),
-            }
-            micro["mtp_inputs"] = repeated_seconds.term(
-                f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
+    if pricer.scattered and pricer.replicated:
+        micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, total(f"{at}.micro.compute", dict(micro)))
+    whole = total(f"{at}.micro", dict(micro))
+    parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
+    if not alone(work.pipeline.group):
+        parts["bubble"] = bubble_time(pricer, at, whole)
+    if (pricer.plan.parallel.zero_stage < 3 or stays) and pricer.replicated:
+        window = whole
+        if not alone(step.vpp) and pricer.plan.parallel.schedule == "1f1b":
+            window = sync_window_seconds.term(
+                f"{at}.sync_window", micro=whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
             )
-        if not alone(work.pipeline.group):
-            chunks = count("chunks_zb_v") if self.plan.parallel.schedule == "zb-v" else step.vpp
-            sends = self.leaves.times("pipeline.sends", count("sends_a_chunk"), chunks)
-            handed = repeated_seconds.term(
-                f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+        parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
+    elif apart and pricer.replicated:
+        parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
+    parts |= averaging_seconds(pricer, stage)
+    parts["optimizer"] = optimizer_seconds(pricer, stage)
+    if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
+        parts |= offload_seconds(pricer.subject, pricer.plan, work, step, pricer.recipe, stage, micro=whole)
+        if "offload_disk" in parts and updated_by_host(profile, pricer.plan):
+            # ZeRO-Infinity (arXiv 2104.07857, 6.3) updates one part while disks bring the next and take the last.
+            parts["optimizer"] = remaining_seconds.term(
+                f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
             )
-            micro["pipeline_send"] = handed
-            if profile.pp_overlap is not None:
-                micro["pipeline_send"] = unhidden_seconds.term(
-                    f"{at}.micro.pipeline_send", comm=handed, overlap=self.subject.habit("pp_overlap", profile.pp_overlap)
-                )
-        return micro
+    parts["step_host"] = pricer.subject.habit("step_host", profile.host.step)
+    counted = total(f"{at}.one_rank", dict(parts))
+    if profile.straggle is not None:
+        parts["stragglers"] = straggler_seconds.term(
+            f"{at}.stragglers",
+            counted=counted,
+            accelerators=pricer.subject.accelerators(),
+            unit=ranks_in_step(pricer),
+            straggle=pricer.subject.habit("straggle", profile.straggle),
+        )
+    counted = total(f"{at}.counted", dict(parts), begun=counted)
+    parts["unmodelled"] = unmodelled_seconds.term(
+        f"{at}.unmodelled",
+        counted=counted,
+        residual=pricer.subject.habit("residual", profile.residual_of(experts=pricer.subject.has_experts())),
+    )
+    return total(f"{at}.seconds", parts, begun=counted), parts
 
-    def in_step(self) -> Term:
-        """Accelerators that keep step with each other: a node of eight, or a whole slice of a torus."""
 
-        def slice_size(one: Hardware) -> Term | None:
-            inner = one.levels[0] if one.levels else None
-            if inner is None or inner.topology != "torus" or inner.size is None:
-                return None
-            return Term(f"hw.fabric.{inner.name}.size", float(inner.size), "1", inner.bandwidth_per_direction.source)
+def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
+    """What one micro-batch takes on this stage, before the exchange of sharded parameters and gradients."""
+    hw, work, step, profile = pricer.subject.hw, pricer.work, pricer.step, pricer.profile
+    micro: dict[str, Term] = {}
+    for part in LAYER_PARTS:
+        held = recomputed_layers(pricer, stage) if part == "recompute" else stage.layers
+        of_kinds = {
+            key: repeated_seconds.term(f"{at}.micro.{part}.{key}", count=held[key], seconds=parts[part])
+            for key, parts in layers.items()
+            if part in parts and happens(parts[part])
+        }
+        if of_kinds:
+            micro[part] = total(f"{at}.micro.{part}", of_kinds)
+    if stage.head is not None and work.edge.head:
+        parts = {
+            "head": paced(pricer, "matmul", priced(f"{at}.micro.head", work.edge.head, hw)),
+            "loss": paced(pricer, "elementwise", priced(f"{at}.micro.loss", [work.edge.loss], hw)),
+        }
+        if work.edge.gather is not None:
+            parts["gather"] = priced(f"{at}.micro.gather_logits", [work.edge.gather], hw)
+        made = total(f"{at}.micro.head_and_loss", parts)
+        if not alone(stage.head):
+            made = repeated_seconds.term(f"{at}.micro.head_and_loss_here", count=stage.head, seconds=made)
+        micro["head_and_loss"] = made
+    if stage.has_embedding:
+        micro["embedding"] = priced(f"{at}.micro.embedding", [work.edge.embedding], hw)
+    if stage.modules is not None and work.modules is not None:
+        module = {
+            "projection": paced(pricer, "matmul", priced(f"{at}.micro.mtp_projection", work.modules.matmuls, hw)),
+            "embedding": priced(f"{at}.micro.mtp_embedding", [work.edge.embedding], hw),
+            "gathers": priced(f"{at}.micro.mtp_gathers", work.modules.gathers, hw),
+        }
+        micro["mtp_inputs"] = repeated_seconds.term(
+            f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
+        )
+    if not alone(work.pipeline.group):
+        chunks = count("chunks_zb_v") if pricer.plan.parallel.schedule == "zb-v" else step.vpp
+        sends = pricer.leaves.times("pipeline.sends", count("sends_a_chunk"), chunks)
+        handed = repeated_seconds.term(
+            f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+        )
+        micro["pipeline_send"] = handed
+        if profile.overlap.pp is not None:
+            micro["pipeline_send"] = unhidden_seconds.term(
+                f"{at}.micro.pipeline_send", comm=handed, overlap=pricer.subject.habit("pp_overlap", profile.overlap.pp)
+            )
+    return micro
 
-        return self.subject.hw.termed("slice_size", slice_size) or count("node")
 
-    def recomputed(self, stage: Stage) -> dict[str, Term]:
-        """How many layers of each kind are run again: all of the stage, or the first few of it."""
-        limit = self.plan.saving.recompute_layers
-        if limit is None:
-            return stage.layers
-        at = f"{stage.prefix}recomputed"
-        depth = total(f"{at}.of", dict(stage.layers))
-        few = covered_share.term(f"{at}.share", covered=self.limit(limit), stage_layers=depth)
-        return {key: self.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
+def ranks_in_step(
+    pricer: StepPricer,
+) -> Term:
+    """Accelerators that keep step with each other: a node of eight, or a whole slice of a torus."""
 
-    def limit(self, layers: Num) -> Term:
-        """The leaf of how many layers a stage recomputes."""
-        return self.subject.plan("recompute_layers", layers)
+    def slice_size(one: Hardware) -> Term | None:
+        inner = one.levels[0] if one.levels else None
+        if inner is None or inner.topology != "torus" or inner.size is None:
+            return None
+        return Term(f"hw.fabric.{inner.name}.size", float(inner.size), "1", inner.bandwidth_per_direction.source)
 
-    def bubble(self, at: str, whole: Term) -> Term:
-        """Time that a stage idles, by schedule."""
-        schedule = self.plan.parallel.schedule
-        if schedule in ("1f1b", "gpipe"):
-            return bubble_seconds.term(f"{at}.bubble", stage=whole, pp=self.step.pp, vpp=self.step.vpp)
-        return scheduled_bubble_seconds.term(
-            f"{at}.bubble", stage=whole, pp=self.step.pp, vpp=self.step.vpp, ends=count(f"pipeline_ends_{schedule}"),
-            share=count(f"idle_share_{schedule}"),
-        )  # fmt: skip
+    return pricer.subject.hw.termed("slice_size", slice_size) or count("node")
+
+
+def recomputed_layers(pricer: StepPricer, stage: Stage) -> dict[str, Term]:
+    """How many layers of each kind are run again: all of the stage, or the first few of it."""
+    limit = pricer.plan.saving.recompute_layers
+    if limit is None:
+        return stage.layers
+    at = f"{stage.prefix}recomputed"
+    depth = total(f"{at}.of", dict(stage.layers))
+    few = covered_share.term(f"{at}.share", covered=recomputed_limit(pricer, limit), stage_layers=depth)
+    return {key: pricer.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
+
+
+def recomputed_limit(pricer: StepPricer, layers: Num) -> Term:
+    """The leaf of how many layers a stage recomputes."""
+    return pricer.subject.plan("recompute_layers", layers)
+
+
+def bubble_time(pricer: StepPricer, at: str, whole: Term) -> Term:
+    """Time that a stage idles, by schedule."""
+    schedule = pricer.plan.parallel.schedule
+    if schedule in ("1f1b", "gpipe"):
+        return bubble_seconds.term(f"{at}.bubble", stage=whole, pp=pricer.step.pp, vpp=pricer.step.vpp)
+    return scheduled_bubble_seconds.term(
+        f"{at}.bubble", stage=whole, pp=pricer.step.pp, vpp=pricer.step.vpp, ends=count(f"pipeline_ends_{schedule}"),
+        share=count(f"idle_share_{schedule}"),
+    )  # fmt: skip

@@ -142,23 +142,6 @@ def chunk_gradient_bytes(*, params: Count, element: Bytes, ranks: Count) -> Byte
     return where(ranks > 1, 0.0 * params * element, 2 * params * element)
 
 
-@formula(
-    Source(
-        "docs", "PyTorch: torch/distributed/pipelining/stage.py", "https://github.com/pytorch/pytorch/blob/v2.6.0/torch/distributed/pipelining/stage.py",
-        "_prepare_backward_infra: a receive buffer for each micro-batch; fwd_cache: outputs stay until their backward pass",
-    )
-)  # fmt: skip
-def handed_over_bytes(*, size: Bytes, handed_over: Count, in_flight: Count, pp: Count) -> Bytes:
-    """Buffers between pipeline stages: a gradient for every hand-over of the step, and the results of micro-batches in flight.
-
-    >>> handed_over_bytes(size=0.125, handed_over=8.0, in_flight=8.0, pp=8.0)
-    2.0
-    >>> handed_over_bytes(size=0.125, handed_over=8.0, in_flight=1.0, pp=1.0)
-    0.0
-    """
-    return where(pp > 1, size * (handed_over + in_flight), 0 * size)
-
-
 @formula(Source("docs", "PyTorch: fully_shard, reshard_after_forward",
                 "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html", "reshard_after_forward"))  # fmt: skip
 def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:

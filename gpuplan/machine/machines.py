@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 class Machines(Hardware, eq=False):
-    """Several machines along the axis of arrays.
+    """Several machines along the first dimension of arrays.
 
     Whatever is asked of it has one answer for all of them, or an array with one value for each. Where it can have neither (a
     term that some lack, another topology) it raises `Apart`, and the machines must be asked in smaller groups. Terms are
@@ -32,6 +32,8 @@ class Machines(Hardware, eq=False):
     """
 
     members: tuple[Hardware, ...]
+    behind: int
+    """Dimensions behind that of the machines, along which plans differ."""
     stacks: dict[Hashable, Term | None]
     """What was stacked, by what it is."""
     leaves: dict[str, Term | None]
@@ -39,8 +41,8 @@ class Machines(Hardware, eq=False):
     answers: dict[str, Any]
     """What was asked of all."""
 
-    def __init__(self, members: Sequence[Hardware]) -> None:
-        self.__dict__.update(members=tuple(members), stacks={}, leaves={}, answers={})
+    def __init__(self, members: Sequence[Hardware], behind: int = 0) -> None:
+        self.__dict__.update(members=tuple(members), behind=behind, stacks={}, leaves={}, answers={})
 
     def replaced(self, **changes: Any) -> Machines:
         """The same with some fields of each machine changed."""
@@ -48,7 +50,7 @@ class Machines(Hardware, eq=False):
 
     def mapped(self, of: Callable[[Hardware], Hardware]) -> Machines:
         """Each machine otherwise."""
-        return Machines([of(one) for one in self.members])
+        return Machines([of(one) for one in self.members], self.behind)
 
     def adding(self) -> Hardware:
         """Those whose switches add, all of them; errors as of each."""
@@ -99,7 +101,7 @@ class Machines(Hardware, eq=False):
         """
         if key not in self.leaves:
             made = _all([of(one) for one in self.members])
-            self.leaves[key] = None if made is None else together(made)
+            self.leaves[key] = None if made is None else together(made, self.behind)
         found, first = self.leaves[key], of(self.members[0])
         if found is None or first is None:
             return None
@@ -131,7 +133,7 @@ class Machines(Hardware, eq=False):
         found = self.stacks.get(same) if first.spread is not None else None
         if found is not None:
             return found
-        made = self.stacks[same] = together(terms)
+        made = self.stacks[same] = together(terms, self.behind)
         return made
 
     def _field(self, name: str) -> Any:
@@ -150,24 +152,24 @@ class Machines(Hardware, eq=False):
         return self.asked(what, of)
 
 
-def together(terms: Sequence[Term]) -> Stacked:
-    """Terms of several machines as one leaf."""
+def together(terms: Sequence[Term], behind: int = 0) -> Stacked:
+    """Terms of several machines as one leaf, with so many dimensions behind that of the machines."""
     first, spread = terms[0], None
     if any(term.spread is not None for term in terms):
         # A leaf that is certain on one machine ends there where it is.
         ends = [term.spread or (term.value, term.value) for term in terms]
-        spread = arranged([low for low, _ in ends]), arranged([high for _, high in ends])
-    value = arranged([term.value for term in terms])
+        spread = arranged([low for low, _ in ends], behind), arranged([high for _, high in ends], behind)
+    value = arranged([term.value for term in terms], behind)
     return Stacked(first.name, value, first.unit, first.source, spread=spread, one=terms.__getitem__)
 
 
-def arranged(values: Sequence[Num]) -> Num:
-    """Values along the axis of the machines; one number where all are the same, which keeps what is made of it small."""
+def arranged(values: Sequence[Num], behind: int = 0) -> Num:
+    """Values along the first dimension, that of the machines; one number where all are the same, which keeps all above small."""
     if all(value == values[0] for value in values):
         return values[0]
     import numpy as np
 
-    return np.array(values, dtype=np.float64)
+    return np.array(values, dtype=np.float64).reshape(-1, *(1,) * behind)
 
 
 class _Stacks(Mapping[str, Term]):

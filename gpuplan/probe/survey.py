@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpuplan.errors import Note, Problem, UnknownError
-from gpuplan.probe import amd, cpu, draft, nvidia, tpu
+from gpuplan.probe import amd, cpu, nvidia, spec_draft, tpu
 from gpuplan.probe.host import Host, ReportedDevice
 from gpuplan.probe.match import differences, matching_spec
 from gpuplan.record import Record
@@ -19,7 +19,7 @@ class Survey(Record):
 
     found: tuple[tuple[ReportedDevice, int, str, bool], ...]
     """Each kind of device: what its driver says, how many, the id of its spec, and whether there is such a spec."""
-    drafts: tuple[draft.Draft, ...] = ()
+    drafts: tuple[spec_draft.SpecDraft, ...] = ()
     """Files that are not there yet."""
     notes: tuple[Note, ...] = ()
     """What differs from the specs, and what went wrong."""
@@ -59,14 +59,14 @@ def _of_devices(devices: Sequence[ReportedDevice], processor: cpu.Cpu, notes: li
     for device in devices:
         kinds.setdefault(device.name, []).append(device)
     found: list[tuple[ReportedDevice, int, str, bool]] = []
-    drafts: list[draft.Draft] = []
+    drafts: list[spec_draft.SpecDraft] = []
     homes: list[str] = []
     for same in kinds.values():
         first, spec = same[0], matching_spec(same[0], catalog)
-        ident = spec.id if spec is not None else draft.id_of(first)
+        ident = spec.id if spec is not None else spec_draft.id_of(first)
         found.append((first, len(same), ident, spec is not None))
         if spec is None:
-            drafts.append(draft.accelerator(first, today, _families(first, catalog)))
+            drafts.append(spec_draft.accelerator(first, today, _families(first, catalog)))
         else:
             notes += {note.text: note for device in same for note in differences(device, spec)}.values()
             homes.append(f"{len(same)}x{ident}" if len(same) > 1 else ident)
@@ -78,7 +78,7 @@ def _of_devices(devices: Sequence[ReportedDevice], processor: cpu.Cpu, notes: li
         notes.append(Note("probe.mixed", what))
     else:
         first, count, ident, there = found[0]
-        drafts.append(draft.node(processor, first, count, ident, today, catalog.load(Accelerator, ident) if there else None))
+        drafts.append(spec_draft.node(processor, first, count, ident, today, catalog.load(Accelerator, ident) if there else None))
     return Survey(tuple(found), tuple(drafts), tuple(notes), homes[0] if len(found) == 1 and homes else "")
 
 

@@ -17,7 +17,7 @@ _MOST = 40
 """How many changes of a category are listed; `--json` has them all."""
 
 
-class Answer(Record, eq=False):
+class ReferenceAnswer(Record, eq=False):
     """One reference question, asked on both sides: an estimate, or why there is none."""
 
     question: str
@@ -62,7 +62,7 @@ def percent(ratio: float | None) -> str:
     return f"{change:+.1f} %" if abs(change) >= 0.05 else f"{change:+.1g} %"
 
 
-def diff_text(names: tuple[str, str], diff: Diff, answers: Sequence[Answer], left_out: int, look: Look) -> str:
+def diff_text(names: tuple[str, str], diff: Diff, answers: Sequence[ReferenceAnswer], left_out: int, look: Look) -> str:
     """The whole comparison for a terminal."""
     blocks = ["\n".join([look.bold(f"{names[0]} → {names[1]}"), *wrap(_counts(diff), look.width, "  ")])]
     if not diff:
@@ -115,7 +115,7 @@ def _short(text: str, most: int = 120) -> str:
     return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
-def _answers(answers: Sequence[Answer], look: Look) -> Iterator[str]:
+def _answers(answers: Sequence[ReferenceAnswer], look: Look) -> Iterator[str]:
     for answer in answers:
         moved, turned = answer.figures(), answer.turned()
         if not moved and not turned:
@@ -156,7 +156,7 @@ def _by_kind(files: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"{kind}: {', '.join(names[:_MOST])}{more}"
 
 
-def diff_markdown(names: tuple[str, str], diff: Diff, answers: Sequence[Answer], left_out: int) -> str:
+def diff_markdown(names: tuple[str, str], diff: Diff, answers: Sequence[ReferenceAnswer], left_out: int) -> str:
     """The whole comparison for a pull request: figures first, the rest folded."""
     blocks = [f"### Specs: {names[0]} → {names[1]}", _counts(diff).capitalize() + "."]
     for title, files in (("Added", diff.added), ("Removed", diff.removed)):
@@ -180,7 +180,7 @@ def diff_markdown(names: tuple[str, str], diff: Diff, answers: Sequence[Answer],
     return "\n\n".join(blocks) + "\n"  # fmt: skip
 
 
-def _answer_rows(answer: Answer) -> Iterator[list[str]]:
+def _answer_rows(answer: ReferenceAnswer) -> Iterator[list[str]]:
     name = f"`{answer.question}`"
     if answer.turned():
         yield [name, "answer", _verdict(answer.old), _verdict(answer.new), ""]
@@ -191,7 +191,7 @@ def _answer_rows(answer: Answer) -> Iterator[list[str]]:
         yield [name, "", "", "unchanged", ""]
 
 
-def diff_record(names: tuple[str, str], diff: Diff, answers: Sequence[Answer], left_out: int) -> Mapping[str, object]:
+def diff_record(names: tuple[str, str], diff: Diff, answers: Sequence[ReferenceAnswer], left_out: int) -> Mapping[str, object]:
     """The same as plain data; `old_value` and `new_value` are in base units."""
     changes = [
         {

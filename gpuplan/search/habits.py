@@ -157,7 +157,7 @@ def _shard_group(habits: Habits, said: SourcedText, found: Found) -> None:
     """The ranks of a slice, where there are several slices and the question says how their ranks share the work."""
     ask, target, profile = habits.ask, found.target, found.subject.engine.training
     inner = _inner(ask, found)
-    stage = ask.zero_stage if ask.zero_stage is not None or profile is None else profile.zero_stage
+    stage = ask.zero_stage if ask.zero_stage is not None or profile is None else profile.sharding.stage
     if target.units > 1 and target.per_unit > 1 and stage == 3 and inner is not None and target.per_unit % inner == 0:
         group = target.per_unit // inner
         if group > 1 and ask.sync_every is None and not ask.offload:

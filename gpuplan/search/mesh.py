@@ -125,6 +125,11 @@ class Many(Part[P], eq=False):
         }
         return cls(space.of(case, values), (number,), space, case, None, columns, np.ones(_length(columns), dtype=np.bool_))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of figures that differ between them."""
+        return self.legal.shape
+
     def full(self, value: Any) -> NDArray[Any]:
         """A figure with one value for each candidate."""
         return np.broadcast_to(np.asarray(value), self.legal.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuplan.errors import GpuplanError
@@ -11,12 +11,17 @@ from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.on_machines import OnMachines, on_machines
 from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.serving import serving_figures
+from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import is_array
 from gpuplan.plan.ask import Common, ServeAsk, TrainAsk
+from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.search import serving, training
+from gpuplan.search.best_on_each import Foreseen, best_on_each
+from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
+from gpuplan.search.space import Space
 from gpuplan.term import Term
 
 
@@ -62,9 +67,10 @@ def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
     """
     refused: dict[str, GpuplanError] = {}
     decided: dict[str, Any] = {}
+    foreseen = best_on_each(_open(asks.values(), library))
     for on, ask in asks.items():
         try:
-            decided[on] = _decided(ask, library)
+            decided[on] = _decided(ask, library, foreseen)
         except GpuplanError as error:
             refused[on] = error.with_traceback(None)
     works, groups = Works(), []
@@ -76,9 +82,20 @@ def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
     return OnTargets(asks, decided, tuple(groups), {on: refused[on] for on in asks if on in refused})
 
 
-def _decided(ask: Common, library: Library) -> training.Settled | serving.Settled:
+def _open(asks: Iterable[Common], library: Library) -> Iterator[tuple[Subject, Space[TrainPlan]]]:
+    """What there is to choose from on each target that can be looked up."""
+    for ask in asks:
+        if isinstance(ask, TrainAsk):
+            try:
+                found, habits = looked_up(ask, library, with_price=False)
+                yield found.subject, training.space_of(habits.ask, found)[0]
+            except GpuplanError:
+                continue  # It is asked again where its error is told.
+
+
+def _decided(ask: Common, library: Library, foreseen: Foreseen) -> training.Settled | serving.Settled:
     if isinstance(ask, TrainAsk):
-        return training.settled(ask, library)
+        return training.settled(ask, library, foreseen=foreseen)
     if isinstance(ask, ServeAsk):
         return serving.settled(ask, library)
     raise TypeError(f"{type(ask).__name__} cannot be asked of many targets at once")

@@ -95,7 +95,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     if optimizer is None:
         optimizer = (card.optimizer if card else None) or "adamw"
         chosen.append(Choice("optimizer", optimizer, "as the published recipe" if card and card.optimizer else "the usual one"))
-    zero = profile.zero_stage if ask.zero_stage is None else ask.zero_stage
+    zero = profile.sharding.stage if ask.zero_stage is None else ask.zero_stage
     base = SamplesPlan(
         dp=float(place.hw.count), global_batch=1.0, micro_batch=1.0, zero_stage=zero, precision=precision, optimizer=optimizer
     )

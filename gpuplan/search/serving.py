@@ -1,4 +1,4 @@
-"""A serving or fit question to a complete plan: what the user left out is chosen by trying the few that make sense."""
+"""A serving or fit question to a complete plan: what the user left out is chosen from all legal divisions, and said."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
 
 
-def _required(
-    space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject
-) -> Best[ServePlan]:  # fmt: skip
+def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:
     """What was found.
 
     Raises:

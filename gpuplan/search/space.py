@@ -116,6 +116,11 @@ class Part(Record, Generic[P], eq=False):
     plan: P
     index: Index
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of figures that differ between them."""
+        return ()
+
     def quietly(self) -> AbstractContextManager[object]:
         """The context to estimate them in: what is legal raises no warnings, what is not may."""
         return nullcontext()

@@ -22,6 +22,7 @@ from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
 from gpuplan.plan.words import Precision, Recompute
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
+from gpuplan.search.best_on_each import Foreseen, place_of
 from gpuplan.search.fed import Fed, fed_by, pace_notes
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
@@ -59,15 +60,15 @@ def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True)
 
 def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
     """The answer to a training question in which everything is decided; `made` are its figures where they were made already."""
-    found, subject, plan, fed = one.found, one.subject, one.plan, one.fed
+    found, subject, plan, fed, asked = one.found, one.subject, one.plan, one.fed, one.ask
     if made is None:
         made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
-    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(ask, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(asked, plan, subject, made.figures), *_peak_notes(made)]
     chosen = one.chosen
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(ask, found, plan), chosen=chosen, notes=tuple(notes))
+    said = Said(question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
@@ -82,6 +83,8 @@ def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
 class Settled(Record, kw_only=True):
     """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
 
+    ask: TrainAsk
+    """What is asked in the end, with the habits of the engine."""
     found: Found
     subject: Subject
     plan: TrainPlan
@@ -90,11 +93,14 @@ class Settled(Record, kw_only=True):
     chosen: tuple[Choice, ...]
 
 
-def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Settled:
-    """The question with the best plan that its values leave open; parameters and errors as `answer_training`."""
+def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None) -> Settled:
+    """The question with the best plan that its values leave open; parameters and errors as `answer_training`.
+
+    `foreseen` has plans that were found with those of other machines.
+    """
     fed = fed_by(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
-    ask, chosen, result = chosen_with(habits, found)
+    ask, chosen, result = chosen_with(habits, found, foreseen)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -113,7 +119,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
             some = "layers of each stage that are made again: quarters of a stage were looked at"
             chosen.append(Choice("recompute_layers", f"{plan.saving.recompute_layers:g}", some))
     if ask.zero_stage is None:
-        own = plan.parallel.zero_stage == training_profile(found.subject.engine).zero_stage
+        own = plan.parallel.zero_stage == training_profile(found.subject.engine).sharding.stage
         why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
         chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), why_zero))
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
@@ -122,10 +128,12 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Sett
     run = run_of(ask, plan)
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    return Settled(found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+    return Settled(ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
 
 
-def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:
+def chosen_with(
+    habits: Habits, found: Found, foreseen: Foreseen | None = None
+) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
     Habits that cost memory hold only where a plan fits with them.
@@ -134,10 +142,10 @@ def chosen_with(habits: Habits, found: Found) -> tuple[TrainAsk, list[Choice], B
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
     space, chosen = space_of(habits.ask, found)
-    result = chosen_plan(habits.ask, found.subject, space)
+    result = chosen_plan(habits.ask, found.subject, space, foreseen)
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
-        return chosen_with(fewer, found)
+        return chosen_with(fewer, found, foreseen)
     return habits.ask, [*habits.chosen, *chosen], result
 
 
@@ -154,12 +162,17 @@ def worth_saying(name: str, value: float) -> bool:
     return value != 1 or name in ("tp", "pp", "dp", "micro_batch")
 
 
-def chosen_plan(ask: TrainAsk, subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan]:
+def chosen_plan(
+    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None
+) -> Best[TrainPlan]:  # fmt: skip
     """The best plan of a space, after the user's own values were checked against the rules.
 
     Raises:
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
+    known = None if foreseen is None else foreseen.get(place_of(subject, space))
+    if known is not None:
+        return known if known.looked_at == 1 else partly(subject, space, known)
     alone = only(space)
     if alone is not None:
         return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
@@ -221,7 +234,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
     if ask.recompute is None and arch.latent:
         recomputes = ("none", "selective", "full")
-    sequence_parallel = profile.sequence_parallel if ask.sequence_parallel is None else ask.sequence_parallel
+    sequence_parallel = profile.tensor.sequence if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
         sequence_parallel = False
         why = f"{seq_len} tokens are no multiple of tp {ask.tp or 1} x cp {ask.cp or 1}"
@@ -326,7 +339,7 @@ def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | N
 
 def default_zero(ask: TrainAsk, profile: TrainingProfile) -> int:
     """What the engine shards; nothing where replicas take steps on their own and no group of them shares states."""
-    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.zero_stage
+    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.sharding.stage
 
 
 def default_precision(hw: Hardware) -> Precision:
@@ -412,11 +425,11 @@ def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
         found.append("--compile" if how.compiled else "--no-compile")
     if how.overlap is not None and profile.switched is None:
         found.append("--overlap")
-    if how.graphs and profile.graph_host is None:
+    if how.graphs and profile.host.graph is None:
         found.append("--graphs")
-    if how.dispatcher is not None and profile.dispatch is None:
+    if how.dispatcher is not None and profile.experts.dispatch is None:
         found.append("--dispatcher")
-    if how.scaling is not None and profile.rowwise is None and plan.precision == "fp8":
+    if how.scaling is not None and profile.fp8.rowwise is None and plan.precision == "fp8":
         found.append("--scaling")
     return found
 
@@ -425,9 +438,9 @@ def _selective(subject: Subject) -> str:
     """What selective recomputation runs again."""
     if subject.arch.latent:
         return "selective runs the up-projections of latent attention again"
-    policy = training_profile(subject.engine).selective_policy
+    policy = training_profile(subject.engine).recompute.policy
     if policy is not None:
         return f"selective is the policy {policy} of {subject.engine.name}"
-    if training_profile(subject.engine).selective is not None:
+    if training_profile(subject.engine).recompute.selective is not None:
         return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
     return "selective recomputes the attention core; fused attention leaves nothing to save there"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training import training_figures
+from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.parallelism import Rule, Shape
 from gpuplan.plan.train import TrainPlan, even, train_rules
+from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.space import Part, Space
 
@@ -65,26 +66,38 @@ def in_quarters(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
     return space.replaced(axes=axes, cases=cases, completed=completed, wanted=wanted)
 
 
-def fastest(subject: Subject, *, surely: bool = True) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
-    """What prefers the fastest plan that surely fits, then the fastest that fits, then the one of least memory.
+class Looked(Record, eq=False):
+    """What a search sees of plans: the time of a step, the memory and what there is of it, and whether it surely suffices."""
 
-    A plan surely fits where all that is doubtful about its memory is at its high end; without `surely` the middle will do.
+    step: Any
+    memory: Any
+    capacity: Any
+    sure: Any
+
+    def judged(self, part: Part[TrainPlan]) -> Judged[TrainPlan]:
+        """The fastest plan that surely fits is preferred, then the fastest that fits, then the one of least memory."""
+        fits = self.memory <= self.capacity
+        rank = where(self.sure, -2.0, where(fits, -1.0, 0.0))
+        return Judged(part, part.count(fits), (rank, where(fits, self.step, self.memory)))
+
+
+def looked(subject: Subject, plan: TrainPlan, *, surely: bool = True, works: Works | None = None) -> Looked:
+    """What the estimator says of plans; without `surely` it is enough that they fit in the middle.
+
+    A plan surely fits where all that is doubtful about its memory is at its high end.
     """
+    figures = training_figures(subject, plan, works=works).figures
+    memory, capacity = figures["peak_memory_bytes"], figures["memory_capacity_bytes"].value
+    sure: Any = False
+    if surely:
+        # The spread of published peaks around all that is counted is not among them: it would leave a tenth of it empty.
+        doubtful = {
+            term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != "engine.memory_residual"
+        }
+        sure = memory.given(doubtful).value <= capacity
+    return Looked(figures["step_time_s"].value, memory.value, capacity, sure)
 
-    def judge(part: Part[TrainPlan]) -> Judged[TrainPlan]:
-        figures = training_figures(subject, part.plan).figures
-        memory, capacity = figures["peak_memory_bytes"], figures["memory_capacity_bytes"].value
-        fits = memory.value <= capacity
-        sure: Any = False
-        if surely:
-            # The spread of published peaks around all that is counted is not among them: it would leave a tenth of it empty.
-            doubtful = {
-                term.name: term.spread[1]
-                for term in memory.walk()
-                if term.spread is not None and term.name != "engine.memory_residual"
-            }
-            sure = memory.given(doubtful).value <= capacity
-        rank = where(sure, -2.0, where(fits, -1.0, 0.0))
-        return Judged(part, part.count(fits), (rank, where(fits, figures["step_time_s"].value, memory.value)))
 
-    return judge
+def fastest(subject: Subject, *, surely: bool = True) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
+    """What prefers the fastest plan that surely fits, as `Looked` does."""
+    return lambda part: looked(subject, part.plan, surely=surely).judged(part)

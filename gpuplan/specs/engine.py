@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from gpuplan.schema import Limits, Schema, field
+from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era
-from gpuplan.specs.engine_memory import StoredBytes, TrainingHoldings
+from gpuplan.specs.engine_policies import (
+    Adapters,
+    AttentionPolicy,
+    Experts,
+    Fp8,
+    Gradients,
+    Host,
+    Loss,
+    Overlap,
+    Portion,
+    Recomputing,
+    Sharding,
+    StoredBytes,
+    Tensors,
+)
 from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, RatioField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -26,20 +40,28 @@ class Fusion(Schema):
     hidden_passes: RatioField | None = None
     activation_passes: RatioField | None = None
     kernels_per_layer: RatioField | None = None
-    logit_bytes: BytesField | None = None
-    layer_host: SecondsField | None = None
     kept_norm: StoredBytes | None = None
     kept_gate: Share | None = None
+    layer_host: SecondsField | None = None
     held_logits: BytesField | None = None
-    inputs_apart: bool | None = None
+    """Bytes alive for each logit at the loss."""
+    inputs: Literal["shared", "apart"] | None = None
+    """How tensor parallel ranks gather inputs."""
+
+    def changes(self, profile: TrainingProfile) -> dict[str, Any]:
+        """The parts of a profile that this changes."""
+        given = {name: value for name in _LAYERS if (value := getattr(self, name)) is not None}
+        if self.layer_host is not None:
+            given["host"] = profile.host.replaced(layer=self.layer_host)
+        if self.held_logits is not None:
+            given["loss"] = profile.loss.replaced(alive=self.held_logits)
+        if self.inputs is not None:
+            given["tensor"] = profile.tensor.replaced(inputs=self.inputs)
+        return given
 
 
-class SelectiveRecompute(Schema):
-    """What the engine's selective recomputation runs again in the backward pass, as shares of the forward pass."""
-
-    matmul: Share
-    attention: Share
-    elementwise: Share
+_LAYERS = ("hidden_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
+"""What the code of a layer makes of its element-wise work."""
 
 
 class Overlaps(Schema):
@@ -55,15 +77,6 @@ class Overlaps(Schema):
     """Of the computation under which tokens may travel (of another micro-batch)."""
 
 
-class Dispatch(Schema):
-    """How tokens travel to their experts and back."""
-
-    deduplicated: bool
-    """Copies of a token for one node cross the network once and are passed on inside it (DeepEP, HybridEP)."""
-    narrow: bool
-    """With fp8 matmuls, tokens are sent in fp8 to the experts; results come back in 16 bits."""
-
-
 class Samples(Schema):
     """How it trains a model that is given by its samples alone."""
 
@@ -76,18 +89,25 @@ class Samples(Schema):
 
 
 class TrainingProfile(Schema):
-    """How an engine trains."""
+    """How an engine trains: a policy for each thing that engines do in ways of their own, and the pace of its layers."""
 
-    gradient: BytesField
-    """Bytes of the gradient that it keeps for each parameter in mixed precision."""
-    weight_copy: bool
-    """A 16-bit copy of the weights lives beside the fp32 master copy (false: the sharded fp32 weights are cast when gathered)."""
-    zero_stage: Annotated[int, Limits(0, 3)]
-    """What it shards over data parallelism unless the user says otherwise."""
     splits: tuple[Split, ...] = ("tp", "pp", "cp", "ep", "vpp")
     """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
-    sequence_parallel: bool
-    """Norms and residuals are sharded over the tensor-parallel group by default."""
+    sharding: Sharding
+    gradients: Gradients
+    loss: Loss
+    tensor: Tensors
+    overlap: Overlap
+    switched: Overlaps | None = None
+    """Instead of the overlaps above, where the plan says which are switched on."""
+    host: Host
+    experts: Experts = Experts()
+    adapters: Adapters = Adapters()
+    recompute: Recomputing = Recomputing()
+    attention: AttentionPolicy = AttentionPolicy()
+    fp8: Fp8 = Fp8()
+    optimizer_extra: StoredBytes | None = None
+    """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     rms_passes: RatioField | None = None
@@ -96,100 +116,26 @@ class TrainingProfile(Schema):
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer's forward pass besides matmuls and attention."""
-    logit_bytes: BytesField
-    """Bytes that are alive for each logit of a micro-batch at the loss: 16-bit logits, their fp32 copy, their gradient."""
-    gathered_layers: RatioField
-    """Layers whose full weights are alive at once under ZeRO-3, the prefetched one included."""
-    bucket: BytesField
-    """Communication buckets of gradients and parameters."""
-    dp_overlap: RatioField
-    """Share of the backward pass under which gradient reduction can hide (1: all of it)."""
-    tp_overlap: RatioField
-    """Share of the tensor-parallel collectives that is hidden under matmuls."""
-    ep_overlap: RatioField
-    """Share of the computation under which expert dispatch and combine can hide."""
-    layer_host: SecondsField
-    """Host time to issue one layer's forward pass; the accelerator waits where its kernels are shorter."""
-    step_host: SecondsField
-    """Time of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
-    host_update: BytesPerSField | None = None
-    """What the processors of a host read and write in a second where they update offloaded states; None: the accelerators do."""
-    reduced: BytesField | None = None
-    """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
-    contention: Share | None = None
-    """How much longer computation takes beside a communication that it hides, as a share of the hidden time."""
-    straggle: Share | None = None
-    """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
-    pp_overlap: Share | None = None
-    """Share of the hand-overs between pipeline stages that is hidden; None: nothing."""
-    expert_host: SecondsField | None = None
-    """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
-    expert_start: SecondsField | None = None
-    """Time of the accelerator for each matmul of each expert of a rank beyond its share of them all: starts, unfilled ends."""
-    padded_experts: Share | None = None
-    """The tokens of each expert are padded to those of the fullest, in slices: how lopsided they are, from even (0) to all tokens
-    with the same experts (1), unless the plan names a load; None: no padding."""
-    adapter_host: SecondsField | None = None
-    """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
-    dequantise: BytesField | None = None
-    """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
-    rowwise: BytesField | None = None
-    """Traffic for each element of a left operand that fp8 with a scale for each row takes beyond one scale for a tensor."""
-    gather_host: SecondsField | None = None
-    """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
-    slice_host: SecondsField | None = None
-    """Under ZeRO-1, time for the slice of each rank of each tensor, where gradients are scattered tensor by tensor."""
-    owner_hop: SecondsField | None = None
-    """Under ZeRO-1 each tensor belongs to one rank: gradients are reduced for all, and behind the step each owner broadcasts its
-    weights, round a ring; the time of a step of it."""
-    graph_host: SecondsField | None = None
-    """Host time of one layer's forward pass where kernels are replayed from graphs."""
-    switched: Overlaps | None = None
-    """Instead of the overlaps above, where the plan says which are switched on."""
-    compiled: Fusion | None = None
-    """With torch.compile; the values above hold where nobody says."""
-    eager: Fusion | None = None
-    """Surely without."""
-    selective: SelectiveRecompute | None = None
-    """None: the attention core is run again, and nothing else."""
-    drops_unread: bool = False
-    """A compiler makes nothing again that nobody reads: full recomputation leaves out the down projection."""
-    selective_policy: str | None = None
-    """The policy of named results that `selective` means (`gpuplan.plan.remat`)."""
-    dispatch: Dispatch | None = None
-    """None: every copy of a token is sent, in 16 bits."""
-    holdings: TrainingHoldings | None = None
-    """What else it holds in memory."""
-    inputs_apart: bool = False
-    """Each matrix that tensor parallelism cuts by columns gathers its own input, and reduces its own gradient (DTensor styles)."""
-    whole_edges: bool = False
-    """Tensor parallel ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the logits."""
-    selective_keeps: Literal["core", "matmuls"] = "core"
-    """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
     kept_norm: StoredBytes | None = None
     """Bytes kept for each element that a norm reads beside 2 for its input and 2 for its output (4: an fp32 copy)."""
     kept_gate: Share | None = None
     """Inner widths of a gated layer that are kept once more because activation and product are separate kernels."""
-    score_bytes: BytesField | None = None
-    """Bytes kept for each score where attention is not fused; None: 5, of softmax, dropout and its mask."""
-    adapter: BytesField | None = None
-    """Bytes of an adapter's weight, of its gradient and of each moment; None: as the recipe trains other weights."""
-    unquantised: BytesField | None = None
-    """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
-    attention: Literal["flash", "eager"] = "flash"
-    """Whether attention is fused unless the user says otherwise (`eager`: scores are written out)."""
-    remade_attention: tuple[str, ...] = ()
-    """Families of accelerators on which selective recomputation by operators runs attention again (its kernel is not listed)."""
-    unfused_latent: tuple[str, ...] = ()
-    """Families of accelerators on which latent attention (MLA) is not fused."""
-    held_logits: BytesField | None = None
-    """Bytes that are alive for each logit at the loss, in place of those of `holdings`."""
-    chunked_logits: Share | None = None
-    """Share of the logits' bytes that is alive where the loss is chunked; None: one chunk in eight."""
-    samples: Samples | None = None
-    """None: no run of such a model is known."""
+    compiled: Fusion | None = None
+    """With torch.compile; the values above hold where nobody says."""
+    eager: Fusion | None = None
+    """Surely without."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
+    contention: Share | None = None
+    """How much longer computation takes beside a communication that it hides, as a share of the hidden time."""
+    straggle: Share | None = None
+    """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
+    samples: Samples | None = None
+    """None: no run of such a model is known."""
+    spread_lengths: Portion | None = None
+    """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
+    memory_residual: RatioField | None = None
+    """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     residual: RatioField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     residual_experts: RatioField | None = None
@@ -198,11 +144,6 @@ class TrainingProfile(Schema):
     def residual_of(self, *, experts: bool) -> Sourced:
         """Measured over counted step time, of models with experts or without."""
         return self.residual_experts if experts and self.residual_experts is not None else self.residual
-
-    @property
-    def held(self) -> TrainingHoldings:
-        """What else it holds in memory."""
-        return self.holdings or TrainingHoldings()
 
     def run(
         self,
@@ -214,18 +155,18 @@ class TrainingProfile(Schema):
     ) -> TrainingProfile:
         """The profile as it is set up: compiled or not, with these overlaps, from graphs or not; None: nobody says."""
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
-        given: dict[str, Any] = {}
-        if change is not None:
-            given = {key: value for key in change.field_names() if (value := getattr(change, key)) is not None}
+        made = self if change is None else self.replaced(**change.changes(self))
         if overlap is not None and self.switched is not None:
             off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
-            for key in ("tp", "dp", "pp", "ep"):
-                given[f"{key}_overlap"] = getattr(self.switched, key) if key in overlap else off
-        if graphs and self.graph_host is not None:
-            given |= {"layer_host": self.graph_host, "expert_host": None}
-        if dispatcher is not None and self.dispatch is not None:
-            given["dispatch"] = self.dispatch.replaced(deduplicated=dispatcher in ("deepep", "hybridep"))
-        return self.replaced(**given) if given else self
+            shares = {key: getattr(self.switched, key) if key in overlap else off for key in ("tp", "dp", "pp", "ep")}
+            made = made.replaced(overlap=Overlap(**shares))
+        if graphs and self.host.graph is not None:
+            replayed = made.host.replaced(layer=self.host.graph)
+            made = made.replaced(host=replayed, experts=made.experts.replaced(host=None))
+        if dispatcher is not None and self.experts.dispatch is not None:
+            ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"
+            made = made.replaced(experts=made.experts.replaced(dispatch=ways))
+        return made
 
     def pace_of(self, accelerator: str, family: str, kind: str) -> Sourced | None:
         """How much longer a kind of work takes than its kernels alone, on one accelerator; None: as long."""

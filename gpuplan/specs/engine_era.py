@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
@@ -12,8 +13,13 @@ from gpuplan.specs.engine_defaults import MicroBatch, TrainingDefaults
 from gpuplan.specs.quantity import BytesField, SecondsField
 from gpuplan.specs.training_habits import Pace, Share
 
-OVERRIDDEN = ("expert_host", "expert_start", "layer_host", "ep_overlap")
-"""Values of a training profile that an era may state."""
+POLICIES: Mapping[str, tuple[str, str]] = {
+    "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
+    "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "edges": ("sharding", "edges"),
+    "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
+    "unfused_latent": ("attention", "unfused_latent"),
+}  # fmt: skip
+"""What an era may state of a training profile: a policy, and its part."""
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
 
@@ -36,13 +42,13 @@ class Era(Schema):
     """Bytes alive for each logit at the loss of a compiled model."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
-    edges_in_turn: bool | None = None
+    edges: Literal["together", "in-turn"] | None = None
     """Whether embedding and head were gathered one after the other."""
-    repeats_heads: bool | None = None
+    heads: Literal["own", "repeated"] | None = None
     """Whether keys and values were written out for every head of the queries."""
-    remade_attention: tuple[str, ...] = ()
+    remade_attention: tuple[str, ...] | None = None
     """Families of accelerators on which selective recomputation ran attention again."""
-    unfused_latent: tuple[str, ...] = ()
+    unfused_latent: tuple[str, ...] | None = None
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
@@ -55,7 +61,10 @@ class Era(Schema):
 
     def changes(self, profile: Any) -> dict[str, Any]:
         """The fields of a training profile that this era changes, and their values."""
-        given = {name: value for name in OVERRIDDEN if (value := getattr(self, name)) is not None}
+        given: dict[str, Any] = {}
+        for name, (policy, part) in POLICIES.items():
+            if (value := getattr(self, name)) is not None:
+                given[policy] = given.get(policy, getattr(profile, policy)).replaced(**{part: value})
         if self.pace:
             paces = dict(profile.pace)
             for who, one in self.pace.items():
@@ -64,15 +73,6 @@ class Era(Schema):
             given["pace"] = paces
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
-        held = {
-            name: value for name in ("logits_split", "edges_in_turn", "repeats_heads") if (value := getattr(self, name)) is not None
-        }
-        if held:
-            given["holdings"] = profile.held.replaced(**held)
-        if self.remade_attention:
-            given["remade_attention"] = self.remade_attention
-        if self.unfused_latent:
-            given["unfused_latent"] = self.unfused_latent
         return given
 
 

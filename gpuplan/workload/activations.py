@@ -46,8 +46,6 @@ class Habits(Record, kw_only=True):
     selective_keeps: str = "core"
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
-    frees_quantised_inputs: bool = False
-    """Quantised matmuls keep no input where nothing behind them is trained."""
     remakes_attention: bool = False
     """Selective recomputation by operators runs attention again."""
     inputs_apart: bool = False
@@ -237,8 +235,8 @@ class KeptTensors(Record, kw_only=True):
 
     @property
     def keeps_inputs(self) -> bool:
-        """Quantised matmuls of bitsandbytes keep their inputs although nothing behind them is trained."""
-        return self.tuning.base_weights in ("nf4", "nf4-dq", "int8") and not self.habits.frees_quantised_inputs
+        """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do."""
+        return self.tuning.base_weights in ("nf4", "nf4-dq", "int8")
 
 
 def _of(tensors: list[Tensor], results: Collection[str]) -> list[Tensor]:

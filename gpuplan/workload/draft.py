@@ -13,14 +13,6 @@ from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.program import Matrix, Op, Part, Phase, Role, Tensor, label
 
 
-class Dispatch(Record, kw_only=True):
-    """How tokens reach their experts: bytes of an element there and back, and whether copies for one node travel once."""
-
-    there: Term
-    back: Term
-    deduplicated: bool = False
-
-
 class Setting(Record, kw_only=True):
     """What the operations of a pass are made from: the model's leaves, its division over ranks, types, and its tokens."""
 
@@ -28,8 +20,8 @@ class Setting(Record, kw_only=True):
     split: Split
     types: Types
     work: Pass
-    dispatch: Dispatch | None = None
-    """None: every copy is sent, in the type of activations."""
+    once_a_node: bool = False
+    """Copies of a token for one node cross the network once; otherwise every copy does."""
 
     @property
     def hidden(self) -> Term:

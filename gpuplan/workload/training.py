@@ -28,7 +28,7 @@ from gpuplan.workload.adapters import Adapters
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
-from gpuplan.workload.draft import Dispatch, Setting
+from gpuplan.workload.draft import Setting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_habits
 from gpuplan.workload.kv_heads import kv_copies
@@ -118,8 +118,6 @@ class TrainingWork(Record):
     logits: Term
     micro_batches: Term
     """Micro-batches of a step on one rank."""
-    handed_over: Term
-    """How often a stage hands on a micro-batch in a step: as many times as it has chunks."""
     largest_layer: Term
     largest_edge: Term
     """Parameters of the embedding or of the head on one rank, before data parallelism shards them."""
@@ -135,7 +133,7 @@ class TrainingWork(Record):
 
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
-    dispatch: Dispatch | None = None, habits: Habits | None = None,
+    once_a_node: bool = False, habits: Habits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
     mtp_from: Source = USER,
 ) -> TrainingWork:  # fmt: skip
@@ -164,7 +162,7 @@ def training_work(
         document=seen_document(plan, step.seq_len),
     )
     leaves("hidden", arch.hidden)
-    setting = Setting(leaves=leaves, split=split, types=types, work=work, dispatch=dispatch)
+    setting = Setting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node)
     tuning = plan.tuning
     keeper = KeptTensors(
         leaves=leaves, split=split, work=work, element=types.activation, habits=habits or Habits(), tuning=tuning,
@@ -226,7 +224,6 @@ def training_work(
         ),
         tokens=tokens,
         micro_batches=step.micro_batches,
-        handed_over=product.term("plan.handed_over", a=step.micro_batches, b=step.vpp),
         dense_shards=shards,
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
+from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
 from gpuplan.calibrate.measure.cases import streamed
 from gpuplan.calibrate.measure.speed import ELEMENT, moved
 from gpuplan.machine.build import hardware_of
@@ -102,7 +102,7 @@ class Fake:
             return "the fake has no such data type"
         return None
 
-    def prepare(self, probe: Probe) -> Run:
+    def prepare(self, probe: Probe) -> TimedLaunches:
         self.prepared += 1
         if moved(probe) > self.troubles.memory:
             raise DeviceMemoryError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuplan.calibrate import knobs
-from gpuplan.calibrate.experts import FIXED, GEMMS, fit_experts, predict
+from gpuplan.calibrate.expert_fits import FIXED, GEMMS, fit_experts, predict
 from gpuplan.calibrate.fit import fit
 from gpuplan.calibrate.table_rows import Rows
 from gpuplan.calibrate.trial_chip import Chip

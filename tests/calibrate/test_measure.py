@@ -191,7 +191,7 @@ def test_a_part_of_a_gpu_is_not_taken_for_the_whole(tmp_path: Path) -> None:
 def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:
     from gpuplan.calibrate.cross_fit import cross_fit
     from gpuplan.calibrate.measure.cases import cases
-    from gpuplan.calibrate.measure.subject import ground_of
+    from gpuplan.calibrate.measure.measured_subject import ground_of
 
     report = run(tmp_path)
     matmuls = [sample for key, sample in report.run.samples.items() if key.startswith("matmul:bf16")][:9]

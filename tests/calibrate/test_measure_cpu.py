@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.calibrate.measure import grid
+from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.opening import open_device
 from gpuplan.calibrate.measure.session import CalibrationWish, Listener, calibrate, plan
 from gpuplan.machine.build import hardware_of
@@ -20,8 +20,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 def test_the_processor_is_measured_and_estimates_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(grid, "BUDGET", {"quick": 10.0})
-    monkeypatch.setattr(grid, "SLOWEST", {"quick": 0.03})
+    monkeypatch.setattr(probe_list, "BUDGET", {"quick": 10.0})
+    monkeypatch.setattr(probe_list, "SLOWEST", {"quick": 0.03})
     # The machines of CI are shared: how steady its figures are is not what is tested.
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.STEADY", 10.0)
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.CONTENDED_DRIFT", 10.0)

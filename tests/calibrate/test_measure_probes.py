@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gpuplan.calibrate.device import Identity, Probe
-from gpuplan.calibrate.measure import grid, session
+from gpuplan.calibrate.measure import probe_list, session
+from gpuplan.calibrate.measure.measured_subject import subject_of
 from gpuplan.calibrate.measure.session import CalibrationWish, Listener, calibrate, plan
 from gpuplan.calibrate.measure.speed import Speed
-from gpuplan.calibrate.measure.subject import subject_of
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.probe.host import Host
 from gpuplan.specs.catalog import Catalog, shipped_folder
@@ -26,22 +26,22 @@ def test_probes_keep_to_the_time_and_cover_every_kind(extent: Any) -> None:
     device = Fake(troubles=Troubles())
     wish = CalibrationWish(extent=extent, today=TODAY, version="0", env={"HOME": "/nowhere"})
     made = plan(device, wish, Catalog([shipped_folder()]), Listener())
-    assert made.seconds <= 1.05 * grid.BUDGET[wish.extent]
+    assert made.seconds <= 1.05 * probe_list.BUDGET[wish.extent]
     kinds = {one.probe.kind for one in made.planned}
-    assert kinds == {*grid.kinds()} - {"collective", "transfer", "prefill_backward"}
+    assert kinds == {*probe_list.kinds()} - {"collective", "transfer", "prefill_backward"}
     assert len({one.probe.key() for one in made.planned}) == len(made.planned)
 
 
 def test_where_kernels_are_compiled_first_a_few_kinds_are_measured_well() -> None:
     speed = Speed(flop_per_s={"bf16": 1e12, "fp32": 2e11}, memory_rate=2e10, link=2e10, prepare=1.2)
-    probes = list(grid.candidates(["bf16", "fp32"], 1, processor=True))
-    chosen, refused = grid.choose(probes, "quick", speed, 1e10, lambda _: None)
+    probes = list(probe_list.candidates(["bf16", "fp32"], 1, processor=True))
+    chosen, refused = probe_list.choose(probes, "quick", speed, 1e10, lambda _: None)
     counts = Counter((one.probe.kind, one.probe.dtype) for one in chosen)
     assert counts["matmul", "bf16"] >= 8
     assert all(count >= 4 for (kind, _), count in counts.items() if kind not in ("launch", "graph")), counts
-    assert set(refused.values()) == {grid.SLOW}
+    assert set(refused.values()) == {probe_list.SLOW}
     quick = speed.replaced(prepare=0.01)
-    assert not grid.choose(probes, "quick", quick, 1e10, lambda _: None)[1]
+    assert not probe_list.choose(probes, "quick", quick, 1e10, lambda _: None)[1]
 
 
 def test_few_rows_are_measured_as_often_as_many() -> None:
@@ -55,8 +55,8 @@ def test_a_slow_device_gets_small_probes() -> None:
     device = Slow(troubles=Troubles(name="Slow", architecture="x86_64", memory=16e9))
     wish = CalibrationWish(extent="quick", today=TODAY, version="0", env={"HOME": "/nowhere"})
     made = plan(device, wish, Catalog([shipped_folder()]), Listener())
-    assert made.seconds <= 1.05 * grid.BUDGET["quick"]
-    assert max(one.launch for one in made.planned) <= grid.SLOWEST["quick"]
+    assert made.seconds <= 1.05 * probe_list.BUDGET["quick"]
+    assert max(one.launch for one in made.planned) <= probe_list.SLOWEST["quick"]
     assert sum(one.probe.kind == "matmul" for one in made.planned) >= 20
 
 
@@ -69,16 +69,16 @@ class Slow(Fake):
 
 def test_a_processor_is_measured_in_32_bits_too() -> None:
     def dtypes(kind: str, *, processor: bool) -> set[str]:
-        return {probe.dtype for probe in grid.candidates(["bf16", "fp32"], 1, wanted=[kind], processor=processor)}
+        return {probe.dtype for probe in probe_list.candidates(["bf16", "fp32"], 1, wanted=[kind], processor=processor)}
 
     assert [dtypes(kind, processor=True) for kind in ("stream", "prefill", "decode")] == [{"fp32"}, {"bf16", "fp32"}, {"bf16"}]
     assert [dtypes(kind, processor=False) for kind in ("stream", "prefill", "decode")] == [{"bf16"}, {"bf16"}, {"bf16"}]
 
 
 def test_groups_of_ranks() -> None:
-    probes = list(grid.candidates(["bf16"], 6, wanted=["collective"]))
+    probes = list(probe_list.candidates(["bf16"], 6, wanted=["collective"]))
     assert {(probe.shape["group"], probe.shape.get("stride", 1)) for probe in probes} == {(2, 1), (4, 1), (6, 1), (3, 2)}
-    assert not list(grid.candidates(["bf16"], 1, wanted=["collective", "transfer"]))
+    assert not list(probe_list.candidates(["bf16"], 1, wanted=["collective", "transfer"]))
 
 
 def test_unknown_kinds_and_nothing_to_measure_are_told(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.verify import (
     SIZES,
-    Case,
     Foretold,
+    VerifyCase,
     VerifyRow,
     Where,
     case_of,
@@ -40,7 +40,7 @@ def shipped() -> Catalog:
 def test_every_task_runs_for_real() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     told = Foretold(seconds=(0.0, 1e-3, 1.0))
-    picked = [(Case(size=TINY, task=task, batch=2, length=16), told) for task in ("train", "prefill", "decode")]
+    picked = [(VerifyCase(size=TINY, task=task, batch=2, length=16), told) for task in ("train", "prefill", "decode")]
     lines = list(verify(picked, CPU))  # type: ignore[arg-type]
     assert [line.case.task for line in lines] == ["train", "prefill", "decode"]
     assert all(line.measured > 0 and line.what == "time" for line in lines)
@@ -55,7 +55,7 @@ def test_kinds_of_kernels_add_up_to_the_time_measured_and_foretold() -> None:
     assert sum(told.kinds.values()) == pytest.approx(told.seconds[1], rel=1e-6)
     assert all(one > 0 for kind, one in told.kinds.items() if kind != "host")
     assert told.kinds["host"] >= -1e-9
-    (line,) = verify([(Case(size=TINY, task="train", batch=2, length=16), told)], CPU)
+    (line,) = verify([(VerifyCase(size=TINY, task="train", batch=2, length=16), told)], CPU)
     assert set(line.parts) == set(told.kinds)
     assert sum(measured for measured, _ in line.parts.values()) == pytest.approx(line.measured, rel=1e-6)
     assert line.parts["matmuls"][0] > 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.calibrate.verify import Case, Where
+from gpuplan.calibrate.verify import VerifyCase, Where
 from gpuplan.calibrate.verify_model import SIZES, Model, Size
 from gpuplan.cli.calibrate_verify_run import Oracle
 from gpuplan.specs.catalog import Catalog
@@ -84,7 +84,7 @@ SMALL: list[Size] = [one for one in SIZES if one.name in ("20m", "50m")]
 
 def foretold(oracle: Oracle, size: Size, task: Any, ends: dict[str, str]) -> dict[str, float]:
     """Terms of the estimate of a case, by the ends of their names."""
-    made = oracle._asked(Case(size=size, task=task, batch=BATCH, length=LENGTH))
+    made = oracle._asked(VerifyCase(size=size, task=task, batch=BATCH, length=LENGTH))
     roots = [one.total for one in made.breakdowns]
     terms = {term.name: term for root in roots for term in root.walk()}
     found = {}

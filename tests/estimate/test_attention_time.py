@@ -130,7 +130,7 @@ def test_experts_in_a_latent_space_multiply_and_travel_narrow() -> None:
     up = next(term for term in time.walk() if term.name.endswith("experts_up.flop"))
     depth = dict(up.args)["k"]
     assert depth.value == 1024
-    sent = next(term for term in time.walk() if term.name.endswith("dispatch_sent"))
+    sent = next(term for term in time.walk() if term.name.endswith("dispatch_bytes"))
     assert dict(sent.args)["width"].value == 1024
     assert any(term.name.endswith("experts.narrowed.flop") for term in time.walk())
 

@@ -71,9 +71,11 @@ def sample(*, fits: bool = True) -> Estimate:
         },
         (
             Breakdown(
-                "Memory of the most loaded accelerator", memory, {"optimizer": states, "weights": weights, "context": context}
+                "Memory of the most loaded accelerator",
+                memory,
+                {"optimizer_state": states, "weights": weights, "framework_context": context},
             ),
-            Breakdown("Time of one step", step, {"forward": forward, "comm": comm, "optimizer": optimizer}),
+            Breakdown("Time of one step", step, {"forward": forward, "exposed_comm": comm, "optimizer": optimizer}),
         ),
         (Choice("tp", "1", "fastest of 96 legal plans"), Choice("recompute", "selective", "none does not fit at micro-batch 2")),
         (

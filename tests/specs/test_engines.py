@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuplan.errors import SpecError
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.engine import Engine, ServingProfile, TrainingProfile
 
@@ -60,9 +61,9 @@ def test_every_value_names_its_source(profile: Engine) -> None:
 
 def test_what_is_assumed_says_why_or_is_zero(profile: Engine) -> None:
     # A bare assumption may stand only for "it does not do that" or repeat the reason of the same key elsewhere.
-    plain = {"tp_overlap", "ep_overlap", "activation_passes"}
+    plain = ("overlap.tp", "overlap.ep", "activation_passes")
     for path, value in profile.values():
-        if profile.sources[value.source].kind == "assumed" and path.rpartition(".")[2] not in plain:
+        if profile.sources[value.source].kind == "assumed" and not path.endswith(plain):
             assert value.note, f"{profile.id}: {path}"
 
 
@@ -83,7 +84,7 @@ def test_bytes_of_a_parameter_are_those_of_the_papers() -> None:
     # Megatron-Core prints 18 bytes a parameter, ZeRO 16, Transformers 18: weight, gradient, fp32 master and two moments.
     for name, published in (("megatron-lm", 18), ("deepspeed", 16), ("torch-eager", 18), ("fsdp", 16)):
         one = training(name)
-        assert (2 if one.weight_copy else 0) + one.gradient.value + 12 == published, name
+        assert (2 if one.sharding.weights == "copied" else 0) + one.gradients.kept.value + 12 == published, name
 
 
 def test_fusion_orders_the_engines() -> None:
@@ -97,7 +98,7 @@ def test_fusion_orders_the_engines() -> None:
 def test_shares_are_shares(profile: Engine) -> None:
     assert 0 <= profile.fragmentation.value < 0.5
     if profile.training is not None:
-        assert all(0 <= share.value <= 1 for share in (profile.training.dp_overlap, profile.training.tp_overlap))
+        assert all(0 <= share.value <= 1 for share in (profile.training.overlap.dp, profile.training.overlap.tp))
     if profile.serving is not None:
         assert 0.5 <= profile.serving.memory_utilization.value <= 1
 
@@ -109,3 +110,41 @@ def test_memory_of_vllm_adds_up_to_its_published_breakdown() -> None:
     one = engine("vllm")
     assert (71.29 - 14.96 - 1.26) * gib - one.context.value == pytest.approx(53.29 * gib, rel=1e-3)
     assert one.context.value + one.communication.value == pytest.approx(3.58 * gib, rel=1e-3)
+
+
+def test_a_policy_names_its_variants(tmp_path: Path) -> None:
+    text = (FOLDER / "torchtitan.yaml").read_text(encoding="utf-8")
+    assert "in_pipelines: gathered" in text
+    file = tmp_path / "torchtitan.yaml"
+    file.write_text(text.replace("in_pipelines: gathered", "in_pipelines: gatherd"), encoding="utf-8")
+    with pytest.raises(SpecError, match=r"training\.sharding\.in_pipelines: `gatherd` is not allowed here") as told:
+        load_spec(Engine, file)
+    assert "gathered" in told.value.problems[0].hint
+    file.write_text(text.replace("value: one-in-pipelines", "value: two-in-pipelines"), encoding="utf-8")
+    with pytest.raises(SpecError, match=r"defaults\.micro_batch: `two-in-pipelines` is not allowed here"):
+        load_spec(Engine, file)
+
+
+def test_an_era_changes_the_part_of_a_policy_that_it_states() -> None:
+    today, before = engine("torchtitan"), engine("torchtitan").dated("2024-12")
+    assert today.training is not None
+    assert before.training is not None
+    assert (today.training.sharding.edges, before.training.sharding.edges) == ("in-turn", "together")
+    assert (today.training.attention.heads, before.training.attention.heads) == ("own", "repeated")
+    assert before.training.sharding.replaced(edges="in-turn") == today.training.sharding
+    assert today.defaults is not None
+    assert before.defaults is not None
+    assert (today.defaults.micro_batch.text, before.defaults.micro_batch.text) == ("one-in-pipelines", "stages-in-pipelines")  # type: ignore[union-attr]
+
+
+def test_how_an_engine_is_set_up_changes_parts_of_its_policies() -> None:
+    profile = training("megatron-lm")
+    set_up = profile.run(overlap=("tp",), graphs=True, dispatcher="alltoall")
+    assert profile.switched is not None
+    assert set_up.overlap.tp == profile.switched.tp
+    assert set_up.overlap.dp.value == 0
+    assert set_up.host == profile.host.replaced(layer=profile.host.graph)
+    assert (set_up.experts.host, set_up.experts.dispatch, profile.experts.dispatch) == (None, "each-copy", "once-a-node")
+    eager = training("kempnerforge").run(compiled=False)
+    assert (eager.tensor.inputs, eager.host.layer.value, eager.tensor.edges) == ("apart", 3e-4, "whole")
+    assert training("torchtitan").run(compiled=True).loss.alive != training("torchtitan").loss.alive

@@ -18,7 +18,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceMemoryError, Probe, RanksLostError, Run
+from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceMemoryError, Probe, RanksLostError, TimedLaunches
 from gpuplan.errors import Problem, UsageError
 
 NODE_VARIABLE = "GPUPLAN_NODE"
@@ -124,7 +124,7 @@ class Peers:
             return f"the backend of torch.distributed has no {probe.name} here"
         return None
 
-    def prepare(self, probe: Probe) -> Run:
+    def prepare(self, probe: Probe) -> TimedLaunches:
         """The collective of a probe, which all ranks do together."""
         stride = int(probe.shape.get("stride", 1))
         order = {
@@ -143,7 +143,7 @@ class Peers:
 
     def follow(self) -> None:
         """Do what rank 0 orders until it closes."""
-        run: Run | None = None
+        run: TimedLaunches | None = None
         while True:
             order = json.loads(self._wait_for(f"gpuplan/{self._step}"))
             step = self._step
@@ -203,7 +203,7 @@ class Peers:
         self._told(f"gpuplan/{self._step}", json.dumps(order))
         self._step += 1
 
-    def _prepared(self, order: dict[str, Any]) -> Run:
+    def _prepared(self, order: dict[str, Any]) -> TimedLaunches:
         size, group, stride = int(order["size"]), int(order["group"]), int(order["stride"])
         call = self._swap(size, stride) if order["kind"] == "transfer" else self._call(order["name"], size, group, stride)
 

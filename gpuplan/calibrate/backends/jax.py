@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.jax_kernels import kernel, loop, over_links, refusal, tensor
-from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
+from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
 from gpuplan.errors import Problem, UsageError
 
 INSTALL = "pip install 'gpuplan[tpu]' brings JAX; on a TPU, its package `jax[tpu]`"
@@ -81,7 +81,7 @@ class JaxDevice:
         """Why this probe cannot run here, or None."""
         return refusal(self._platform, len(self._all), probe)
 
-    def prepare(self, probe: Probe) -> Run:
+    def prepare(self, probe: Probe) -> TimedLaunches:
         """Allocate, compile and warm up one probe.
 
         Raises:
@@ -91,7 +91,7 @@ class JaxDevice:
         run = self._told(lambda: self._prepared(probe))
         return lambda launches: float(self._told(lambda: run(launches)))
 
-    def _prepared(self, probe: Probe) -> Run:
+    def _prepared(self, probe: Probe) -> TimedLaunches:
         jax = self._jax
         with jax.default_device(self._device):
             match probe.kind:
@@ -107,7 +107,7 @@ class JaxDevice:
                     made = kernel(jax, self._platform, probe)
                     return _timed(jax.block_until_ready, jax.jit(loop(jax, made.step)), made.given)
 
-    def _launches(self, probe: Probe) -> Run:
+    def _launches(self, probe: Probe) -> TimedLaunches:
         """Calls of a compiled function by the host, one after the other."""
         jax, count = self._jax, int(probe.shape["launches"])
         add = jax.jit(lambda x: x + 1)
@@ -124,7 +124,7 @@ class JaxDevice:
         run(1)
         return run
 
-    def _copies(self, probe: Probe) -> Run:
+    def _copies(self, probe: Probe) -> TimedLaunches:
         import numpy as np
 
         jax, size = self._jax, max(int(probe.shape["size"]), 1)
@@ -182,7 +182,7 @@ class JaxDevice:
         self._jax.clear_caches()
 
 
-def _timed(wait: Any, function: Any, given: tuple[Any, ...]) -> Run:
+def _timed(wait: Any, function: Any, given: tuple[Any, ...]) -> TimedLaunches:
     """Runs of a compiled loop, less what its start takes; where that is half or more of the time, half is left out at most."""
 
     def elapsed(launches: int) -> float:

@@ -12,7 +12,7 @@ from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
 from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
-from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, Run
+from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
 from gpuplan.errors import Problem, UsageError
 
 INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch"
@@ -118,7 +118,7 @@ class TorchDevice:
             return self._peers.refuses(probe)
         return refusal(self._torch, self._where, probe)
 
-    def prepare(self, probe: Probe) -> Run:
+    def prepare(self, probe: Probe) -> TimedLaunches:
         """Allocate and warm up one probe.
 
         Raises:
@@ -131,7 +131,7 @@ class TorchDevice:
             self._free()
             return self._guarded(self._timer.run(kernel(self._torch, self._where, probe)))
 
-    def _guarded(self, run: Run) -> Run:
+    def _guarded(self, run: TimedLaunches) -> TimedLaunches:
         def timed(launches: int) -> float:
             with _told(self._torch):
                 return run(launches)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuplan.calibrate.backends.torch_kernels import Call, Kernel
-from gpuplan.calibrate.device import Run
+from gpuplan.calibrate.device import TimedLaunches
 
 IN_GRAPH = 20
 """Launches that one graph holds; more where more tensors take turns, so that all of them do."""
@@ -23,7 +23,7 @@ class Timer:
     def __init__(self, torch: Any, where: Any) -> None:
         self._torch, self._where = torch, where
 
-    def run(self, kernel: Kernel) -> Run:
+    def run(self, kernel: Kernel) -> TimedLaunches:
         """A warm run of a kernel."""
         if self._where.type != "cuda":
             return _by_host(kernel.call, lambda: None)
@@ -45,7 +45,7 @@ class Timer:
             return eager
         return self._in_graphs(kernel.call, max(IN_GRAPH, kernel.copies)) or eager
 
-    def _by_events(self, call: Call) -> Run:
+    def _by_events(self, call: Call) -> TimedLaunches:
         torch = self._torch
 
         def run(launches: int) -> float:
@@ -60,7 +60,7 @@ class Timer:
 
         return run
 
-    def _in_graphs(self, call: Call, count: int) -> Run | None:
+    def _in_graphs(self, call: Call, count: int) -> TimedLaunches | None:
         """Runs as replays of a graph of `count` launches, so that no time of the host is in them; None where capture fails."""
         torch = self._torch
         graph = torch.cuda.CUDAGraph()
@@ -81,7 +81,7 @@ class Timer:
         return run
 
 
-def _by_host(call: Call, wait: Callable[[], object]) -> Run:
+def _by_host(call: Call, wait: Callable[[], object]) -> TimedLaunches:
     def run(launches: int) -> float:
         wait()
         begin = time.perf_counter()

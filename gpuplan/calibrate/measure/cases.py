@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gpuplan.calibrate import knobs as knob_tables
-from gpuplan.calibrate.cross_fit import Case
+from gpuplan.calibrate.cross_fit import FitCase
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.measure.sample import Sample
@@ -73,9 +73,9 @@ class FitBasis:
         }
 
 
-def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
+def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[FitCase]:
     """Every set of parameters that the samples may tell something of."""
-    made: list[Case] = []
+    made: list[FitCase] = []
     for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "matmul"):
         made += _matmul(
             [one for one in samples if one.probe.kind == "matmul" and one.probe.dtype == dtype], dtype, ground, software
@@ -94,7 +94,7 @@ def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Ca
     return made
 
 
-def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, grouped: bool = False) -> list[Case]:
+def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, grouped: bool = False) -> list[FitCase]:
     if dtype not in ground.peaks:
         return []
     samples = _from_memory(samples, ground)
@@ -115,10 +115,10 @@ def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: s
     # Kernels of processors for few rows are products of vectors, which fill no tile.
     others = {"tile_m": THIN} if ground.measured_peaks else {}
     shapes = _shapes(samples, ("n", "k", "batch") if grouped else ("n", "k"))
-    return [Case(prefix, section, rows, knobs, fixed, _family(ground, prefix), predict, shapes, others=others)]
+    return [FitCase(prefix, section, rows, knobs, fixed, _family(ground, prefix), predict, shapes, others=others)]
 
 
-def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, decode: bool) -> list[Case]:
+def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, decode: bool) -> list[FitCase]:
     if not samples or dtype not in ground.peaks:
         return []
     if decode:
@@ -139,7 +139,7 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software
     rows = _rows(samples, ("sequences", "q_len", "kv_len", "heads", "kv_heads", "k_dim", "v_dim"), software)
     kind = "decode" if decode else "prefill"
     return [
-        Case(
+        FitCase(
             prefix,
             kind,
             rows,
@@ -152,7 +152,7 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software
     ]
 
 
-def _stream(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
+def _stream(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[FitCase]:
     if not samples:
         return []
     # Norms and activations are what the streams of a model are, so they have a say as much as plain additions.
@@ -166,7 +166,7 @@ def _stream(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[
     parts = [streamed(one.probe, software) for one in kept]
     columns = {"size": np.array([size for size, _ in parts]), "launches": np.array([launches for _, launches in parts])}
     return [
-        Case(
+        FitCase(
             "stream",
             "stream",
             Rows(columns, np.array([one.seconds for one in kept]), np.zeros(len(kept), dtype=bool), software),
@@ -191,7 +191,7 @@ def streamed(probe: Probe, software: str) -> tuple[float, float]:
     return (size * 5 / 3, 2.0) if probe.kind == "activation" and not software.startswith("jax") else (size, 1.0)
 
 
-def _host(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Case]:
+def _host(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[FitCase]:
     rate = ground.host
     if not samples or rate is None:
         return []
@@ -206,10 +206,10 @@ def _host(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Ca
         knobs["back"] = knobs["efficiency"]
     rows = _rows(samples, ("size",), software)
     rows = Rows({**rows.columns, "back": np.array(ways, dtype=float)}, rows.seconds, rows.held_back, rows.software)
-    return [Case("host", "host", rows, knobs, {}, {}, predict, _shapes(samples, ("size",)))]
+    return [FitCase("host", "host", rows, knobs, {}, {}, predict, _shapes(samples, ("size",)))]
 
 
-def _collective(samples: Sequence[Sample], name: str, ground: FitBasis, software: str) -> list[Case]:
+def _collective(samples: Sequence[Sample], name: str, ground: FitBasis, software: str) -> list[FitCase]:
     samples = [one for one in samples if not beyond(one.probe, ground)]
     if not samples or not ground.levels:
         return []
@@ -218,12 +218,12 @@ def _collective(samples: Sequence[Sample], name: str, ground: FitBasis, software
 
 def network_cases(
     samples: Sequence[Sample], ground: FitBasis, software: str, inside: Mapping[str, Mapping[str, float]]
-) -> list[Case]:
+) -> list[FitCase]:
     """Collectives between nodes. `inside` are the parameters within a node that were fitted, by kind of collective.
 
     Groups with several ranks on a node tell of the network only where these are known.
     """
-    made: list[Case] = []
+    made: list[FitCase] = []
     for name in (*FABRIC, "transfer"):
         wide = [one for one in samples if _is(one.probe, name) and beyond(one.probe, ground)]
         if name not in inside and ground.levels:
@@ -255,7 +255,7 @@ def _links(samples: Sequence[Sample], software: str) -> Rows:
 
 def _wired(
     name: str, samples: Sequence[Sample], software: str, ground: FitBasis, levels: tuple[Level, ...], known: Mapping[str, float]
-) -> Case:
+) -> FitCase:
     """The last of `levels` is fitted, `known` are the parameters of the first where there are two."""
     rows, below = _links(samples, software), float(levels[0].size or 1.0) if len(levels) > 1 else 1.0
     reach = np.clip(below / rows.columns["stride"], 1.0, rows.columns["group"])
@@ -282,7 +282,7 @@ def _wired(
     knobs = {key: knob for key, knob in knobs.items() if key in told}
     starts = {"switch": knob_tables.SWITCHES} if "switch" in knobs else {}
     shapes = _shapes(samples, ("size", "group"))
-    return Case(place, "collective", rows, knobs, fixed, {}, predict, shapes, starts)
+    return FitCase(place, "collective", rows, knobs, fixed, {}, predict, shapes, starts)
 
 
 def _knobs(

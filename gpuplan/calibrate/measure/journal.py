@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any
 
 from gpuplan.calibrate.device import Identity
-from gpuplan.calibrate.measure.grid import Planned
+from gpuplan.calibrate.measure.probe_list import Planned
 from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, sample_of
 from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record, field

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Probe, Reading, Run
-from gpuplan.calibrate.measure.grid import Planned
+from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Probe, Reading, TimedLaunches
 from gpuplan.calibrate.measure.journal import Journal, JournalContents
+from gpuplan.calibrate.measure.probe_list import Planned
 from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped
 from gpuplan.calibrate.measure.sample import plain as plain_of
 from gpuplan.calibrate.measure.watch import Watchdog
@@ -115,7 +115,7 @@ class Runner:
         self.drift: list[float] = []
         self._anchors: list[float] = []
         self._drift_limit = DRIFT
-        self._anchor: Run | None = None
+        self._anchor: TimedLaunches | None = None
         self._anchored = 0.0
         self._since: list[Planned] = []
         self._errors: int | None = None
@@ -225,7 +225,7 @@ class Runner:
             return sample
         return None
 
-    def _timed(self, one: Planned, run: Run) -> Sample:
+    def _timed(self, one: Planned, run: TimedLaunches) -> Sample:
         first = run(1)
         each = min(first, run(1))
         if each > PATIENCE * max(self.rules.slowest, one.launch):
@@ -323,7 +323,7 @@ class Runner:
             self._anchors.append(middle)
             self._drift_limit = max(CONTENDED_DRIFT if self.rules.contended else DRIFT, 3 * (high - low) / middle)
 
-    def _anchor_figures(self, run: Run) -> tuple[float, float, float]:
+    def _anchor_figures(self, run: TimedLaunches) -> tuple[float, float, float]:
         launches = self._launches(run(1))
         figures = [run(launches) / launches for _ in range(7)]
         return quartiles(faster(figures) if self.rules.contended else figures)

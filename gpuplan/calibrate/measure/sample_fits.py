@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpuplan.calibrate.cross_fit import Case, best_cross_fit
+from gpuplan.calibrate.cross_fit import FitCase, best_cross_fit
 from gpuplan.calibrate.fit import FitResult
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.measure.sample import Sample
@@ -73,7 +73,7 @@ def fit_samples(samples: Sequence[Sample], ground: FitBasis, software: str) -> S
     return made
 
 
-def _fitted(case: Case, made: SampleFits) -> None:
+def _fitted(case: FitCase, made: SampleFits) -> None:
     """Fit a case; what does worse than the family is left to it."""
     if len(case.rows) < FEWEST or len(set(case.shapes)) < 2:
         made.unfitted[case.place] = f"only {len(case.rows)} trustworthy rows"

@@ -12,15 +12,15 @@ from tempfile import NamedTemporaryFile
 
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
-from gpuplan.calibrate.measure import grid
-from gpuplan.calibrate.measure.grid import Extent, Planned
+from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.journal import Journal, JournalContents, default_place, header, load
+from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
+from gpuplan.calibrate.measure.probe_list import Extent, Planned
 from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import ProbeRun as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.sample_fits import NEARER, SampleFits, fit_samples
 from gpuplan.calibrate.measure.speed import trial
-from gpuplan.calibrate.measure.subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.calibrate.measured_file import MeasuredHead, measured_text
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
@@ -99,17 +99,17 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
         UsageError: an unknown kind, or nothing of what was asked for can be measured.
         DeviceLostError: the device does not answer.
     """
-    unknown = [kind for kind in wish.kinds if kind not in grid.kinds()]
+    unknown = [kind for kind in wish.kinds if kind not in probe_list.kinds()]
     if unknown:
-        hint = did_you_mean(unknown[0], grid.kinds()) or f"there are {', '.join(grid.kinds())}"
+        hint = did_you_mean(unknown[0], probe_list.kinds()) or f"there are {', '.join(probe_list.kinds())}"
         raise UsageError(Problem("usage.word", f"--kinds: no kind of probe is called `{unknown[0]}`", hint))
     began = time.monotonic()
     identity = device.identity()
     subject = subject_of(identity, catalog, Host())
     levels_of(subject, identity.ranks, catalog, wish.on)  # What is wrong with --on is told before anything is measured.
-    dtypes = tuple(one for one in grid.DTYPES if device.refuses(_square(one)) is None)
+    dtypes = tuple(one for one in probe_list.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
-        raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(grid.DTYPES)}"))
+        raise UsageError(Problem("calibrate.nothing", f"{identity.name} multiplies none of {', '.join(probe_list.DTYPES)}"))
     free = device.memory().get("free") or device.memory().get("total") or identity.memory_bytes or 0.0
     if not free:
         what = f"{identity.name} does not say that any memory is free"
@@ -124,9 +124,11 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
         why = f": {speed.trouble}" if speed.trouble else ""
         raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
     probes = list(
-        grid.candidates(list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near, processor=subject.processor)
+        probe_list.candidates(
+            list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near, processor=subject.processor
+        )
     )
-    planned, refused = grid.choose(probes, wish.extent, speed, free, device.refuses)
+    planned, refused = probe_list.choose(probes, wish.extent, speed, free, device.refuses)
     if not planned:
         why = next(iter(refused.values()), "no such probes for this device")
         raise UsageError(Problem("calibrate.nothing", f"nothing can be measured: {why}", "name other --kinds, or free memory"))
@@ -214,10 +216,10 @@ def _measure(
         told.say(f"  hint: what was measured is in {made.journal}; the same command goes on from there and leaves this probe out")
 
     rules = Rules(
-        samples=grid.SAMPLES[wish.extent],
-        least_sample=grid.LEAST_SAMPLE[wish.extent],
-        slowest=grid.SLOWEST[wish.extent],
-        budget=min(1.15 * grid.BUDGET[wish.extent], max(grid.WHOLE[wish.extent] - made.took, 1.0) / (1 + RETRY_SHARE)),
+        samples=probe_list.SAMPLES[wish.extent],
+        least_sample=probe_list.LEAST_SAMPLE[wish.extent],
+        slowest=probe_list.SLOWEST[wish.extent],
+        budget=min(1.15 * probe_list.BUDGET[wish.extent], max(probe_list.WHOLE[wish.extent] - made.took, 1.0) / (1 + RETRY_SHARE)),
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,

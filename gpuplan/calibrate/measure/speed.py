@@ -88,7 +88,7 @@ def trial(device: Device, dtypes: tuple[str, ...], ranks: int = 1) -> Speed:
 
     Data types that the device refuses are left out. Raises what `Device.prepare` raises.
     """
-    tried = Trial(device)
+    tried = SpeedTrial(device)
     launch = tried.seconds(Probe(kind="stream", dtype=dtypes[0], shape={"size": 4096.0})) or 1e-5
     prepare = tried.prepared
     rates: dict[str, float] = {}
@@ -116,7 +116,7 @@ def _all_reduce(dtype: str, ranks: int, size: float) -> Probe:
     return Probe(kind="collective", name="all_reduce", dtype=dtype, shape={"size": size, "group": float(ranks)})
 
 
-class Trial:
+class SpeedTrial:
     """Runs a few kernels; keeps how long the last took to prepare, and its bytes."""
 
     def __init__(self, device: Device) -> None:

@@ -86,19 +86,13 @@ def products(
 
 def exchange(draft: Draft, moe: Moe, copies: Term, top_k: Term, width: Term) -> Term:
     """Tokens of a width on their way to the experts and back; returns the bytes of all copies in the type of activations."""
-    leaf, path, at, split, how = draft.leaves, draft.path, draft.at, draft.setting.split, draft.setting.dispatch
+    leaf, path, at, split = draft.leaves, draft.path, draft.at, draft.setting.split
     size = tensor_bytes.term(f"{at}.dispatch_bytes", tokens=copies, width=width, element_bytes=draft.setting.types.activation)
     reach = None
-    if how is not None and how.deduplicated:
+    if draft.setting.once_a_node:
         groups = leaf(f"{path}.groups", moe.groups)
         reach = leaf.split(f"{path}.reach", leaf(f"{path}.top_groups", moe.top_groups), groups)
-    sizes = {Role.DISPATCH: size, Role.COMBINE: size}
-    if how is not None:
-        sizes = {
-            role: tensor_bytes.term(f"{at}.{role.value}_sent", tokens=copies, width=width, element_bytes=element)
-            for role, element in ((Role.DISPATCH, how.there), (Role.COMBINE, how.back))
-        }
-    for role, sent in sizes.items():
-        item = Collective(name=draft.name(role), kind="all_to_all", size=sent, group=split.ep, stride=split.ep_stride)
+    for role in (Role.DISPATCH, Role.COMBINE):
+        item = Collective(name=draft.name(role), kind="all_to_all", size=size, group=split.ep, stride=split.ep_stride)
         draft.put(role, item if reach is None else item.replaced(copies=top_k, reach=reach))
     return size

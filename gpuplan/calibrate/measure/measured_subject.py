@@ -19,10 +19,10 @@ from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.machine import overlay
 from gpuplan.machine.build import distinct
 from gpuplan.probe import cpu
-from gpuplan.probe.draft import slug
 from gpuplan.probe.host import Host
 from gpuplan.probe.host import ReportedDevice as HostDevice
 from gpuplan.probe.match import matching_spec
+from gpuplan.probe.spec_draft import slug
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of

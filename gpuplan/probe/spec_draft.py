@@ -23,7 +23,7 @@ HEAD = (
 )
 
 
-class Draft(Record):
+class SpecDraft(Record):
     """A spec file that may not be finished: where it belongs in a specs folder, and its text."""
 
     place: str
@@ -50,7 +50,7 @@ def id_of(device: ReportedDevice) -> str:
     return f"cpu-{slug(device.name)}" if device.unit == "socket" else slug(device.name)
 
 
-def accelerator(device: ReportedDevice, today: str, families: Sequence[str]) -> Draft:
+def accelerator(device: ReportedDevice, today: str, families: Sequence[str]) -> SpecDraft:
     """The draft of an accelerator; `families` are those that its instruction set points to."""
     ident = id_of(device)
     processor = device.unit == "socket"
@@ -90,10 +90,10 @@ def accelerator(device: ReportedDevice, today: str, families: Sequence[str]) -> 
         rate = _pcie_rate(device.pcie_gen, device.pcie_lanes)
         link = {**_driver("gen", device.pcie_gen), **_driver("lanes", device.pcie_lanes), "bandwidth_per_direction": rate}
         data["pcie"] = Remarked(link, "what accelerator and host both have")
-    return Draft(f"accelerators/{device.vendor}/{ident}.yaml", _text(data))
+    return SpecDraft(f"accelerators/{device.vendor}/{ident}.yaml", _text(data))
 
 
-def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, spec: Accelerator | None) -> Draft:
+def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, spec: Accelerator | None) -> SpecDraft:
     """The draft of the computer around `count` accelerators of one kind, whose id is `ident`."""
     own = f"node-{count}x-{ident}"
     said_by = dict.fromkeys(name for name in (device.said_by, cpu.said_by) if name)
@@ -112,7 +112,7 @@ def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, s
     host = {key: value for key, value in said.items() if value}
     if host:
         data["host"] = host
-    return Draft(f"systems/{own}.yaml", _text(data))
+    return SpecDraft(f"systems/{own}.yaml", _text(data))
 
 
 def _text(data: Mapping[str, Any]) -> str:

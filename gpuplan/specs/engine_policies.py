@@ -1,0 +1,198 @@
+"""What are the ways in which engines train: how they share states, sum gradients, hold logits, send tokens, spend time on the host?
+
+Each policy is a small schema whose words name the variants; what an engine does not state is the plain variant, its default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from gpuplan.schema import Limits, Schema
+from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.training_habits import Share
+
+Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
+
+
+class Sharding(Schema):
+    """What data parallel ranks share, and how shards become weights."""
+
+    stage: Annotated[int, Limits(0, 3)]
+    """What is sharded unless the user says otherwise: ZeRO stage."""
+    weights: Literal["cast", "copied"]
+    """Sharded fp32 weights are cast as they are gathered, or a 16-bit copy lives beside the fp32 master weights."""
+    gathered_layers: RatioField
+    """Layers whose full weights are alive at once under ZeRO-3, the prefetched one included."""
+    edges: Literal["together", "in-turn"] = "together"
+    """Under ZeRO-3 embedding and head are gathered for the whole pass, or each where it is used."""
+    in_pipelines: Literal["released", "gathered", "regathered"] = "released"
+    """Under ZeRO-3 with pipeline stages, weights are released after each use; or they and unsharded gradients stay from the first
+    micro-batch to the last; or the same, but each forward pass releases the weights, so that each backward pass gathers them, and
+    what is summed is scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
+    loaded: Literal["in-shards", "whole"] = "in-shards"
+    """Whether each rank holds the whole model before it is cut into shards."""
+    gather_host: SecondsField | None = None
+    """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
+    slice_host: SecondsField | None = None
+    """Under ZeRO-1, time for the slice of each rank of each tensor, where gradients are scattered tensor by tensor."""
+    owner_hop: SecondsField | None = None
+    """Under ZeRO-1 each tensor belongs to one rank: gradients are reduced for all, and behind the step each owner broadcasts its
+    weights, round a ring; the time of a step of it."""
+
+
+class Gradients(Schema):
+    """In which type gradients are kept and travel, where they meet, and how long they live."""
+
+    kept: BytesField
+    """Bytes of the gradient that is kept for each parameter in mixed precision."""
+    kept_bf16: BytesField | None = None
+    """The same in bf16 training, where fp32 sums live beside 16-bit gradients; None: `kept`."""
+    reduced: BytesField | None = None
+    """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
+    type: Literal["own", "as-reduced"] = "own"
+    """Gradients that travel in 16 bits are kept in their own type, or as they travel: the step widens its shard of them to fp32."""
+    made: Literal["once", "each-step"] = "once"
+    """Gradients are buffers for the whole run, or are freed after each step: where one rank makes a step of one micro-batch, none
+    are there at the loss."""
+    offloaded: Literal["with-weights", "with-states"] = "with-weights"
+    """Gradients go to the host where weights do, or as they are made where the optimizer's states are there (ZeRO-Offload)."""
+    sums: BytesField | None = None
+    """Bytes of a gradient's sum that every rank keeps whole between the micro-batches of a step under ZeRO-3, since the last one
+    alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
+    bucket: BytesField
+    """Communication buckets of gradients and parameters."""
+    bucket_square: BytesField | None = None
+    """Bytes of a bucket for each element of a square of the hidden width, in place of `bucket`."""
+    buckets: Literal["apart", "views"] = "apart"
+    """Buckets take memory of their own, or are parts of the buffers of gradients and weights."""
+
+
+class Loss(Schema):
+    """How many bytes are alive for a logit of a micro-batch at the loss, and how many pass through memory."""
+
+    streamed: BytesField
+    """What is read and written there: 16-bit logits, their fp32 copy, their gradient."""
+    alive: BytesField | None = None
+    """What is held; None: as much as passes through."""
+    split: BytesField | None = None
+    """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
+    fp16: BytesField | None = None
+    """What is held where weights are cast to fp16 as a whole, so that nothing widens the loss; None: as in bf16."""
+    chunk: Share | None = None
+    """Share of what is held that is alive where the loss is chunked; None: one chunk in eight."""
+
+
+class Overlap(Schema):
+    """Which share of communication, or of the computation that it may travel under, is hidden where nobody says."""
+
+    dp: RatioField
+    """Of the backward pass, under which gradients are reduced."""
+    tp: RatioField
+    """Of the tensor-parallel collectives, hidden under matmuls."""
+    ep: RatioField
+    """Of the computation under which tokens travel to experts and back."""
+    pp: Share | None = None
+    """Of the hand-overs between pipeline stages; None: nothing."""
+
+
+class Tensors(Schema):
+    """How tensor parallel ranks cut layers and what they gather."""
+
+    sequence: bool
+    """Norms and residuals are sharded over the tensor-parallel group by default."""
+    inputs: Literal["shared", "apart"] = "shared"
+    """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
+    edges: Literal["cut", "whole"] = "cut"
+    """Embedding and head are cut, or ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the
+    logits."""
+
+
+class Host(Schema):
+    """Time that the host takes: accelerators wait where their kernels are shorter."""
+
+    layer: SecondsField
+    """To issue one layer's forward pass."""
+    step: SecondsField
+    """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+    graph: SecondsField | None = None
+    """To issue one layer's forward pass where kernels are replayed from graphs."""
+    update: BytesPerSField | None = None
+    """What the processors of a host read and write in a second where they update offloaded states; None: the accelerators do."""
+
+
+class Experts(Schema):
+    """How tokens reach their experts, and what their matmuls take beyond others."""
+
+    dispatch: Literal["each-copy", "once-a-node"] | None = None
+    """Every copy of a token is sent, or copies for one node cross the network once and are passed on inside it (DeepEP, HybridEP);
+    None: every copy, and what dispatchers change is not known."""
+    host: SecondsField | None = None
+    """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
+    start: SecondsField | None = None
+    """Time of the accelerator for each matmul of each expert of a rank beyond its share of them all: starts, unfilled ends."""
+    padded: Share | None = None
+    """The tokens of each expert are padded to those of the fullest, in slices: how lopsided they are, from even (0) to all tokens
+    with the same experts (1), unless the plan names a load; None: no padding."""
+
+
+class Adapters(Schema):
+    """What training low-rank adapters on frozen weights takes."""
+
+    weight: BytesField | None = None
+    """Bytes of an adapter's weight, of its gradient and of each moment; None: as the recipe trains other weights."""
+    moment: BytesField | None = None
+    """Bytes of each moment of an adapter; None: as its weight."""
+    unquantised: BytesField | None = None
+    """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
+    dequantise: BytesField | None = None
+    """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
+    host: SecondsField | None = None
+    """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
+
+
+class Selected(Schema):
+    """What selective recomputation runs again in the backward pass, as shares of the forward pass."""
+
+    matmul: Share
+    attention: Share
+    elementwise: Share
+
+
+class Recomputing(Schema):
+    """What is run again, and what a compiler makes of it."""
+
+    selective: Selected | None = None
+    """None: the attention core is run again, and nothing else."""
+    policy: str | None = None
+    """The policy of named results that `selective` means (`gpuplan.plan.remat`)."""
+    keeps: Literal["core", "matmuls"] = "core"
+    """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
+    unread: Literal["made", "dropped"] = "made"
+    """What nobody reads is made again too, or a compiler drops it: full recomputation leaves out the down projection."""
+    remade_attention: tuple[str, ...] = ()
+    """Families of accelerators on which selective recomputation by operators runs attention again (its kernel is not listed)."""
+
+
+class AttentionPolicy(Schema):
+    """How attention runs, and what it keeps."""
+
+    scores: Literal["fused", "written"] = "fused"
+    """Whether scores stay in the kernel or are written out, unless the user says otherwise."""
+    kept: Portion | None = None
+    """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
+    heads: Literal["own", "repeated"] = "own"
+    """Keys and values are kept as they are, or written out for every head of the queries before attention."""
+    unfused_latent: tuple[str, ...] = ()
+    """Families of accelerators on which latent attention (MLA) is not fused."""
+
+
+class Fp8(Schema):
+    """What fp8 training keeps and casts."""
+
+    inputs: Literal["cast-again", "kept"] = "cast-again"
+    """Inputs of fp8 matmuls are kept in 16 bits and cast again in the backward pass, or kept in fp8 (Transformer Engine)."""
+    weight: BytesField | None = None
+    """Bytes of a weight's working copies; None: 4, 16 bits and fp8 both ways."""
+    rowwise: BytesField | None = None
+    """Traffic for each element of a left operand that a scale for each row takes beyond one scale for a tensor."""

@@ -1,0 +1,62 @@
+"""A search on many machines at once finds on each what a search on it alone finds, however few are estimated together."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuplan.estimate.subject import Subject
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.train import TrainPlan
+from gpuplan.search import best_on_each as each
+from gpuplan.search.best import best, only
+from gpuplan.search.space import Space
+from gpuplan.search.training import space_of
+from gpuplan.search.training_space import fastest
+from tests.estimate.subjects import library
+
+EIGHT = (
+    "8xh100-sxm-80gb",
+    "dgx-h200",
+    "dgx-a100-640gb",
+    "hgx-h20-8",
+    "8xl40s",
+    "mi300x-8",
+    "gaudi3-8",
+    "dgx-1-v100-32gb",
+    "8xt4",
+)
+
+
+def cases(model: str, **given: object) -> list[tuple[Subject, Space[TrainPlan]]]:
+    made = []
+    for on in EIGHT:
+        ask = TrainAsk(model=model, on=on, engine="megatron-lm", precision="bf16", global_batch=64, **given)  # type: ignore[arg-type]
+        found = library().look_up(ask, "train", with_price=False)
+        made.append((found.subject, space_of(ask, found)[0]))
+    return made
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b"])
+@pytest.mark.parametrize("together", [1, 2000, each.TOGETHER])
+def test_the_best_plan_on_each_machine_is_that_of_a_search_on_it_alone(
+    model: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(each, "TOGETHER", together)
+    asked = cases(model)
+    found = each.best_on_each(asked)
+    known = [(subject, space) for subject, space in asked if each.place_of(subject, space) in found]
+    lacking = {subject.hw.family for subject, _ in asked} - {subject.hw.family for subject, _ in known}
+    assert lacking == {"volta", "turing"}  # They multiply no bf16.
+    for subject, space in known:
+        alone, here = best(space, fastest(subject)), found[each.place_of(subject, space)]
+        assert alone is not None
+        assert (here.plan, here.fits, here.looked_at, here.fitting) == (alone.plan, alone.fits, alone.looked_at, alone.fitting)
+        assert here.keys == pytest.approx(alone.keys, rel=1e-12)
+
+
+def test_the_only_plan_is_found_once_for_all_machines() -> None:
+    asked = cases("llama-3.1-8b", tp=1, pp=1, cp=1, vpp=1, micro_batch=2, recompute="full")
+    found = each.best_on_each(asked)
+    for subject, space in asked:
+        here = found[each.place_of(subject, space)]
+        assert (here.plan, here.looked_at) == (only(space), 1)
