@@ -133,7 +133,7 @@ def serving_plan(row: Row, ask: ServeAsk, made: Estimate, engine: Engine) -> dic
 
 def selective(engine: Engine, layers_of_a_stage: int) -> tuple[str, int | None]:
     """What an engine runs again under that name: the core of attention, every so many layers, or operators of its choice."""
-    share = engine.training.selective if engine.training is not None else None
+    share = engine.training.recompute.selective if engine.training is not None else None
     if share is None:
         return "attention", None
     if share.matmul.value == share.attention.value == share.elementwise.value:
@@ -152,7 +152,7 @@ def plan_of(ask: TrainAsk, made: Estimate, engine: Engine, depth: int) -> dict[s
     recompute = said["recompute"]
     if recompute == "selective":
         recompute, layers = selective(engine, layers_of_a_stage=-(-depth // plan["pp"]))
-    hides = "dp" in said["overlap"] if "overlap" in said else profile is not None and profile.dp_overlap.value >= HIDDEN
+    hides = "dp" in said["overlap"] if "overlap" in said else profile is not None and profile.overlap.dp.value >= HIDDEN
     plan |= {
         "count": plan["tp"] * plan["pp"] * plan["dp"] * plan["cp"],
         "micro_batches": plan["global_batch"] // (plan["micro_batch"] * plan["dp"]),
