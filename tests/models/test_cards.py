@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.errors import SpecError, UnknownError
-from gpuplan.models.architecture import Attention, Mla
+from gpuplan.models.architecture import Attention, Mla, SparseMla
 from gpuplan.models.card import ModelCard, load_card, parse_card
 from gpuplan.models.catalog import CARDS, cards, find, names
 from gpuplan.render.model import card_yaml
@@ -124,7 +124,8 @@ def _kv_bytes_per_token(card):
         for mixer in (stack.blocks[name].mixer, stack.blocks[name].mixer2):
             if isinstance(mixer, Attention):
                 found += layers * 2 * mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
-            elif isinstance(mixer, Mla):
+            elif isinstance(mixer, (Mla, SparseMla)):
+                # The key of an indexer, where there is one, is counted apart: it is cached in a type of its own.
                 found += layers * 2 * (mixer.kv_rank + mixer.rope_dim)
     return found
 
