@@ -23,9 +23,9 @@ from gpuplan.plan.words import Precision, Recompute
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
 from gpuplan.search.best_on_each import Foreseen, place_of
-from gpuplan.search.fed import Fed, fed_by, pace_notes
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
+from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training_space import fastest, in_quarters, training_space
@@ -89,7 +89,7 @@ class Settled(Record, kw_only=True):
     subject: Subject
     plan: TrainPlan
     run: Run | None
-    fed: Fed | None
+    fed: SampleSupply | None
     chosen: tuple[Choice, ...]
 
 
@@ -98,7 +98,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
 
     `foreseen` has plans that were found with those of other machines.
     """
-    fed = fed_by(ask, library)
+    fed = sample_supply_of(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
     ask, chosen, result = chosen_with(habits, found, foreseen)
     plan = result.plan
