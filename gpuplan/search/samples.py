@@ -24,7 +24,8 @@ from gpuplan.search.library import Library, Place
 from gpuplan.search.sample_supply import pace_notes, supplied
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import default_precision, run_notes
+from gpuplan.search.training_defaults import default_precision
+from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import USER, Source
 
