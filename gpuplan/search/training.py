@@ -25,6 +25,7 @@ from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training_defaults import (
+    SEQUENCE,
     default_batch,
     default_precision,
     default_zero,

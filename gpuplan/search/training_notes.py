@@ -41,6 +41,7 @@ def peak_notes(made: TrainingFigures) -> list[Note]:
 
 
 def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
+    """Conventions of the figures, the run, recomputation, and options that change nothing with the engine."""
     known = subject.hw.dtype_notes
     notes = [
         *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
