@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.memory import mla_bytes_per_token
-from gpuplan.models.architecture import Mla
+from gpuplan.models.architecture import Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
@@ -28,7 +28,7 @@ class Widths(Record, kw_only=True):
     latent: Term
 
     @classmethod
-    def of(cls, path: str, mixer: Mla, leaf: Leaves, tp: Term) -> Widths:
+    def of(cls, path: str, mixer: Mla | SparseMla, leaf: Leaves, tp: Term) -> Widths:
         """The widths of a mixer, divided over tensor parallel ranks by heads."""
         heads = leaf.split(f"{path}.rank_heads", leaf(f"{path}.heads", mixer.heads), tp)
         nope, rope = leaf(f"{path}.nope_dim", mixer.nope_dim), leaf(f"{path}.rope_dim", mixer.rope_dim)
