@@ -100,7 +100,7 @@ def test_an_annotation_without_a_unit_is_refused_by_name() -> None:
         return size
 
     def plain(*, size: Bytes) -> float:
-        return size
+        return float(size)
 
     for made, what in ((written_out, "`size` is annotated"), (plain, "`return` is annotated `float`")):
         with pytest.raises(WiringError, match=f"{made.__name__}: {what}.*such as `Bytes`"):
