@@ -74,9 +74,12 @@ class SparseMlaKind(MixerKind[SparseMla]):
             draft.tensor("latent_kv", wide.kv_rank, columns=wide.latent),
             draft.tensor("latent_query", wide.q_rank),
         )
-        down = draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES)
+        downs = (
+            draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES),
+            draft.matrix("q_down", hidden, wide.q_rank, adapted_as=MATRICES),
+        )
         width = total(f"{path}.down_width", {"q_rank": wide.q_rank, "latent": wide.latent})
-        draft.product(Role.LATENTS, tokens, width, hidden, makes=latents, matrices=(down,))
+        draft.product(Role.LATENTS, tokens, width, hidden, makes=latents, matrices=downs)
         query, up = draft.tensor("query", wide.q, alternate=True), draft.matrix("q_up", wide.q_rank, wide.q, adapted_as=QUERY_VALUE)
         draft.product(Role.QUERY_UP, tokens, wide.q, wide.q_rank, makes=(query,), matrices=(up,))
         if mixer.indexer_heads:
