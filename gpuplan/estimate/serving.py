@@ -159,7 +159,9 @@ class ServingModel(Record, kw_only=True):
         """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
         subject, leaves = self.subject, self.leaves
         tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        widest = max(_widest(subject), default=subject.arch.hidden)
+        widest = max(
+            (block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden
+        )
         width = leaves.split("workspace.width", leaves("widest_layer", widest), self.serve.tp)
         both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
         tensors = tensor_bytes.term(
@@ -296,17 +298,6 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
         "tensor_parallel": [*layer.tensor_collectives],
         "expert_parallel": [*layer.expert_collectives],
     }
-
-
-def _widest(subject: Subject) -> list[int]:
-    """The widths inside each kind of layer that are alive together: gate, up and their product."""
-    widths = []
-    for stack in subject.arch.stacks:
-        for block in stack.blocks.values():
-            mlp = block.mlp
-            if mlp is not None:
-                widths.append(mlp.width * (3 if mlp.gated else 2) * (mlp.top_k if mlp.kind == "moe" else 1))
-    return widths
 
 
 class ServingFigures(Record, kw_only=True):
