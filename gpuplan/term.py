@@ -220,13 +220,13 @@ def _units_of(fn: Callable[..., Any]) -> dict[str, str]:
     return units
 
 
-def _by_name(parts: Iterable[Term]) -> dict[str, Term]:
-    """Terms by their names, each of them: another of the same name is numbered."""
+def numbered(parts: Iterable[tuple[str, Term]]) -> dict[str, Term]:
+    """Terms by what they are called, each of them: another that is called the same is numbered."""
     named: dict[str, Term] = {}
-    for part in parts:
-        name, number = part.name, 2
+    for called, part in parts:
+        name, number = called, 2
         while name in named:
-            name, number = f"{part.name} ({number})", number + 1
+            name, number = f"{called} ({number})", number + 1
         named[name] = part
     return named
 
@@ -241,7 +241,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
         return first
 
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
-        named = dict(parts) if isinstance(parts, Mapping) else _by_name(parts)
+        named = dict(parts) if isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)
         units = {part.unit for part in named.values()}
         if len(units) != 1:
             raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")

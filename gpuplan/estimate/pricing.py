@@ -8,7 +8,7 @@ from gpuplan.formulas.training import unhidden_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds
 from gpuplan.num import all_true
-from gpuplan.term import Source, Term, total
+from gpuplan.term import Source, Term, numbered, total
 from gpuplan.work import Collective, WorkItem
 
 _NOTHING = Source("definition", "does not happen under this plan")
@@ -29,11 +29,11 @@ def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_red
 
     A collective over a group of one is nothing to do, so that a machine without a fabric can be asked.
     """
-    parts = [
-        seconds(item, hw, custom_all_reduce=custom_all_reduce)
+    parts = numbered(
+        (item.name, seconds(item, hw, custom_all_reduce=custom_all_reduce))
         for item in items
         if not (isinstance(item, Collective) and alone(item.group))
-    ]
+    )
     return total(name, parts) if parts else no_time(name)
 
 

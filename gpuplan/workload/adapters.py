@@ -46,12 +46,13 @@ class LowRankAdapters(Record, kw_only=True):
             for one in self.adapted(op):
                 shapes = {Role.ADAPTER_DOWN: (self.rank, one.fan_in), Role.ADAPTER_UP: (one.fan_out, self.rank)}
                 for role, (n, k) in shapes.items():
+                    beside = one.name.removeprefix(f"{key}.{op.part.value}.")
                     item = Matmul(
-                        name=f"{label(Phase.FORWARD, key, op.part, role)}.{one.name}", m=work.tokens, n=n, k=k, batch=ONE,
+                        name=f"{label(Phase.FORWARD, key, op.part, role)}.{beside}", m=work.tokens, n=n, k=k, batch=ONE,
                         dtype=types.attention, left_bytes=types.activation, right_bytes=types.activation,
                         out_bytes=types.activation,
                     )  # fmt: skip
-                    made.append(Op(role=role, part=op.part, phase=Phase.FORWARD, item=item))
+                    made.append(Op(role=role, part=op.part, phase=Phase.FORWARD, item=item, beside=beside))
         return LayerProgram(tuple(made))
 
     @property

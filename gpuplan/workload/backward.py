@@ -6,7 +6,7 @@ from gpuplan.formulas.basic import product, repeated_bytes
 from gpuplan.term import Term
 from gpuplan.work import Attention, Matmul, Stream
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import LayerProgram, Op, Phase, label
+from gpuplan.workload.program import LayerProgram, Op, Phase
 
 
 def backward(forward: LayerProgram, key: str, gradient: Term, *, frozen: bool = False) -> LayerProgram:
@@ -20,7 +20,7 @@ def backward(forward: LayerProgram, key: str, gradient: Term, *, frozen: bool = 
 
 def _of(op: Op, key: str, gradient: Term, *, frozen: bool) -> list[Op]:
     """What the backward pass does for one operation."""
-    name = label(Phase.BACKWARD, key, op.part, op.role)
+    name = op.called(Phase.BACKWARD, key)
     base = op.replaced(phase=Phase.BACKWARD, makes=(), matrices=())
     match op.item:
         case Matmul():

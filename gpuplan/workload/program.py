@@ -144,6 +144,13 @@ class Op(Record, kw_only=True):
     needed_again: bool = True
     """The backward pass reads what it makes, so that it runs again where that is not kept."""
     matrices: tuple[Matrix, ...] = ()
+    beside: str = ""
+    """The matrix that an adapter stands beside, such as `q`: a part has adapters of one role beside several."""
+
+    def called(self, phase: Phase, key: str) -> str:
+        """What it is called in a pass of a kind of block: no two operations of a layer share a label."""
+        name = label(phase, key, self.part, self.role)
+        return f"{name}.{self.beside}" if self.beside else name
 
     @property
     def ends(self) -> bool:

@@ -25,7 +25,6 @@ from gpuplan.workload.program import (
     Phase,
     Role,
     Tensor,
-    label,
 )
 
 COMPANIONS: Mapping[Result, Result] = {"log_sum_exp": "context", "attention_gate": "query"}
@@ -54,7 +53,7 @@ class NamedResults(Record, kw_only=True):
         lost = [one for one in op.makes if COMPANIONS.get(one.result, one.result) not in self.remat.held]
         if named and not lost:
             return []
-        name = label(Phase.AGAIN, key, op.part, op.role)
+        name = op.called(Phase.AGAIN, key)
         item = op.item.replaced(name=name)
         if isinstance(item, Matmul) and named and len(lost) < len(op.makes):
             columns = {str(one.result): one.width if one.columns is None else one.columns for one in lost}
@@ -71,7 +70,7 @@ class NamedResults(Record, kw_only=True):
         found: list[Op] = []
         for op in forward.ops:
             inside = [one for one in products if _sub_layer(one.part) is _sub_layer(op.part)]
-            name = label(Phase.AGAIN, key, op.part, op.role)
+            name = op.called(Phase.AGAIN, key)
             base = op.replaced(phase=Phase.AGAIN, item=op.item.replaced(name=name))
             first, last = any(not one.ends for one in inside), any(one.ends for one in inside)
             if op.role in TENSOR_PARALLEL and op.role is not Role.SUM:

@@ -99,3 +99,18 @@ def test_serving_does_not_read_labels(model: str, request: pytest.FixtureRequest
     said = served()
     request.getfixturevalue("scrambled")
     assert served() == pytest.approx(said, rel=1e-12)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v3", "jamba-v0.1-52b"])
+def test_adapters_share_no_label(model: str, recompute: str) -> None:
+    """A term is asked for and pinned by its name, so that those of two adapters must not have the same one."""
+    tuning = Tuning(lora=16, lora_targets="all")
+    plan = train_plan(tp=2.0, dp=4.0, global_batch=32.0, seq_len=2048.0, sequence_parallel=True, tuning=tuning, recompute=recompute)
+    made = training_figures(subject(model, "8xh100-sxm-80gb", MODELS[model]), plan).figures["step_time_s"]
+    found: dict[str, set[float]] = {}
+    for term in made.walk():
+        if ".adapter_" in term.name:
+            found.setdefault(term.name, set()).add(float(term.value))
+    assert any(name.startswith("backward.") for name in found)
+    assert not [name for name, values in found.items() if len(values) > 1]

@@ -95,7 +95,7 @@ class SparseMlaKind(MixerKind[SparseMla]):
                 )  # fmt: skip
                 draft.attention(item, role=Role.INDEX_SCORES)
             scores = attention_score_bytes.term(
-                f"{name}.bytes", sequences=sequences, heads=ONE, q_tokens=q_len, kv_tokens=seen, element_bytes=SCORE
+                f"{name}.score_bytes", sequences=sequences, heads=ONE, q_tokens=q_len, kv_tokens=seen, element_bytes=SCORE
             )
             draft.stream(Role.CHOICE, scores, ONE)
 
