@@ -194,7 +194,7 @@ FORMULAS: dict[str, Formula[...]] = {}
 
 
 def formula(source: Source) -> Callable[[Callable[P, Num]], Formula[P]]:
-    """Register a pure function as a formula; the units come from its annotations (`Annotated[Num, "B"]`)."""
+    """Register a pure function as a formula; the units come from its annotations, which are names of `gpuplan.num` (`Bytes`)."""
 
     def wrap(fn: Callable[P, Num]) -> Formula[P]:
         units = _units_of(fn)
@@ -209,7 +209,15 @@ def formula(source: Source) -> Callable[[Callable[P, Num]], Formula[P]]:
 def _units_of(fn: Callable[..., Any]) -> dict[str, str]:
     # Every query registers hundreds of formulas: names are looked up, since `get_type_hints` would compile each one.
     scope = fn.__globals__
-    return {key: get_args(scope[hint] if isinstance(hint, str) else hint)[-1] for key, hint in fn.__annotations__.items()}
+    units = {}
+    for key, hint in fn.__annotations__.items():
+        named = scope.get(hint) if isinstance(hint, str) else hint
+        if not get_args(named):
+            raise WiringError(
+                f"{fn.__name__}: `{key}` is annotated `{hint}`: write a name with a unit, such as `Bytes` of gpuplan.num"
+            )
+        units[key] = get_args(named)[-1]
+    return units
 
 
 def numbered(parts: Iterable[tuple[str, Term]]) -> dict[str, Term]:

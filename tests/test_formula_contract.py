@@ -12,7 +12,7 @@ import random
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pint
@@ -20,8 +20,8 @@ import pytest
 
 import gpuplan.formulas
 from gpuplan.formula_text import formula_meaning, formula_signature, formula_text
-from gpuplan.num import Num, maximum
-from gpuplan.term import DEFINITION, FORMULAS, Formula
+from gpuplan.num import Bytes, Num, maximum
+from gpuplan.term import DEFINITION, FORMULAS, Formula, WiringError, formula
 
 for module in pkgutil.walk_packages(gpuplan.formulas.__path__, "gpuplan.formulas."):
     importlib.import_module(module.name)
@@ -93,6 +93,18 @@ def test_body_is_a_docstring_and_one_expression(made: Formula[...]) -> None:
 def test_text_renders(made: Formula[...]) -> None:
     assert formula_text(made)
     assert made.name in formula_signature(made)
+
+
+def test_an_annotation_without_a_unit_is_refused_by_name() -> None:
+    def written_out(*, size: Annotated[Num, "B"]) -> Bytes:
+        return size
+
+    def plain(*, size: Bytes) -> float:
+        return float(size)
+
+    for made, what in ((written_out, "`size` is annotated"), (plain, "`return` is annotated `float`")):
+        with pytest.raises(WiringError, match=f"{made.__name__}: {what}.*such as `Bytes`"):
+            formula(DEFINITION)(made)
 
 
 SAME_TEXT = {

@@ -45,7 +45,8 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
 def _claims(one: LoadedFile, claimed: dict[tuple[str, str], LoadedFile]) -> Iterator[Finding]:
     own = {key(one.spec.id)} if one.kind != "instances" else set()
     listed = [(("aliases",), name) for name in one.spec.aliases]
-    listed += [(("driver_names",), name) for name in getattr(one.spec, "driver_names", ())]
+    for further in ("driver_names", "stands_in_for"):
+        listed += [((further,), name) for name in getattr(one.spec, further, ())]
     for at, name in [*((("id",), name) for name in own), *((at, key(name)) for at, name in listed)]:
         first = claimed.setdefault((one.kind, name), one)
         # A later folder may take a name from an earlier one, or replace its file.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Exit as Stop
 
-from gpuplan.cli.argv import EVERYTHING
+from gpuplan.cli.output import EVERYTHING
 from gpuplan.errors import Exit, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def estimate(task: str, given: Mapping[str, Any]) -> Estimate:
 
 def of_question(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options that ask the question, without those that say how the answer is written."""
-    from gpuplan.cli.tasks import Output
+    from gpuplan.cli.output import Output
     from gpuplan.plan.option import by_key
 
     return {key: value for key, value in given.items() if key not in by_key(Output)}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-EVERYTHING = "*"
-"""What `--explain` without a term stands for: all figures."""
+from gpuplan.cli.output import EVERYTHING
 
 _TASKS = ("fit", "train", "serve")
 _MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--specs": 1, "--set": 1}
@@ -56,7 +55,7 @@ def _explained(words: list[str]) -> list[str]:
 
 def _model(words: list[str], explain: int) -> bool:
     """Whether the words name a MODEL without the one after `--explain`."""
-    from gpuplan.cli.tasks import switches
+    from gpuplan.cli.output import switches
     from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 
     alone = {*switches((FitAsk, TrainAsk, ServeAsk)), "--help", "-h"}

@@ -33,8 +33,8 @@ def explain(
       gpuplan explain kv_bytes_per_token
     """
     from gpuplan.cli.answer import answer
-    from gpuplan.cli.argv import EVERYTHING
     from gpuplan.cli.nested_command import parsed_options
+    from gpuplan.cli.output import EVERYTHING
 
     if words[0] in TASKS:
         answer(words[0], {**parsed_options(words[0], words[1:]), "explain": EVERYTHING})

@@ -2,7 +2,7 @@
 
 # The annotations of the output's options are read, so they are no unread text here: no `from __future__ import annotations`.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -10,20 +10,9 @@ from typer import Argument, Context, Typer
 from typer import Option as Parsed
 
 from gpuplan.cli.help import Command
-from gpuplan.plan.option import OUTPUT, Entry, Option, by_key
+from gpuplan.cli.output import Output
+from gpuplan.plan.option import Entry, by_key
 from gpuplan.record import Record
-
-
-class Output(Record, kw_only=True):
-    """How an answer is written: options of the command line alone."""
-
-    explain: Annotated[str | None, Option("Show the working of a figure or term, down to its sources", OUTPUT, "[TERM]")] = None
-    depth: Annotated[int | None, Option("With --explain: how many levels down", OUTPUT)] = None
-    json: Annotated[
-        bool, Option("JSON with all working (schema: gpuplan specs schema estimate)", OUTPUT, "", one_way=True)
-    ] = False  # fmt: skip
-    csv: Annotated[bool, Option("CSV, one row a figure", OUTPUT, "", one_way=True)] = False
-    md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
 
 
 def app_of(task: str, ask: type[Record], about: str) -> Typer:
@@ -42,11 +31,6 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
     app = Typer(add_completion=False, rich_markup_mode=None)
     app.command(cls=Command)(made)
     return app
-
-
-def switches(asks: Sequence[type[Record]]) -> frozenset[str]:
-    """Every option that takes no value."""
-    return frozenset(flag for ask in (*asks, Output) for one in by_key(ask).values() if one.kind == "switch" for flag in one.flags)
 
 
 def _parameter(entry: Entry) -> Parameter:

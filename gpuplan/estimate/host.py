@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuplan.estimate.covered import covered
 from gpuplan.estimate.offload import offloaded_states, rank_bytes
 from gpuplan.estimate.recipe import RecipeTerms
+from gpuplan.estimate.share_of_layers import share_of_layers
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.train import TrainPlan
@@ -53,7 +53,7 @@ def _held(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeT
     if kept:
         one = total(f"{at}.kept", kept)
         if plan.saving.offload_layers is not None:
-            share = covered(at, subject, "offload_layers", plan.saving.offload_layers, stage)
+            share = share_of_layers(at, subject, "offload_layers", plan.saving.offload_layers, stage)
             one = repeated_bytes.term(f"{at}.kept_of_some_layers", count=share, size=one)
         found["host_memory"]["activations"] = repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from gpuplan.estimate.covered import covered
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
+from gpuplan.estimate.share_of_layers import share_of_layers
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
@@ -74,7 +74,7 @@ def offload_seconds(
         }
         size = total(f"{at}.activation_bytes", kept)
         if plan.saving.offload_layers is not None:
-            share = covered(at, subject, "offload_layers", plan.saving.offload_layers, stage)
+            share = share_of_layers(at, subject, "offload_layers", plan.saving.offload_layers, stage)
             size = repeated_bytes.term(f"{at}.some_activation_bytes", count=share, size=size)
         beside["activations"] = total(
             f"{at}.activations", {"out": link("out", size, back=True), "in": link("in", size)}

@@ -52,7 +52,7 @@ class ServingMemory(Record, kw_only=True):
     """None where a sequence keeps no cache."""
 
 
-class Phase(Record, kw_only=True):
+class ServingPhase(Record, kw_only=True):
     """A prefill or a decode step: its time and the parts that sum to it, and the bytes of weights that it reads."""
 
     seconds: Term
@@ -159,7 +159,9 @@ class ServingModel(Record, kw_only=True):
         """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
         subject, leaves = self.subject, self.leaves
         tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        widest = max(_widest(subject), default=subject.arch.hidden)
+        widest = max(
+            (block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden
+        )
         width = leaves.split("workspace.width", leaves("widest_layer", widest), self.serve.tp)
         both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
         tensors = tensor_bytes.term(
@@ -193,7 +195,7 @@ class ServingModel(Record, kw_only=True):
             blocked=native and stored.blocked,
         )
 
-    def prefill(self, name: str, sequences: Term) -> Phase:
+    def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
         subject, serve = self.subject, self.serve
         prompt = subject.plan("prompt", self.plan.prompt)
@@ -211,7 +213,7 @@ class ServingModel(Record, kw_only=True):
         )
         return self.phase(name, work, tokens, passes)
 
-    def decode(self, name: str = "decode") -> Phase:
+    def decode(self, name: str = "decode") -> ServingPhase:
         """One decode step of the batch in the middle of its outputs."""
         subject, serve = self.subject, self.serve
         prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
@@ -227,7 +229,7 @@ class ServingModel(Record, kw_only=True):
         )
         return self.phase(name, work, rows, None)
 
-    def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> Phase:
+    def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""
         hw = self.subject.hw
         kinds: dict[str, dict[str, Term]] = {}
@@ -268,7 +270,7 @@ class ServingModel(Record, kw_only=True):
             counted=total(f"{name}.counted", parts),
             residual=self.subject.habit("prefill_residual" if passes is not None else "decode_residual", residual),
         )
-        return Phase(
+        return ServingPhase(
             seconds=total(f"{name}.seconds", parts), parts=parts, weights_read=work.weights_read
         )  # fmt: skip
 
@@ -298,24 +300,13 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
     }
 
 
-def _widest(subject: Subject) -> list[int]:
-    """The widths inside each kind of layer that are alive together: gate, up and their product."""
-    widths = []
-    for stack in subject.arch.stacks:
-        for block in stack.blocks.values():
-            mlp = block.mlp
-            if mlp is not None:
-                widths.append(mlp.width * (3 if mlp.gated else 2) * (mlp.top_k if mlp.kind == "moe" else 1))
-    return widths
-
-
 class ServingFigures(Record, kw_only=True):
     """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
 
     figures: dict[str, Term]
     memory: ServingMemory
-    prefill: Phase | None = None
-    decode: Phase | None = None
+    prefill: ServingPhase | None = None
+    decode: ServingPhase | None = None
 
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:

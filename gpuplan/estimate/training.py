@@ -28,7 +28,7 @@ from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
 from gpuplan.term import USER, Term, total
-from gpuplan.workload.activations import Habits
+from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
 from gpuplan.workload.mtp import own_params
@@ -241,13 +241,13 @@ def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, 
     )  # fmt: skip
 
 
-def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool) -> Habits:
+def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool) -> KeepingHabits:
     """What the engine keeps for the backward pass beyond what mathematics needs."""
     given = {
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
-    return Habits(
+    return KeepingHabits(
         **found, selective_keeps=profile.recompute.keeps, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",

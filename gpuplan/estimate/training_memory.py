@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuplan.estimate.covered import covered
 from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
+from gpuplan.estimate.share_of_layers import share_of_layers
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
@@ -343,7 +343,7 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
         passing = {key: block.saved for key, block in work.blocks.items()}
         if plan.saving.offload_layers is None:
             return greatest(f"{at}.activations", passing)
-        share = covered(f"{at}.activations", subject, "offload_layers", plan.saving.offload_layers, stage)
+        share = share_of_layers(f"{at}.activations", subject, "offload_layers", plan.saving.offload_layers, stage)
         stay = difference.term(f"{at}.activations.stay", whole=ONE, part=share)
         here = repeated_bytes.term(f"{at}.activations.of_layers_that_stay", count=stay, size=one)
         flying = repeated_bytes.term(f"{at}.activations.in_flight", count=stage.in_flight, size=here)

@@ -10,8 +10,8 @@ from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.links import even_share, measured_share
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine import overlay
+from gpuplan.machine.borrowed_clock import with_borrowed_clock
 from gpuplan.machine.hardware import Hardware, settled
-from gpuplan.machine.lent import with_lent_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
@@ -123,7 +123,7 @@ def _kernels(
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
-    parameters = with_lent_throttle(chip, parameters, chain, catalog)
+    parameters = with_borrowed_clock(chip, parameters, chain, catalog)
     parameters |= overlay.kernel_residuals(chain)
     return Kernels(
         chain=chain,

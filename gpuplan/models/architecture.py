@@ -267,6 +267,10 @@ class Mlp(Schema):
     gated: bool = True
     bias: bool = False
 
+    def alive_width(self) -> int:
+        """The widths inside it that are alive together for a token: up (and gate), and what the activation made."""
+        return self.width * (3 if self.gated else 2)
+
 
 class Moe(Schema):
     """A mixture of experts: `top_k` of `experts` feed-forward layers a token, and shared experts for every token."""
@@ -291,6 +295,10 @@ class Moe(Schema):
     """Groups that the experts of one token may come from; as many as `groups` where routing is not limited."""
     router_bias: bool = False
     """One value an expert beside the router matrix: a bias, or a score correction (DeepSeek-V3)."""
+
+    def alive_width(self) -> int:
+        """The same of all experts of a token."""
+        return self.width * (3 if self.gated else 2) * self.top_k
 
     def faults(self) -> Iterator[Fault]:
         """Experts without a width, or chosen twice."""

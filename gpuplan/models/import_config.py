@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.models import families
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat, parse_card
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families import encoder, gpt, hybrid, llama, mla, moe
+from gpuplan.models.families import llama
+from gpuplan.models.families.common import Reader
 from gpuplan.models.families.vision import TOWERS
 from gpuplan.models.weights import DTYPES, weights_format
 from gpuplan.strict_yaml import LineMap
 
-Reader = Callable[[Config], Architecture]
-
-FAMILIES: dict[str, Reader] = {name: llama.reader(name) for name in llama.LIKE if name != "gemma3_in_multimodal"} | {
-    "qwen": gpt.qwen, "chatglm": gpt.chatglm,
-    "mixtral": moe.mixtral, "phimoe": moe.phimoe, "granitemoe": moe.granitemoe,
-    "qwen2_moe": moe.qwen_moe, "qwen3_moe": moe.qwen_moe,
-    "gpt_oss": moe.gpt_oss, "llama4_text": moe.llama4, "glm4_moe": moe.glm4_moe, "minimax_m2": moe.minimax_m2, "dbrx": moe.dbrx,
-    "mimo_v2_flash": moe.mimo_v2, "gemma4_text": moe.gemma4, "mllama_text_model": moe.mllama, "nemotron-nas": moe.nemotron_nas,
-    "gpt2": gpt.gpt2, "gpt_bigcode": gpt.gpt2, "gpt_neo": gpt.gpt_neo, "gptj": gpt.gptj, "codegen": gpt.gptj,
-    "gpt_neox": gpt.gpt_neox,
-    "opt": gpt.opt, "bloom": gpt.bloom, "falcon": gpt.falcon, "mpt": gpt.mpt,
-    "deepseek_v2": mla.deepseek, "deepseek_v3": mla.deepseek, "deepseek_v32": mla.deepseek, "kimi_k2": mla.deepseek,
-    "glm_moe_dsa": mla.deepseek, "minicpm3": mla.minicpm3,
-    "mamba": hybrid.mamba, "falcon_mamba": hybrid.mamba, "mamba2": hybrid.mamba2, "jamba": hybrid.jamba,
-    "nemotron_h": hybrid.nemotron_h, "falcon_h1": hybrid.falcon_h1, "qwen3_next": hybrid.qwen3_next,
-    "qwen3_5_text": hybrid.qwen3_next, "qwen3_5_moe_text": hybrid.qwen3_next,
-    "minimax": hybrid.minimax_text, "minimax_text_01": hybrid.minimax_text,
-    "bert": encoder.bert, "roberta": encoder.bert, "xlm-roberta": encoder.bert, "mpnet": encoder.bert, "t5": encoder.t5,
-}  # fmt: skip
-"""`model_type` to the function that reads it."""
+FAMILIES: dict[str, Reader] = {
+    model_type: read
+    for module in iter_modules(families.__path__)
+    for model_type, read in getattr(import_module(f"{families.__name__}.{module.name}"), "READERS", {}).items()
+}
+"""`model_type` to the function that reads it, of `READERS` of each module of `families`."""
 
 MULTIMODAL: dict[str, str] = {
     "gemma3": "gemma3_text",
@@ -219,7 +209,7 @@ def _text_part(c: Config, kind: str) -> tuple[Config, Config | None]:
 def _reader(text: Config, kind: str) -> Reader:
     if kind in MULTIMODAL:
         if kind == "gemma3":
-            return llama.reader("gemma3_in_multimodal")
+            return llama.reader(llama.IN_MULTIMODAL)
         inner = text.text("model_type") if text.at else ""
         inner = TEXT_TYPES.get(inner, inner)
         kind = inner if inner in FAMILIES else MULTIMODAL[kind]

@@ -26,7 +26,8 @@ from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import chosen_with, question_of, run_notes, worth_saying
+from gpuplan.search.training import chosen_with, question_of, worth_saying
+from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 

@@ -20,11 +20,12 @@ from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.best import Judged, best
-from gpuplan.search.fed import pace_notes, supplied
 from gpuplan.search.library import Library, Place
+from gpuplan.search.sample_supply import pace_notes, supplied
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import default_precision, run_notes
+from gpuplan.search.training_defaults import default_precision
+from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import USER, Source
 

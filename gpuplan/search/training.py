@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from gpuplan.errors import Note, PlanError, Problem, UsageError
+from gpuplan.errors import PlanError, Problem
 from gpuplan.estimate.answer import Said, training_answer, with_pins
-from gpuplan.estimate.long_run import NEVER, Run
+from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
-from gpuplan.machine.hardware import Hardware
-from gpuplan.models.card import ModelCard, Pretraining
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, divisors, require
-from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.read import said
-from gpuplan.plan.train import Manner, Saving, TrainPlan, Tuning
-from gpuplan.plan.words import Precision, Recompute
+from gpuplan.plan.train import Manner, TrainPlan
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
 from gpuplan.search.best_on_each import Foreseen, place_of
-from gpuplan.search.fed import Fed, fed_by, pace_notes
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
+from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
+from gpuplan.search.training_defaults import (
+    SEQUENCE,
+    default_batch,
+    default_precision,
+    default_zero,
+    modules_to_train,
+    replicas_at_least,
+    saving_of,
+    tuning_of,
+)
+from gpuplan.search.training_notes import peak_notes, training_notes
 from gpuplan.search.training_space import fastest, in_quarters, training_space
-from gpuplan.specs.engine import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
-TOKENS_A_STEP = 4 * 2**20
-"""The usual batch of large pretraining runs: Llama 2 trained on 4M tokens a step (arXiv 2307.09288, 2.2)."""
-RANKS_A_SEQUENCE = 8
-"""Llama 3 405B took 16M tokens a step, 2,048 sequences, on 16,384 GPUs (arXiv 2407.21783, table 4)."""
-AS_GOOD_AS = 0.1
-"""How far from the usual batch one may be that more replicas divide."""
-SEQUENCE = 8192
-"""The pretraining sequence of Llama 3 (arXiv 2407.21783, 3.1)."""
 _DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 _NUMBERS = (
     "documents", "document_spread", "etp", "sync_every", "shard_group", "reshard_group", "first_stage_layers", "last_stage_layers",
@@ -63,7 +61,12 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
     found, subject, plan, fed, asked = one.found, one.subject, one.plan, one.fed, one.ask
     if made is None:
         made = training_figures(subject, plan, one.run, None if fed is None else fed.supply)
-    notes = [*found.notes, *precision_notes(ask, subject.engine), *_notes(asked, plan, subject, made.figures), *_peak_notes(made)]
+    notes = [
+        *found.notes,
+        *precision_notes(ask, subject.engine),
+        *training_notes(asked, plan, subject, made.figures),
+        *peak_notes(made),
+    ]
     chosen = one.chosen
     if fed is not None:
         chosen += fed.said
@@ -89,7 +92,7 @@ class Settled(Record, kw_only=True):
     subject: Subject
     plan: TrainPlan
     run: Run | None
-    fed: Fed | None
+    fed: SampleSupply | None
     chosen: tuple[Choice, ...]
 
 
@@ -98,7 +101,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
 
     `foreseen` has plans that were found with those of other machines.
     """
-    fed = fed_by(ask, library)
+    fed = sample_supply_of(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
     ask, chosen, result = chosen_with(habits, found, foreseen)
     plan = result.plan
@@ -267,86 +270,6 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     return space, chosen
 
 
-def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> int:
-    """Modules of multi-token prediction: what the question says, or those of the model's own training where all of it is trained.
-
-    Raises:
-        PlanError: a model that predicts no next token has none.
-    """
-    if ask.mtp is not None:
-        if ask.mtp and not card.architecture.head:
-            hint = "leave --mtp out"
-            raise PlanError(Problem("plan.mtp-head", f"--mtp {ask.mtp}, but {card.id} predicts no tokens", hint))
-        return ask.mtp
-    if (
-        card.mtp is None
-        or ask.lora is not None
-        or ask.reference
-        or any(getattr(ask, name) is not None for name in grouped(TrainAsk, "rl"))
-    ):
-        return 0
-    chosen.append(Choice("mtp", str(card.mtp.modules), f"as the model was trained ({card.mtp.source})"))
-    return card.mtp.modules
-
-
-def tuning_of(ask: TrainAsk) -> Tuning:
-    """What is trained.
-
-    Raises:
-        UsageError: options of adapters without a rank.
-    """
-    given_of = [name for name in grouped(TrainAsk, "adapters") if getattr(ask, name) is not None]
-    if ask.lora is None and given_of:
-        hint = "give the adapters' rank with --lora, or leave these out"
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given_of)
-        raise UsageError(Problem("plan.adapters", f"{flags}: of adapters, but there are none", hint))
-    given = {name: value for name in Tuning.field_names() if (value := getattr(ask, name)) is not None}
-    return Tuning(**({"base_weights": "nf4-dq"} if ask.qlora else {}) | given)
-
-
-def saving_of(ask: TrainAsk) -> Saving:
-    """How memory is saved besides sharding."""
-    return Saving(**{name: value for name in Saving.field_names() if (value := getattr(ask, name)) is not None})
-
-
-def replicas_at_least(ask: TrainAsk, splits: Collection[str], ranks: int) -> int:
-    """The fewest replicas of any plan that is looked at: all ranks where an engine shares work in no other way."""
-    free = any(getattr(ask, name) is None and name in splits for name in ("tp", "pp", "cp"))
-    given = (ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)
-    return ask.dp or (1 if free else max(ranks // given, 1))
-
-
-def default_batch(ask: TrainAsk, seq_len: int, ranks: int, made: Pretraining | None = None, *, least: int = 1) -> tuple[int, str]:
-    """Sequences of a step, and why: near what is usual, and a multiple of as many replicas as that allows, `least` of them."""
-    micro, usual = ask.micro_batch or 1, max(TOKENS_A_STEP // seq_len, 1)
-    wanted, why = max(usual, ranks // RANKS_A_SEQUENCE), "4 Mi tokens a step, as Llama 2, in whole sequences on all ranks"
-    if made is not None:
-        wanted = max(made.global_batch * made.seq_len // seq_len, 1)
-        why = f"as many tokens a step as the model was trained with ({made.source})"
-    elif wanted > usual:
-        why = f"a sequence for {RANKS_A_SEQUENCE} accelerators, as Llama 3 405B on 16,384"
-    if ask.dp is not None:
-        step = ask.dp * micro
-        return max(round(wanted / step), 1) * step, why
-    if wanted < least * micro:
-        why = "a sequence for each replica"
-    most = max(ranks // ((ask.tp or 1) * (ask.pp or 1) * (ask.cp or 1)), 1)
-    near = {one: max(round(wanted / (one * micro)), 1) * one * micro for one in divisors(most) if one % least == 0 or one == most}
-    good = [one for one, batch in near.items() if abs(batch - wanted) <= AS_GOOD_AS * wanted]
-    exact = [one for one in good if near[one] == wanted and 2 * one >= most]
-    return near[max(exact or good)] if good else min(near.values(), key=lambda batch: abs(batch - wanted)), why
-
-
-def default_zero(ask: TrainAsk, profile: TrainingProfile) -> int:
-    """What the engine shards; nothing where replicas take steps on their own and no group of them shares states."""
-    return 0 if ask.sync_every is not None and ask.shard_group is None else profile.sharding.stage
-
-
-def default_precision(hw: Hardware) -> Precision:
-    """bf16 where the accelerator multiplies it, otherwise fp16, otherwise fp32."""
-    return "bf16" if "bf16" in hw.peaks else "fp16" if "fp16" in hw.peaks else "fp32"
-
-
 def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     """What was asked, in the order that a reader wants."""
     p = plan.parallel
@@ -365,82 +288,3 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
     return asked | {name: text for name, text in said(ask).items() if name not in asked}
-
-
-def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
-    """What the duration of a run takes for granted, and whether it has one."""
-    if NEVER in figures:
-        said = "interruptions come sooner than the run restarts and writes a checkpoint: it does not get on, and has no end or cost"
-        return [Note("run.never", said, "use fewer accelerators, or give the rate that you see with --mtbf")]
-    said = "run time is training alone; wall time, accelerator time, cost and energy count interruptions, restarts and checkpoints"
-    made = [Note("run.interruptions", said, "" if ask.mtbf else "give your own rate with --mtbf")]
-    if ask.price_kind == "spot" and ask.mtbf is None:
-        taken = "how often spot accelerators are taken back is published nowhere and not counted"
-        made.append(Note("run.spot", taken, "give --mtbf with what you saw"))
-    return made
-
-
-def _peak_notes(made: TrainingFigures) -> list[Note]:
-    """Where memory peaks, if that is where no gradients are."""
-    _, parts = made.memory.binding()
-    if "gradients_at_peak" not in parts or float(parts["gradients_at_peak"].value) > 0:
-        return []
-    return [
-        Note(
-            "memory.gradients", "memory peaks at the loss, where the gradients of the step are not there yet: they are new in each"
-        )
-    ]
-
-
-def _notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
-    known = subject.hw.dtype_notes
-    notes = [
-        *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
-        Note(
-            "mfu.convention",
-            "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
-        ),
-        *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
-    ]
-    if plan.recompute == "selective":
-        notes.append(Note("recompute.selective", _selective(subject)))
-    unknown = without_effect(plan, training_profile(subject.engine))
-    if unknown:
-        told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
-        notes.append(Note("engine.no-effect", told, "name an engine whose profile says, such as fsdp or torchtitan"))
-    arch, length = subject.arch, float(plan.seq_len)
-    if 0 < arch.positions < length:
-        told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
-        notes.append(Note("model.positions", told, "a longer table of positions is not counted; use a shorter --seq-len"))
-    if {stack.kind for stack in arch.stacks} >= {"encoder", "decoder"}:
-        told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
-        notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
-    return notes
-
-
-def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
-    """Options of how the engine is set up that its profile says nothing of."""
-    how, found = plan.how, list[str]()
-    if how.compiled is not None and (profile.compiled if how.compiled else profile.eager) is None:
-        found.append("--compile" if how.compiled else "--no-compile")
-    if how.overlap is not None and profile.switched is None:
-        found.append("--overlap")
-    if how.graphs and profile.host.graph is None:
-        found.append("--graphs")
-    if how.dispatcher is not None and profile.experts.dispatch is None:
-        found.append("--dispatcher")
-    if how.scaling is not None and profile.fp8.rowwise is None and plan.precision == "fp8":
-        found.append("--scaling")
-    return found
-
-
-def _selective(subject: Subject) -> str:
-    """What selective recomputation runs again."""
-    if subject.arch.latent:
-        return "selective runs the up-projections of latent attention again"
-    policy = training_profile(subject.engine).recompute.policy
-    if policy is not None:
-        return f"selective is the policy {policy} of {subject.engine.name}"
-    if training_profile(subject.engine).recompute.selective is not None:
-        return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
-    return "selective recomputes the attention core; fused attention leaves nothing to save there"

@@ -36,7 +36,7 @@ ROUTED: frozenset[Result] = frozenset(("routing",))
 """What is kept although the experts are run again: the choice of experts must be the same."""
 
 
-class Habits(Record, kw_only=True):
+class KeepingHabits(Record, kw_only=True):
     """What the engine keeps beyond what mathematics needs; None: nothing (bytes, or widths)."""
 
     norm: Term | None = None
@@ -65,7 +65,7 @@ class KeptTensors(Record, kw_only=True):
     element: Term
     stored: Term | None = None
     """One element of a matmul's kept input where that is not `element`: fp8 recipes that keep what they multiplied."""
-    habits: Habits = Habits()
+    habits: KeepingHabits = KeepingHabits()
     tuning: Tuning = Tuning()
     eager: bool = False
     """Attention writes its scores."""

@@ -14,7 +14,7 @@ from gpuplan.workload.program import LayerProgram, Matrix, Op, Phase, Role, labe
 _LORA = Source("paper", "LoRA: Low-Rank Adaptation of Large Language Models", "https://arxiv.org/abs/2106.09685", "4.1")
 
 
-class Adapters(Record, kw_only=True):
+class LowRankAdapters(Record, kw_only=True):
     """The adapters beside the matrices of a layer's program."""
 
     leaves: Leaves

@@ -102,11 +102,18 @@ class Leaves:
     made: dict[str, Term] = field(default_factory=dict)
 
     def __call__(self, name: str, value: float) -> Term:
-        """The leaf `model.<name>`."""
+        """The leaf `model.<name>`, which must not stand for another number.
+
+        Raises:
+            WiringError: it does.
+        """
         key = f"model.{name}"
-        if key not in self.made:
-            self.made[key] = Term(key, float(value), "1", self.source)
-        return self.made[key]
+        made = self.made.get(key)
+        if made is None:
+            made = self.made[key] = Term(key, float(value), "1", self.source)
+        elif made.value != value:
+            raise WiringError(f"`{key}` is {made.value:g} and {value:g}")
+        return made
 
     @property
     def hidden(self) -> Term:

@@ -13,7 +13,7 @@ from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.program import Matrix, Op, Part, Phase, Role, Tensor, label
 
 
-class Setting(Record, kw_only=True):
+class LayerSetting(Record, kw_only=True):
     """What the operations of a pass are made from: the model's leaves, its division over ranks, types, and its tokens."""
 
     leaves: Leaves
@@ -33,7 +33,7 @@ class Setting(Record, kw_only=True):
 class Draft:
     """The operations of a layer so far, and the part of it that is being written: `key` names the kind of block."""
 
-    setting: Setting
+    setting: LayerSetting
     prefix: str
     """What labels begin with: the pass."""
     key: str

@@ -11,11 +11,11 @@ from gpuplan.models.architecture import Architecture
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Collective, Matmul, Stream
-from gpuplan.workload.activations import Habits
+from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.backward import product_gradients
 from gpuplan.workload.context import ONE, Types
 from gpuplan.workload.counts import count
-from gpuplan.workload.draft import Setting
+from gpuplan.workload.draft import LayerSetting
 
 
 class EdgeWays(NamedTuple):
@@ -28,7 +28,7 @@ class EdgeWays(NamedTuple):
     """Each rank has a stage of both ends (DualPipe), and so the embedding already where modules of the last stage read it."""
 
     @classmethod
-    def of(cls, habits: Habits, tp: Term, *, sequence_parallel: bool, shares_ends: bool) -> EdgeWays:
+    def of(cls, habits: KeepingHabits, tp: Term, *, sequence_parallel: bool, shares_ends: bool) -> EdgeWays:
         """The ways of an engine."""
         whole = habits.whole_edges
         return cls(ONE if whole else tp, ONE if whole and not sequence_parallel else tp, gathered=whole, paired=shares_ends)
@@ -55,7 +55,7 @@ class EdgeWork(Record):
 
 
 def edge_work(
-    arch: Architecture, setting: Setting, gradient: Term, logit_bytes: Term, types: Types, vocab: Term, ways: EdgeWays,
+    arch: Architecture, setting: LayerSetting, gradient: Term, logit_bytes: Term, types: Types, vocab: Term, ways: EdgeWays,
     *, frozen: bool = False,
 ) -> EdgeWork:  # fmt: skip
     """The work of embedding, head (`vocab` of it on this rank) and loss for one micro-batch."""

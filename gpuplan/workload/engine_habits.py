@@ -6,7 +6,7 @@ from gpuplan.formulas.basic import product
 from gpuplan.formulas.layers import sliced_bytes
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.work import Collective, CollectiveKind, Stream
-from gpuplan.workload.activations import Habits
+from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.program import LayerProgram, Op, Part, Phase, Role, label
 
 QKV = 3
@@ -14,7 +14,7 @@ QKV = 3
 
 
 def with_habits(
-    forward: LayerProgram, back: LayerProgram, key: str, habits: Habits, *, sequence_parallel: bool
+    forward: LayerProgram, back: LayerProgram, key: str, habits: KeepingHabits, *, sequence_parallel: bool
 ) -> tuple[LayerProgram, LayerProgram]:  # fmt: skip
     """Both passes with what the engine adds to them.
 
@@ -31,7 +31,7 @@ def with_habits(
     return forward + inputs, back + slices + gradients
 
 
-def expert_slices(forward: LayerProgram, key: str, habits: Habits) -> LayerProgram:
+def expert_slices(forward: LayerProgram, key: str, habits: KeepingHabits) -> LayerProgram:
     """What the backward pass adds where experts are padded to the fullest: their slices are written one by one."""
     grouped = next((item for item in forward.matmuls if item.grouped), None)
     if habits.padded is None or grouped is None:

@@ -6,7 +6,7 @@ from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.models.architecture import Block
 from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
-from gpuplan.workload.draft import Draft, Setting
+from gpuplan.workload.draft import Draft, LayerSetting
 from gpuplan.workload.kinds.table import channels, kind_of, mixers
 from gpuplan.workload.program import LayerProgram, Role
 
@@ -14,7 +14,7 @@ POST_NORMS = 4
 """Norms of a layer that has one behind each of its two halves as well (Gemma 2 and 3)."""
 
 
-def layer_program(setting: Setting, prefix: str, key: str, block: Block) -> LayerProgram:
+def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) -> LayerProgram:
     """The forward work of one layer of a kind of block; `prefix` begins its labels, `key` names its leaves."""
     draft = Draft(setting, prefix, key)
     inner: list[Term] = []

@@ -14,7 +14,7 @@ from gpuplan.term import Term, total
 from gpuplan.work import Collective, Matmul
 from gpuplan.workload.backward import product_gradients
 from gpuplan.workload.context import ONE, Leaves
-from gpuplan.workload.draft import Setting
+from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.stages import Stage, block_keys
 
 
@@ -46,7 +46,7 @@ def modules_of(arch: Architecture, leaves: Leaves, number: Term) -> Modules:
     )  # fmt: skip
 
 
-def with_work(modules: Modules, setting: Setting, gradient: Term, *, frozen: bool) -> Modules:
+def with_work(modules: Modules, setting: LayerSetting, gradient: Term, *, frozen: bool) -> Modules:
     """The same with the projection's matmuls, cut by columns as Megatron-Core does."""
     leaves, hidden, types, tokens = setting.leaves, setting.hidden, setting.types, setting.work.tokens
     both = leaves.times("mtp.inputs_width", leaves("mtp.inputs", 2), hidden)

@@ -14,7 +14,7 @@ from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
-from gpuplan.workload.draft import Setting
+from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.kinds.base import Caching
 from gpuplan.workload.kinds.table import kind_of, mixers
 from gpuplan.workload.kv_heads import kv_copies
@@ -71,7 +71,7 @@ def serving_pass(
         if encodes and shape.decodes and len(arch.stacks) > 1:
             continue
         groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in shape.groups)
-        setting = Setting(leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups))
+        setting = LayerSetting(leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups))
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
         layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].having(weighted).matmuls])

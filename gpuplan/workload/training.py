@@ -23,12 +23,12 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
 from gpuplan.work import Collective
-from gpuplan.workload.activations import Habits, KeptTensors
-from gpuplan.workload.adapters import Adapters
+from gpuplan.workload.activations import KeepingHabits, KeptTensors
+from gpuplan.workload.adapters import LowRankAdapters
 from gpuplan.workload.backward import backward
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
-from gpuplan.workload.draft import Setting
+from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_habits
 from gpuplan.workload.kv_heads import kv_copies
@@ -133,7 +133,7 @@ class TrainingWork(Record):
 
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
-    once_a_node: bool = False, habits: Habits | None = None,
+    once_a_node: bool = False, habits: KeepingHabits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
     mtp_from: Source = USER,
 ) -> TrainingWork:  # fmt: skip
@@ -162,10 +162,10 @@ def training_work(
         document=seen_document(plan, step.seq_len),
     )
     leaves("hidden", arch.hidden)
-    setting = Setting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node)
+    setting = LayerSetting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node)
     tuning = plan.tuning
     keeper = KeptTensors(
-        leaves=leaves, split=split, work=work, element=types.activation, habits=habits or Habits(), tuning=tuning,
+        leaves=leaves, split=split, work=work, element=types.activation, habits=habits or KeepingHabits(), tuning=tuning,
         eager=plan.saving.attention == "eager", stored=stored,
     )  # fmt: skip
     named = None if remat is None else NamedResults(leaves=leaves, split=split, element=types.activation, remat=remat)
@@ -177,7 +177,7 @@ def training_work(
         forward, back = with_habits(program, back, key, keeper.habits, sequence_parallel=p.sequence_parallel)
         adapters = None
         if tuning.frozen:
-            beside = Adapters(leaves=leaves, tuning=tuning)
+            beside = LowRankAdapters(leaves=leaves, tuning=tuning)
             adapters = beside.params(key, program)
             thin = beside.program(key, program, types, work)
             forward, back = forward + thin, back + backward(thin, key, step.gradient)

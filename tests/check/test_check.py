@@ -8,6 +8,7 @@ import pytest
 
 import gpuplan
 from gpuplan.check.examine import RULES, Finding, check, examine
+from gpuplan.specs.catalog import shipped_folder
 from tests.specs.test_accelerators import GOOD
 
 UNITS = """\
@@ -77,6 +78,17 @@ def test_two_files_with_one_alias(tmp_path: Path) -> None:
     found = check([tmp_path])
     assert [(one.code, one.where) for one in found] == [("spec.duplicate-alias", f"{second}:5")]
     assert "`mine`" in found[0].message
+
+
+def test_two_engines_that_stand_in_for_one(tmp_path: Path) -> None:
+    shipped = (shipped_folder() / "engines" / "fsdp.yaml").read_text(encoding="utf-8")
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "fsdp.yaml").write_text(shipped, encoding="utf-8")
+    second = tmp_path / "engines" / "other.yaml"
+    second.write_text(shipped.replace("id: fsdp\n", "id: other\n").replace("aliases: [", "aliases: []  # ["), encoding="utf-8")
+    found = check([tmp_path])
+    assert {(one.code, one.where) for one in found} == {("spec.duplicate-alias", f"{second}:6")}
+    assert "`deeplearningexamples`" in found[0].message
 
 
 def test_a_price_of_an_unknown_instance(tmp_path: Path) -> None:

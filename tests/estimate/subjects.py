@@ -8,6 +8,9 @@ from typing import Any
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures
+from gpuplan.models.architecture import Mixer
+from gpuplan.models.card import ModelCard
+from gpuplan.models.catalog import cards, find
 from gpuplan.plan.ask import Common
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.serve import ServePlan
@@ -15,10 +18,29 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Found, Library
 from gpuplan.term import Term
 
-MODELS = (
+NAMED = (
     "llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gemma-3-27b", "gpt2", "mamba2-2.7b", "qwen3-next-80b-a3b",
 )  # fmt: skip
 """Grouped heads, experts, latent attention, windows, a small tied model, a state-space model and a hybrid."""
+
+
+def of_other_kinds(*named: str) -> tuple[str, ...]:
+    """A card of each kind of token mixer that none of these models has: a new kind is tested as soon as a card has it."""
+    seen = {mixer.program() for name in named for mixer in mixers_of(find(name))}
+    found = []
+    for card in cards():
+        kinds = {mixer.program() for mixer in mixers_of(card)}
+        if kinds - seen:
+            found.append(card.id)
+            seen |= kinds
+    return tuple(found)
+
+
+def mixers_of(card: ModelCard) -> list[Mixer]:
+    return [] if card.architecture is None else card.architecture.mixers
+
+
+MODELS = (*NAMED, *of_other_kinds(*NAMED))
 LAYOUT = (
     "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "sync_every", "shard_group", "reshard_group",
     "first_stage_layers", "last_stage_layers",

@@ -399,3 +399,12 @@ def test_weights_that_stay_in_the_node_cross_the_network_once_less() -> None:
     params = float(subject("llama-3.1-8b").counts.params_total.value)
     assert held[8.0][1] == pytest.approx(2 * params / 8)
     assert held[None][1] == 0
+
+
+def test_adapters_of_latent_attention_stand_beside_all_of_its_projections() -> None:
+    # peft, `target_modules="all-linear"`: q_a, q_b, kv_a, kv_b and o of every layer, of DeepSeek-V3's widths.
+    figures = made("deepseek-v3", "8xh200-sxm-141gb", "megatron-lm", dp=8.0, tuning=Tuning(lora=16, lora_targets="attention"))
+    widths = ((7168, 1536), (1536, 128 * 192), (7168, 512 + 64), (512, 128 * 256), (128 * 128, 7168))
+    trained = figures.memory.peak.find("adapters.dense")
+    assert trained is not None
+    assert trained.value == 16 * sum(sum(one) for one in widths)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.estimate.serving import Phase, ServingFigures, ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingFigures, ServingModel, ServingPhase, serving_figures, serving_profile
 from tests.estimate.subjects import serve_plan, subject
 
 H100 = "h100-sxm-80gb"
@@ -16,13 +16,13 @@ def figures(engine: str, model: str = "llama-3.1-8b", on: str = H100, **given: A
     return serving_figures(subject(model, on, engine), serve_plan(**given))
 
 
-def phase(made: ServingFigures, name: str = "decode") -> Phase:
+def phase(made: ServingFigures, name: str = "decode") -> ServingPhase:
     found = made.decode if name == "decode" else made.prefill
     assert found is not None
     return found
 
 
-def part(one: Phase, name: str) -> float:
+def part(one: ServingPhase, name: str) -> float:
     return float(one.parts[name].value) if name in one.parts else 0.0
 
 

@@ -11,9 +11,10 @@ from gpuplan.errors import UsageError
 from gpuplan.estimate.answer import Said, serving_answer
 from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figures
 from gpuplan.models.architecture import Attention, Mla
+from gpuplan.models.catalog import find
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.search.ask import fit, serve
-from tests.estimate.subjects import MODELS, serve_plan, subject
+from tests.estimate.subjects import MODELS, mixers_of, serve_plan, subject
 
 ON = "8xh100-sxm-80gb"
 
@@ -51,7 +52,7 @@ def test_memory_falls_with_every_choice_that_saves_it(model: str) -> None:
         assert all(more > less for more, less in pairwise(sizes)), (name, sizes)
 
 
-@pytest.mark.parametrize("model", [name for name in MODELS if "mamba" not in name])
+@pytest.mark.parametrize("model", [name for name in MODELS if any(mixer.scores() for mixer in mixers_of(find(name)))])
 def test_the_cache_falls_with_its_type_and_the_context(model: str) -> None:
     wide, narrow = (memory(model, kv_cache=kind)["sequence"] for kind in ("bf16", "fp8"))
     short = memory(model, context=1024.0, prompt=512.0)["sequence"]

@@ -27,7 +27,7 @@ from gpuplan.plan.ask import ASKS, Common, TrainAsk
 from gpuplan.plan.read import question
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
-from gpuplan.search.training import default_precision
+from gpuplan.search.training_defaults import default_precision
 
 TESTS = Path(__file__).parents[1]
 ANY = "+"

@@ -2,12 +2,15 @@
 
 import json
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 import yaml
 
 from gpuplan.errors import GpuplanError, UnknownError, UsageError
+from gpuplan.models import families
 from gpuplan.models.catalog import find
 from gpuplan.models.import_config import FAMILIES, MULTIMODAL, import_config
 
@@ -40,6 +43,13 @@ def _counted(card, kind):
             bias = dict(router.args).get("bias") if router is not None else None
             corrections += one.layers.value * bias.value if bias is not None else 0.0
     return made.params_total.value - corrections
+
+
+def test_every_module_of_families_is_read_and_none_takes_a_type_of_another():
+    modules = [import_module(f"{families.__name__}.{one.name}") for one in iter_modules(families.__path__)]
+    told = [name for module in modules for name in getattr(module, "READERS", {})]
+    assert len(told) == len(set(told))
+    assert {"llama", "gpt2", "mixtral", "deepseek_v3", "mamba", "bert"} <= set(FAMILIES)
 
 
 @needs_data

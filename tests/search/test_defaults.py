@@ -8,7 +8,7 @@ import pytest
 
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
-from gpuplan.search.training import default_batch
+from gpuplan.search.training_defaults import default_batch
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gpuplan.estimate.serving import serving_figures
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.train import Manner, Saving, Tuning
 from gpuplan.term import Term
-from tests.estimate.subjects import serve_plan, subject, train_plan
+from tests.estimate.subjects import of_other_kinds, serve_plan, subject, train_plan
 
 ITEMS = (work.Matmul, work.Attention, work.Stream, work.Collective, work.Transfer)
 MODELS = {
@@ -20,6 +20,7 @@ MODELS = {
     "nemotron-h-56b": "megatron-lm", "t5-11b": "megatron-lm", "gemma-3-27b": "maxtext", "qwen3-next-80b-a3b": "megatron-lm",
     "llama-4-scout-17b-16e": "torchtitan", "deepseek-v3.2": "megatron-lm",
 }  # fmt: skip
+MODELS |= dict.fromkeys(of_other_kinds(*MODELS), "megatron-lm")
 PLANS: dict[str, dict[str, Any]] = {
     "none": {},
     "full": {"recompute": "full", "zero_stage": 3},

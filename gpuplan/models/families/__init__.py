@@ -1,1 +1,1 @@
-"""One function a kind of published configuration: its fields to an architecture."""
+"""One function a kind of published configuration: its fields to an architecture; `READERS` of each module names them."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm, Run, Stack
 from gpuplan.models.config_reader import Config
 
 MOST_LAYERS = 10_000
 LLAMA_CONFIG = "the library's default"
+
+Reader: TypeAlias = Callable[[Config], Architecture]
+"""What a module of this package has for each `model_type`, in its `READERS`: fields to an architecture."""
 
 
 def runs(names: Iterable[str]) -> tuple[Run, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import MOST_LAYERS, depth, finish
+from gpuplan.models.families.common import MOST_LAYERS, Reader, depth, finish
 
 
 def bert(c: Config) -> Architecture:
@@ -74,3 +75,13 @@ def t5(c: Config) -> Architecture:
         c.note("`architectures` says T5EncoderModel: the decoder is left out", "model.note")
         return finish(c, [encoder], tied=True, head=False)
     return finish(c, [encoder, decoder], tied=True)
+
+
+READERS: Mapping[str, Reader] = {
+    "bert": bert,
+    "roberta": bert,
+    "xlm-roberta": bert,
+    "mpnet": bert,
+    "t5": t5,
+}
+"""`model_type` to the function that reads it."""

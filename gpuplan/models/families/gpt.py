@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, NormKind, QkNorm
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import decoder, depth, finish
+from gpuplan.models.families.common import Reader, decoder, depth, finish
 
 FOUR = "four times the hidden width"
 
@@ -146,3 +147,20 @@ def chatglm(c: Config) -> Architecture:
     block = Block(mixer=one, mlp=Mlp(width=c.count("ffn_hidden_size"), bias=biased), norm=norm)
     final = c.flag("post_layer_norm", default=True)
     return finish(c, [decoder(["layer"] * depth(c), {"layer": block}, norm, final_norm=final)], tied=False)
+
+
+READERS: Mapping[str, Reader] = {
+    "qwen": qwen,
+    "chatglm": chatglm,
+    "gpt2": gpt2,
+    "gpt_bigcode": gpt2,
+    "gpt_neo": gpt_neo,
+    "gptj": gptj,
+    "codegen": gptj,
+    "gpt_neox": gpt_neox,
+    "opt": opt,
+    "bloom": bloom,
+    "falcon": falcon,
+    "mpt": mpt,
+}
+"""`model_type` to the function that reads it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.models.architecture import Architecture, Block, ChannelMixer, GatedDelta, Mlp, StateSpace
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import attention, decoder, dense, depth, experts, finish
+from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish
 from gpuplan.models.families.moe import sparse_layers
 
 
@@ -218,3 +220,19 @@ def minimax_text(c: Config) -> Architecture:
         c.unknown("`shared_intermediate_size` is not 0, which gpuplan does not know for MiniMax-Text-01")
     blocks = {"attention": Block(mixer=full, mlp=moe), "linear": Block(mixer=linear, mlp=moe)}
     return finish(c, [decoder(["attention" if one else "linear" for one in is_full], blocks)], tied=False)
+
+
+READERS: Mapping[str, Reader] = {
+    "mamba": mamba,
+    "falcon_mamba": mamba,
+    "mamba2": mamba2,
+    "jamba": jamba,
+    "nemotron_h": nemotron_h,
+    "falcon_h1": falcon_h1,
+    "qwen3_next": qwen3_next,
+    "qwen3_5_text": qwen3_next,
+    "qwen3_5_moe_text": qwen3_next,
+    "minimax": minimax_text,
+    "minimax_text_01": minimax_text,
+}
+"""`model_type` to the function that reads it."""

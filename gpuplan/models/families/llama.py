@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from gpuplan.models.architecture import Architecture, Block, NormKind
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import attention, decoder, dense, depth, finish, window_of, with_window
+from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, finish, window_of, with_window
 
 Bias = Literal["no", "yes", "attention_bias", "use_bias", "bias", "use_qkv_bias", "no_bias", "attention_out_bias", "mlp_bias"]
 """`no`, `yes`, or the field that says so."""
@@ -41,6 +41,9 @@ class Like:
     """The width of the feed-forward layer in multiples of `hidden` where the file leaves it out."""
 
 
+IN_MULTIMODAL = "gemma3_in_multimodal"
+"""The text part of a multimodal Gemma 3, whose defaults differ; no `model_type` of its own."""
+
 LIKE: dict[str, Like] = {
     "llama": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "granite": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
@@ -65,7 +68,7 @@ LIKE: dict[str, Like] = {
         qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", norms=4, tied=True, head_dim_default=256,
         windows="by_type", every=6, window_default=4096,
     ),
-    "gemma3_in_multimodal": Like(
+    IN_MULTIMODAL: Like(
         qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", norms=4, tied=True, head_dim_default=256,
         windows="by_type", every=6, window_default=4096, heads_default=8, kv_default=4, vocab_default=262208,
     ),
@@ -91,7 +94,7 @@ LIKE: dict[str, Like] = {
 LIKE["phi-msft"] = LIKE["phi"]
 
 
-def reader(name: str) -> Callable[[Config], Architecture]:
+def reader(name: str) -> Reader:
     """The function that reads configurations of one architecture of the table."""
     like = LIKE[name]
 
@@ -175,3 +178,7 @@ def _layout(c: Config, like: Like, layers: int) -> tuple[list[str], int | None]:
             if words is None:
                 words = ["sliding_attention" if (at + 1) % every else "full_attention" for at in range(layers)]
             return ["sliding" if word == "sliding_attention" else "full" for word in words], window
+
+
+READERS: Mapping[str, Reader] = {name: reader(name) for name in LIKE if name != IN_MULTIMODAL}
+"""`model_type` to the function that reads it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.models.architecture import Architecture, Block, Mla, Mlp, SparseMla
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import decoder, depth, experts, finish
+from gpuplan.models.families.common import Reader, decoder, depth, experts, finish
 from gpuplan.models.families.moe import first_dense
 
 
@@ -63,3 +65,14 @@ def minicpm3(c: Config) -> Architecture:
     block = Block(mixer=_mla(c, v_dim), mlp=Mlp(width=c.count("intermediate_size")))
     c.raw("num_key_value_heads")
     return finish(c, [decoder(["layer"] * depth(c), {"layer": block})], tied=True)
+
+
+READERS: Mapping[str, Reader] = {
+    "deepseek_v2": deepseek,
+    "deepseek_v3": deepseek,
+    "deepseek_v32": deepseek,
+    "kimi_k2": deepseek,
+    "glm_moe_dsa": deepseek,
+    "minicpm3": minicpm3,
+}
+"""`model_type` to the function that reads it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm
 from gpuplan.models.config_reader import Config
-from gpuplan.models.families.common import attention, decoder, dense, depth, experts, finish, window_of, with_window
+from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish, window_of, with_window
 
 SLIDING = ("full_attention", "sliding_attention")
 
@@ -310,3 +311,22 @@ def nemotron_nas(c: Config) -> Architecture:
         blocks, layout = {"layer": Block()}, ["layer"]
     c.raw("intermediate_size", "num_key_value_heads", "attention_bias", "mlp_bias")
     return finish(c, [decoder(layout, blocks)], tied=False)
+
+
+READERS: Mapping[str, Reader] = {
+    "mixtral": mixtral,
+    "phimoe": phimoe,
+    "granitemoe": granitemoe,
+    "qwen2_moe": qwen_moe,
+    "qwen3_moe": qwen_moe,
+    "gpt_oss": gpt_oss,
+    "llama4_text": llama4,
+    "glm4_moe": glm4_moe,
+    "minimax_m2": minimax_m2,
+    "dbrx": dbrx,
+    "mimo_v2_flash": mimo_v2,
+    "gemma4_text": gemma4,
+    "mllama_text_model": mllama,
+    "nemotron-nas": nemotron_nas,
+}
+"""`model_type` to the function that reads it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.memory import mla_bytes_per_token
-from gpuplan.models.architecture import Mla
+from gpuplan.models.architecture import Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork
@@ -12,7 +12,7 @@ from gpuplan.workload.context import ONE, Group, Leaves
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.attention import LOG_SUM_EXP, MATRICES, QUERY_VALUE, packed
 from gpuplan.workload.kinds.base import Caching, MixerKind
-from gpuplan.workload.program import Role, Tensor
+from gpuplan.workload.program import Matrix, Role, Tensor
 
 
 class Widths(Record, kw_only=True):
@@ -28,7 +28,7 @@ class Widths(Record, kw_only=True):
     latent: Term
 
     @classmethod
-    def of(cls, path: str, mixer: Mla, leaf: Leaves, tp: Term) -> Widths:
+    def of(cls, path: str, mixer: Mla | SparseMla, leaf: Leaves, tp: Term) -> Widths:
         """The widths of a mixer, divided over tensor parallel ranks by heads."""
         heads = leaf.split(f"{path}.rank_heads", leaf(f"{path}.heads", mixer.heads), tp)
         nope, rope = leaf(f"{path}.nope_dim", mixer.nope_dim), leaf(f"{path}.rope_dim", mixer.rope_dim)
@@ -51,13 +51,14 @@ class MlaKind(MixerKind[Mla]):
         wide = Widths.of(path, mixer, leaf, draft.setting.split.tp)
         q_from, columns = hidden, {"latent": wide.latent}
         made: tuple[Tensor, ...] = (draft.tensor("latent_kv", wide.kv_rank, columns=wide.latent),)
-        down = draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES)
+        downs: tuple[Matrix, ...] = (draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES),)
         if mixer.q_rank:
             q_from = leaf(f"{path}.q_rank", mixer.q_rank)
             columns = {"q_rank": q_from, "latent": wide.latent}
             made = (*made, draft.tensor("latent_query", q_from))
+            downs = (*downs, draft.matrix("q_down", hidden, q_from, adapted_as=MATRICES))
         width = total(f"{path}.down_width", columns) if mixer.q_rank else wide.latent
-        draft.product(Role.LATENTS, tokens, width, hidden, makes=made, matrices=(down,))
+        draft.product(Role.LATENTS, tokens, width, hidden, makes=made, matrices=downs)
         query = draft.matrix("q_up", q_from, wide.q, adapted_as=QUERY_VALUE)
         draft.product(
             Role.QUERY_UP, tokens, wide.q, q_from, makes=(draft.tensor("query", wide.q, alternate=True),), matrices=(query,)

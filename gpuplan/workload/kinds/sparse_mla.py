@@ -10,15 +10,15 @@ from gpuplan.formulas.basic import part_of_bytes, product, repeated_bytes, share
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
 from gpuplan.models.architecture import SparseMla
 from gpuplan.num import all_true
-from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention as AttentionWork
 from gpuplan.work import Matmul
-from gpuplan.workload.context import ONE, Group, Leaves
+from gpuplan.workload.context import ONE, Group
 from gpuplan.workload.counts import count
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.attention import LOG_SUM_EXP, MATRICES, QUERY_VALUE, packed
 from gpuplan.workload.kinds.base import Caching, MixerKind
+from gpuplan.workload.kinds.mla import Widths
 from gpuplan.workload.program import Role, Tensor
 
 _VLLM = Source(
@@ -36,33 +36,6 @@ ROTARY = Term("recipe.rotary_key_bytes", 2.0, "B", _VLLM)
 SCORE = Term("recipe.index_score_bytes", 4.0, "B", Source("assumed", "scores are written in fp32, and read once to choose from"))
 
 
-class Widths(Record, kw_only=True):
-    """Heads and widths of sparse latent attention on one rank."""
-
-    heads: Term
-    nope: Term
-    rope: Term
-    v_dim: Term
-    kv_rank: Term
-    q_rank: Term
-    q: Term
-    out: Term
-    latent: Term
-
-    @classmethod
-    def of(cls, path: str, mixer: SparseMla, leaf: Leaves, tp: Term) -> Widths:
-        """The widths of a mixer, divided over tensor parallel ranks by heads."""
-        heads = leaf.split(f"{path}.rank_heads", leaf(f"{path}.heads", mixer.heads), tp)
-        nope, rope = leaf(f"{path}.nope_dim", mixer.nope_dim), leaf(f"{path}.rope_dim", mixer.rope_dim)
-        v_dim, kv_rank = leaf(f"{path}.v_dim", mixer.v_dim), leaf(f"{path}.kv_rank", mixer.kv_rank)
-        return cls(
-            heads=heads, nope=nope, rope=rope, v_dim=v_dim, kv_rank=kv_rank, q_rank=leaf(f"{path}.q_rank", mixer.q_rank),
-            q=leaf.times(f"{path}.q_width", heads, total(f"{path}.qk_dim", {"nope": nope, "rope": rope})),
-            out=leaf.times(f"{path}.out_width", heads, v_dim),
-            latent=total(f"{path}.latent_width", {"kv_rank": kv_rank, "rope": rope}),
-        )  # fmt: skip
-
-
 class SparseMlaKind(MixerKind[SparseMla]):
     """DeepSeek Sparse Attention."""
 
@@ -70,17 +43,21 @@ class SparseMlaKind(MixerKind[SparseMla]):
         """Latents, queries, the indexer where the layer has one, attention over the chosen latents, and the output."""
         leaf, path, hidden, tokens = draft.leaves, draft.path, draft.setting.hidden, draft.setting.work.tokens
         wide = Widths.of(path, mixer, leaf, draft.setting.split.tp)
+        q_rank = leaf(f"{path}.q_rank", mixer.q_rank)
         latents: tuple[Tensor, ...] = (
             draft.tensor("latent_kv", wide.kv_rank, columns=wide.latent),
-            draft.tensor("latent_query", wide.q_rank),
+            draft.tensor("latent_query", q_rank),
         )
-        down = draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES)
-        width = total(f"{path}.down_width", {"q_rank": wide.q_rank, "latent": wide.latent})
-        draft.product(Role.LATENTS, tokens, width, hidden, makes=latents, matrices=(down,))
-        query, up = draft.tensor("query", wide.q, alternate=True), draft.matrix("q_up", wide.q_rank, wide.q, adapted_as=QUERY_VALUE)
-        draft.product(Role.QUERY_UP, tokens, wide.q, wide.q_rank, makes=(query,), matrices=(up,))
+        downs = (
+            draft.matrix("kv_down", hidden, wide.latent, adapted_as=MATRICES),
+            draft.matrix("q_down", hidden, q_rank, adapted_as=MATRICES),
+        )
+        width = total(f"{path}.down_width", {"q_rank": q_rank, "latent": wide.latent})
+        draft.product(Role.LATENTS, tokens, width, hidden, makes=latents, matrices=downs)
+        query, up = draft.tensor("query", wide.q, alternate=True), draft.matrix("q_up", q_rank, wide.q, adapted_as=QUERY_VALUE)
+        draft.product(Role.QUERY_UP, tokens, wide.q, q_rank, makes=(query,), matrices=(up,))
         if mixer.indexer_heads:
-            self.index(draft, mixer, wide)
+            self.index(draft, mixer, q_rank)
         # The key up-projection is absorbed into the query and the value one into the output.
         absorbed = leaf.times(f"{path}.absorbed_width", wide.heads, wide.kv_rank)
         draft.product(Role.ABSORBED_KEYS, tokens, wide.kv_rank, wide.nope, wide.heads, makes=(draft.tensor("key", absorbed),))
@@ -91,7 +68,7 @@ class SparseMlaKind(MixerKind[SparseMla]):
         draft.product(Role.OUT, tokens, hidden, wide.out, makes=(draft.tensor("out", hidden),), matrices=(end,))
         return [wide.q, wide.q, wide.q, wide.q]
 
-    def index(self, draft: Draft, mixer: SparseMla, wide: Widths) -> None:
+    def index(self, draft: Draft, mixer: SparseMla, q_rank: Term) -> None:
         """Queries of the indexer from the query's latent, one key a token and weights of its heads, scores of all tokens, a choice.
 
         Scores of prompts are priced as attention without values, in the type of attention that every accelerator multiplies
@@ -100,7 +77,7 @@ class SparseMlaKind(MixerKind[SparseMla]):
         """
         leaf, path, setting = draft.leaves, draft.path, draft.setting
         heads, dim = leaf(f"{path}.indexer_heads", mixer.indexer_heads), leaf(f"{path}.indexer_dim", mixer.indexer_dim)
-        draft.product(Role.INDEX_QUERIES, setting.work.tokens, leaf.times(f"{path}.index_width", heads, dim), wide.q_rank)
+        draft.product(Role.INDEX_QUERIES, setting.work.tokens, leaf.times(f"{path}.index_width", heads, dim), q_rank)
         keys = total(f"{path}.index_keys_width", {"key": dim, "weights": heads})
         draft.product(Role.INDEX_KEYS, setting.work.tokens, keys, setting.hidden)
         for group in setting.work.groups:

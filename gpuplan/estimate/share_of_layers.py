@@ -8,7 +8,7 @@ from gpuplan.term import Term, total
 from gpuplan.workload.stages import Stage
 
 
-def covered(at: str, subject: Subject, option: str, layers: int, stage: Stage) -> Term:
+def share_of_layers(at: str, subject: Subject, option: str, layers: int, stage: Stage) -> Term:
     """The share of the layers of a stage that `option` covers when it holds for the first `layers` of them."""
     return covered_share.term(
         f"{at}.{option}_share", covered=subject.plan(option, float(layers)),

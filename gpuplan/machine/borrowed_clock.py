@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuplan.formulas.power import lent_throttle
+from gpuplan.formulas.power import borrowed_throttle
 from gpuplan.machine.overlay import Link
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
@@ -18,7 +18,7 @@ from gpuplan.term import Term
 USUAL = ("bf16", "fp16")
 
 
-def with_lent_throttle(
+def with_borrowed_clock(
     chip: Accelerator, parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog
 ) -> dict[str, Term]:  # fmt: skip
     """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit."""
@@ -36,7 +36,7 @@ def with_lent_throttle(
         dtype = next((one for one in (name.split(".")[-2], *USUAL) if one in own and one in its), None)
         if dtype is None:
             continue
-        found[name] = lent_throttle.term(
+        found[name] = borrowed_throttle.term(
             f"hw.{name}", throttle=replace(term, name=f"hw.lender.{name}"),
             peak=chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), power=chip.term("hw.power", chip.power),
             lender_peak=lender.term(f"hw.lender.{dtype}_flop_per_s", lender.peak(dtype)),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuplan.models.generic import GenericCard
 
 
-class Fed(Record, kw_only=True):
+class SampleSupply(Record, kw_only=True):
     """What feeds a plan, and what is to be said of it."""
 
     supply: Supply
@@ -30,7 +30,7 @@ class Fed(Record, kw_only=True):
     said: tuple[Choice, ...]
 
 
-def fed_by(ask: TrainAsk, library: Library) -> Fed | None:
+def sample_supply_of(ask: TrainAsk, library: Library) -> SampleSupply | None:
     """What feeds a run whose user says what a sequence takes; None: its sequences are there in time.
 
     Raises:
@@ -46,7 +46,7 @@ def fed_by(ask: TrainAsk, library: Library) -> Fed | None:
     return supplied(ask, None, library.target(ask.on))
 
 
-def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> Fed:
+def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> SampleSupply:
     """Stored bytes, processors and bandwidth: the user's, the card's, the instance's; what nobody knows is said."""
     feeding = card.input if card else None
     shape = target.instance.shape if target.instance is not None else None
@@ -90,7 +90,7 @@ def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> Fed:
         notes.append(Note("input.unknown-sample", what))
     nodes = Term("plan.nodes", float(target.units if shape or host else 1), "1", Source("definition", "nodes that --on counts"))
     supply = Supply(nodes=nodes, stored=stored, bandwidth=bandwidth, decoded_per_s=decoded, processors=cpus)
-    return Fed(supply=supply, notes=tuple(notes), said=tuple(said if stored is not None else ()))
+    return SampleSupply(supply=supply, notes=tuple(notes), said=tuple(said if stored is not None else ()))
 
 
 def _listed(spec: SpecFile) -> Source:
@@ -99,7 +99,7 @@ def _listed(spec: SpecFile) -> Source:
     return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked)
 
 
-def pace_notes(figures: Mapping[str, Term], fed: Fed) -> list[Note]:
+def pace_notes(figures: Mapping[str, Term], fed: SampleSupply) -> list[Note]:
     """What sets the pace, where the input is known, and what is not known of it."""
     notes = list(fed.notes)
     parts = {name: float(figures[key].value) for name in ("read", "decode") if (key := f"{name}_time_s") in figures}

@@ -1,0 +1,29 @@
+"""Which options say how an answer is written, and which of all options take no value?"""
+
+# The annotations of these options are read, so they are no unread text here: no `from __future__ import annotations`.
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from gpuplan.plan.option import OUTPUT, Option, by_key
+from gpuplan.record import Record
+
+EVERYTHING = "*"
+"""What `--explain` without a term stands for: all figures."""
+
+
+class Output(Record, kw_only=True):
+    """How an answer is written: options of the command line alone."""
+
+    explain: Annotated[str | None, Option("Show the working of a figure or term, down to its sources", OUTPUT, "[TERM]")] = None
+    depth: Annotated[int | None, Option("With --explain: how many levels down", OUTPUT)] = None
+    json: Annotated[
+        bool, Option("JSON with all working (schema: gpuplan specs schema estimate)", OUTPUT, "", one_way=True)
+    ] = False  # fmt: skip
+    csv: Annotated[bool, Option("CSV, one row a figure", OUTPUT, "", one_way=True)] = False
+    md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
+
+
+def switches(asks: Sequence[type[Record]]) -> frozenset[str]:
+    """Every option that takes no value."""
+    return frozenset(flag for ask in (*asks, Output) for one in by_key(ask).values() if one.kind == "switch" for flag in one.flags)

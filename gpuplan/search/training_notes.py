@@ -1,0 +1,95 @@
+"""What should be said beside the figures of a training plan: conventions, doubts, options without effect?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gpuplan.errors import Note
+from gpuplan.estimate.long_run import NEVER
+from gpuplan.estimate.recipe import training_profile
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import TrainingFigures
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine import TrainingProfile
+
+
+def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
+    """What the duration of a run takes for granted, and whether it has one."""
+    if NEVER in figures:
+        said = "interruptions come sooner than the run restarts and writes a checkpoint: it does not get on, and has no end or cost"
+        return [Note("run.never", said, "use fewer accelerators, or give the rate that you see with --mtbf")]
+    said = "run time is training alone; wall time, accelerator time, cost and energy count interruptions, restarts and checkpoints"
+    made = [Note("run.interruptions", said, "" if ask.mtbf else "give your own rate with --mtbf")]
+    if ask.price_kind == "spot" and ask.mtbf is None:
+        taken = "how often spot accelerators are taken back is published nowhere and not counted"
+        made.append(Note("run.spot", taken, "give --mtbf with what you saw"))
+    return made
+
+
+def peak_notes(made: TrainingFigures) -> list[Note]:
+    """Where memory peaks, if that is where no gradients are."""
+    _, parts = made.memory.binding()
+    if "gradients_at_peak" not in parts or float(parts["gradients_at_peak"].value) > 0:
+        return []
+    return [
+        Note(
+            "memory.gradients", "memory peaks at the loss, where the gradients of the step are not there yet: they are new in each"
+        )
+    ]
+
+
+def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
+    """Conventions of the figures, the run, recomputation, and options that change nothing with the engine."""
+    known = subject.hw.dtype_notes
+    notes = [
+        *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
+        Note(
+            "mfu.convention",
+            "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
+        ),
+        *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
+    ]
+    if plan.recompute == "selective":
+        notes.append(Note("recompute.selective", _selective(subject)))
+    unknown = without_effect(plan, training_profile(subject.engine))
+    if unknown:
+        told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
+        notes.append(Note("engine.no-effect", told, "name an engine whose profile says, such as fsdp or torchtitan"))
+    arch, length = subject.arch, float(plan.seq_len)
+    if 0 < arch.positions < length:
+        told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
+        notes.append(Note("model.positions", told, "a longer table of positions is not counted; use a shorter --seq-len"))
+    if {stack.kind for stack in arch.stacks} >= {"encoder", "decoder"}:
+        told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
+        notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
+    return notes
+
+
+def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
+    """Options of how the engine is set up that its profile says nothing of."""
+    how, found = plan.how, list[str]()
+    if how.compiled is not None and (profile.compiled if how.compiled else profile.eager) is None:
+        found.append("--compile" if how.compiled else "--no-compile")
+    if how.overlap is not None and profile.switched is None:
+        found.append("--overlap")
+    if how.graphs and profile.host.graph is None:
+        found.append("--graphs")
+    if how.dispatcher is not None and profile.experts.dispatch is None:
+        found.append("--dispatcher")
+    if how.scaling is not None and profile.fp8.rowwise is None and plan.precision == "fp8":
+        found.append("--scaling")
+    return found
+
+
+def _selective(subject: Subject) -> str:
+    """What selective recomputation runs again."""
+    if subject.arch.latent:
+        return "selective runs the up-projections of latent attention again"
+    policy = training_profile(subject.engine).recompute.policy
+    if policy is not None:
+        return f"selective is the policy {policy} of {subject.engine.name}"
+    if training_profile(subject.engine).recompute.selective is not None:
+        return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
+    return "selective recomputes the attention core; fused attention leaves nothing to save there"
