@@ -20,7 +20,7 @@ ROOM = 1.1
 """A budget is this much above today's error, and half a percent more."""
 FEWEST = 4
 """Sources of fewer rows have none of their own."""
-HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, and rows to compare.
+HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, rows to compare, rows missed.
 # Of rows as one types them who has their pages; under `informed` with what else is known of them.
 # Written by tools/accuracy_budget.py.
 """
@@ -42,7 +42,7 @@ def _groups(made: Mapping[str, Any]) -> list[str]:
             got = group[metric]
             if got["rows"] >= FEWEST:
                 limits = [f"{what}: {_budget(got[what])}" for what in ("median_ape", "mean_ape") if got[what] is not None]
-                metrics.append(f"  {metric}: {{{', '.join(limits)}, rows: {got['rows']}}}")
+                metrics.append(f"  {metric}: {{{', '.join(limits)}, rows: {got['rows']}, missed: {got['missed']}}}")
         if group["key"] == "all":
             fits = group["fits"]
             limits = [f"{what}: {math.floor(fits[what] * 100) / 100}" for what in ("ran_said_fits", "oom_said_not")]

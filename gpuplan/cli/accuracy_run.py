@@ -15,7 +15,7 @@ from gpuplan.plan.read import count
 METRICS = ("throughput", "memory", "ttft", "tpot", "fits")
 LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
 """What a budget sets a lower limit to."""
-FIGURES = (*LEAST, "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
+FIGURES = (*LEAST, "missed", "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
 
 
 def run_accuracy(given: Mapping[str, Any]) -> int:
@@ -126,7 +126,7 @@ INFORMED = "informed"
 
 
 def limits_of(file: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """The limits of a budget file: groups to metrics, metrics to the largest `median_ape`, `mean_ape` … and the fewest `rows`.
+    """The limits of a budget file: groups to metrics, metrics to the largest `median_ape`, `missed` … and the fewest `rows`.
 
     Groups of rows with what else is known of them come back as `informed: NAME`.
 

@@ -64,6 +64,17 @@ def test_a_broken_budget_is_said_and_fails(call: Call, tmp_path: Path) -> None:
     assert call("accuracy", "--runs", str(written(tmp_path)), "--budget", str(budget)).code == 0
 
 
+def test_a_budget_holds_the_number_of_missed_rows(call: Call, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.yaml"
+    budget.write_text("all:\n  throughput: {missed: 0}\n", encoding="utf-8")
+    assert call("accuracy", "--runs", str(written(tmp_path)), "--budget", str(budget)).code == 0
+    runs = written(tmp_path)
+    runs.write_text(ROW % 0 + (ROW % 1).replace("h100-sxm-80gb", "no-such-chip"), encoding="utf-8")
+    said = call("accuracy", "--runs", str(runs), "--budget", str(budget))
+    assert said.code == 4
+    assert "throughput missed is 1, the budget is at most 0" in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -21,11 +21,15 @@ from gpuplan.workload.kinds.state_space import ADAPTED
 from gpuplan.workload.program import Role
 
 _CHUNKED = Source(
-    "docs", "flash-linear-attention: chunk_gated_delta_rule",
+    "docs", "ttnn.transformer.chunk_gated_delta_rule",
     "https://docs.tenstorrent.com/tt-metal/latest/ttnn/ttnn/api/ttnn.transformer.chunk_gated_delta_rule.html", "chunk_size",
+    note="after the chunked rule of flash-linear-attention",
 )  # fmt: skip
 CHUNK = Term("work.delta_chunk", 64.0, "1", _CHUNKED)
-_EQUATIONS = Source("paper", "Gated Delta Networks", "https://arxiv.org/abs/2412.06464", "3.3")
+_EQUATIONS = Source(
+    "paper", "Gated Delta Networks", "https://arxiv.org/abs/2412.06464", "3.3",
+    note="the products counted in its equations by chunks; it prints no count of FLOP",
+)  # fmt: skip
 PRODUCTS = {
     "keys": Term("work.delta_products_of_keys", 3.0, "1", _EQUATIONS),  # keys x keys, queries x keys, and the keys' correction
     "values": Term("work.delta_products_of_values", 2.0, "1", _EQUATIONS),  # the values' correction, and the output

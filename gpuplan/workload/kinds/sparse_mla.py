@@ -22,8 +22,8 @@ from gpuplan.workload.kinds.mla import Widths
 from gpuplan.workload.program import Role, Tensor
 
 _VLLM = Source(
-    "docs", "vLLM: DeepSeek-V3.2-Exp in vLLM", "https://blog.vllm.ai/2025/09/29/deepseek-v3-2.html", "cache layouts",
-    note="fp8 latents carry a 4-byte scale for 128 values and rotary keys in 16 bits: 656 bytes a token (vllm-project/vllm 48439)",
+    "docs", "vLLM pull request 48439: fp8 KV cache of MLA models", "https://github.com/vllm-project/vllm/pull/48439",
+    "allocation: 656 bytes a token", note="which is 512 values in fp8, a 4-byte scale for each 128, and 64 rotary keys in 16 bits",
 )  # fmt: skip
 _INDEX = Source(
     "docs", "FlashInfer-Bench: dsa_topk_indexer_fp8_h64_d128_topk2048_ps64",
