@@ -302,6 +302,23 @@ def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
     }
 
 
+def high_end(root: Term) -> Num:
+    """The high end of a sum of bytes as `interval` has it, for a number or for arrays of candidates."""
+    order, parents = _order((root,))
+    squares: Num = 0.0
+    for leaf in (term for term in order if term.spread is not None):
+        above, most = _above(leaf, parents), None
+        for end in leaf.spread or ():
+            values: dict[int, Num] = {id(leaf): end}
+            for term in above:
+                given = {key: values.get(id(part), part.value) for key, part in term.args}
+                values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
+            swing = maximum(values.get(id(root), root.value) - root.value, 0.0)
+            most = swing if most is None else maximum(most, swing)
+        squares = squares + most * most
+    return root.value + squares**0.5
+
+
 _MOST = 600.0
 """Logarithm of a factor that no range needs, and that no number overflows with."""
 

@@ -25,11 +25,13 @@ from gpuplan.formulas.training import (
     sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
+    with_pipeline_seconds,
+    without_pipeline_seconds,
 )
 from gpuplan.machine.hardware import Hardware
-from gpuplan.num import Num
+from gpuplan.num import Num, any_true
 from gpuplan.record import Record
-from gpuplan.term import Parts, Term, greatest, total
+from gpuplan.term import Parts, Term, greatest, numbered, total
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 
@@ -71,12 +73,23 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
     """The whole step as this stage sees it; every part is over all micro-batches."""
     at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
     micro = micro_batch_seconds(pricer, at, stage, layers)
-    stays = profile.sharding.in_pipelines == "gathered" and not alone(work.pipeline.group)
-    apart = profile.sharding.in_pipelines == "regathered" and not alone(work.pipeline.group)
-    if pricer.plan.parallel.zero_stage == 3 and pricer.replicated and not stays:
-        micro["sharded_data_parallel"] = fully_sharded_seconds(
-            pricer, stage, total(f"{at}.micro.compute", dict(micro)), apart=apart
-        )
+    group = work.pipeline.group
+    piped = not alone(group)
+    mixed = piped and any_true(group.value == 1)
+    gathers = pricer.plan.parallel.zero_stage == 3 and pricer.replicated
+    stays = profile.sharding.in_pipelines == "gathered" and piped
+    apart = profile.sharding.in_pipelines == "regathered" and piped
+    if gathers:
+        compute, named = total(f"{at}.micro.compute", dict(micro)), f"{at}.micro.of_pipelines"
+        sharding: list[Term] = []
+        if not (stays or apart) or mixed:
+            each = fully_sharded_seconds(pricer, stage, compute)
+            sharding.append(without_pipeline_seconds.term(f"{named}.none", seconds=each, pp=group) if mixed else each)
+        if apart:
+            each = fully_sharded_seconds(pricer, stage, compute, apart=True)
+            sharding.append(with_pipeline_seconds.term(f"{named}.some", seconds=each, pp=group) if mixed else each)
+        if sharding:
+            micro["sharded_data_parallel"] = sharding[0] if len(sharding) == 1 else total(named, numbered(("way", one) for one in sharding))
     if pricer.scattered and pricer.replicated:
         micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, total(f"{at}.micro.compute", dict(micro)))
     whole = total(f"{at}.micro", dict(micro))
@@ -92,6 +105,8 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
         parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
     elif apart and pricer.replicated:
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
+    if gathers and mixed and "data_parallel" in parts:
+        parts["data_parallel"] = with_pipeline_seconds.term(f"{at}.synced", seconds=parts["data_parallel"], pp=group)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
