@@ -74,11 +74,10 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
     at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
     micro = micro_batch_seconds(pricer, at, stage, layers)
     group = work.pipeline.group
-    piped = not alone(group)
-    mixed = piped and any_true(group.value == 1)
     gathers = pricer.plan.parallel.zero_stage == 3 and pricer.replicated
-    stays = profile.sharding.in_pipelines == "gathered" and piped
-    apart = profile.sharding.in_pipelines == "regathered" and piped
+    stays = profile.sharding.in_pipelines == "gathered" and not alone(group)
+    apart = profile.sharding.in_pipelines == "regathered" and not alone(group)
+    mixed = (stays or apart) and any_true(group.value == 1)
     if gathers:
         compute, named = total(f"{at}.micro.compute", dict(micro)), f"{at}.micro.of_pipelines"
         sharding: list[Term] = []
@@ -89,7 +88,9 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
             each = fully_sharded_seconds(pricer, stage, compute, apart=True)
             sharding.append(with_pipeline_seconds.term(f"{named}.some", seconds=each, pp=group) if mixed else each)
         if sharding:
-            micro["sharded_data_parallel"] = sharding[0] if len(sharding) == 1 else total(named, numbered(("way", one) for one in sharding))
+            micro["sharded_data_parallel"] = (
+                sharding[0] if len(sharding) == 1 else total(named, numbered(("way", one) for one in sharding))
+            )
     if pricer.scattered and pricer.replicated:
         micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, total(f"{at}.micro.compute", dict(micro)))
     whole = total(f"{at}.micro", dict(micro))

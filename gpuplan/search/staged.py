@@ -107,7 +107,7 @@ class Staged:
         self.space, self.layers, self.look, self.plain = space, layers, look, plain
         self.names = tuple(space.axes)
         self.seen: dict[Key, Seen] = {}
-        self.seeds: dict[Key, Seed] = {}
+        self.seeds: dict[tuple[Key, Key], Seed] = {}
         self.looked_at = self.fitting = 0
 
     def take(self, first: First, light: Looked, heavy: Looked | None) -> None:
@@ -124,7 +124,7 @@ class Staged:
         surely = _between(step, step_again, high, high_again, safe)
         narrowly = _between(step, step_again, memory, memory_again, capacity)
         least = np.minimum(memory, memory_again)
-        kept = {int(at) for by in (surely, narrowly, least) for at in _smallest(by, KEPT)}
+        kept = {int(at) for by, most in ((surely, KEPT), (narrowly, KEPT), (least, 2)) for at in _smallest(by, most)}
         flat = np.flatnonzero(legal)[sorted(kept)]
         places = part.places(flat)
         for number, at in enumerate(sorted(kept)):
@@ -135,7 +135,7 @@ class Staged:
             if first.heavy is not None:
                 other = (tuple(first.heavy.case.values()), values)
                 self._keep(other, step_again[at], memory_again[at], high_again[at], capacity[at], safe[at])
-            self.seeds[own] = Seed(own, other, float(surely[at]), float(narrowly[at]))
+            self.seeds[own, other] = Seed(own, other, float(surely[at]), float(narrowly[at]))
 
     def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any, safe: Any) -> None:
         rank = -2.0 if high <= safe else -1.0 if memory <= capacity else 0.0
@@ -175,32 +175,56 @@ class Staged:
         return seed.may if self.seen[self._lead()].rank < -1 else min(seed.may, seed.may_narrowly)
 
     def _layers(self) -> None:
-        """Look at every number of layers, and every kind of recomputation, of divisions that may be faster than the best plan."""
-        looked: set[Key] = set()
+        """Look at every kind of recomputation, and at every number of layers, where that may be faster than the best plan."""
+        done: set[tuple[Key, Key]] = set()
         while True:
-            lead = self.seen[self._lead()]
-            limit = lead.step if lead.rank < 0 else inf
-            order = sorted((self._may(seed), key) for key, seed in self.seeds.items() if key not in looked)
-            todo = [self.seeds[key] for may, key in order if may <= limit * AS_FAST and may < inf][:CLOSELY]
-            todo = [one for one in todo if self.seen[one.light].rank > lead.rank or lead.rank == 0]
+            limit = self._limit()
+            open_ones = [one for one in self.seeds.values() if self.seen[one.light].step <= limit and not self._good(one.light)]
+            self._kinds(one for one in open_ones if (one.light, one.light) not in done)
+            done |= {(one.light, one.light) for one in open_ones}
+            limit = self._limit()
+            may = sorted((self._may(one), one.light, one.heavy) for pair, one in self.seeds.items() if pair not in done)
+            todo = [self.seeds[light, heavy] for time, light, heavy in may if time <= limit and time < inf][:CLOSELY]
+            done |= {(one.light, one.heavy) for one in todo}
             if not todo:
                 return
-            looked |= {one.light for one in todo}
-            looked |= {key for may, key in order if may > limit * AS_FAST or may == inf}
-            self._evaluate(key for one in todo for key in self._again(one))
+            self._evaluate(key for one in todo for key in self._fewer(one.heavy))
 
-    def _again(self, seed: Seed) -> Iterator[Key]:
-        """The division with every kind of recomputation, for every number of layers that there is to look at."""
-        cases, values = seed.light
-        at, axis = list(self.space.cases).index("recompute"), self.names.index(LAYERS) if LAYERS in self.names else None
-        depth = int(float(ceil_div(self.layers, self._value(values, "pp"))))
-        for kind in self.space.cases["recompute"]:
-            own = (*cases[:at], kind, *cases[at + 1 :])
-            yield own, values
-            if axis is None or kind != "full" or len(self.space.axes[LAYERS]) < 2:
-                continue
+    def _limit(self) -> float:
+        """The time that a division must be able to reach to be worth looking at."""
+        lead = self.seen[self._lead()]
+        return lead.step * AS_FAST if lead.rank < 0 else inf
+
+    def _good(self, key: Key) -> bool:
+        """Whether a plan is as safe as it is asked to be, so that nothing needs to be run again."""
+        return self.seen[key].rank <= min(self.seen[self._lead()].rank, -1.0)
+
+    def _kinds(self, seeds: Iterable[Seed]) -> None:
+        """Look at divisions with every kind of recomputation in all layers, which bounds what fewer layers may reach."""
+        at = list(self.space.cases).index("recompute")
+        lights = {one.light for one in seeds}
+        again = [
+            (light, ((*light[0][:at], kind, *light[0][at + 1 :]), light[1]))
+            for light in lights
+            for kind in self.space.cases["recompute"]
+            if kind != light[0][at]
+        ]
+        self._evaluate(heavy for _, heavy in again)
+        for light, heavy in again:
+            if heavy in self.seen and (light, heavy) not in self.seeds:
+                one, two = self.seen[light], self.seen[heavy]
+                surely = _between(*_columns(one.step, two.step, one.high, two.high, one.safe))
+                narrowly = _between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
+                self.seeds[light, heavy] = Seed(light, heavy, float(surely[0]), float(narrowly[0]))
+
+    def _fewer(self, heavy: Key) -> Iterator[Key]:
+        """The same with the recomputation of every smaller number of layers of each stage."""
+        cases, values = heavy
+        if len(self.space.axes.get(LAYERS, ())) > 1:
+            axis = self.names.index(LAYERS)
+            depth = int(float(ceil_div(self.layers, self._value(values, "pp"))))
             for some in range(1, depth):
-                yield own, (*values[:axis], float(some), *values[axis + 1 :])
+                yield cases, (*values[:axis], float(some), *values[axis + 1 :])
 
     def _changed(self) -> None:
         """Look at the best plans with one other choice each."""
@@ -230,9 +254,7 @@ class Staged:
                 continue
             cases, values = key
             wiring = tuple(
-                values[self.names.index(name)] == usual
-                for name, usual in ((REPLICAS, 1.0), (LAYERS, 0.0))
-                if name in self.names
+                values[self.names.index(name)] == usual for name, usual in ((REPLICAS, 1.0), (LAYERS, 0.0)) if name in self.names
             )
             alike.setdefault((cases, wiring), {})[key] = None
         for (cases, _), group in alike.items():  # type: ignore[misc]
@@ -274,6 +296,10 @@ def _between(step: Column, step_again: Column, memory: Column, memory_again: Col
     share = np.where(memory <= most, 0.0, np.where(np.isfinite(share), share, 1.0))
     found: Column = np.where(np.minimum(memory, memory_again) <= most, step + share * np.maximum(step_again - step, 0.0), inf)
     return found
+
+
+def _columns(*values: float) -> tuple[Column, ...]:
+    return tuple(np.array([value]) for value in values)
 
 
 def _smallest(values: Column, most: int) -> NDArray[np.intp]:
