@@ -28,7 +28,9 @@ KEPT = 48
 CLOSELY = 16
 """Divisions of which every number of layers is looked at in one go."""
 NEAR = 32
-"""Plans whose other choices are looked at in one go."""
+"""Plans whose neighbours along each axis are looked at in one go."""
+NEAREST = 4
+"""Plans whose other cases are: each is an estimate of its own."""
 AS_FAST = 1.003
 """Plans so close to the fastest are as fast: of these the plainest is taken."""
 ROUNDS = 6
@@ -109,6 +111,7 @@ class Staged:
         self.seen: dict[Key, Seen] = {}
         self.seeds: dict[tuple[Key, Key], Seed] = {}
         self.looked_at = self.fitting = 0
+        self._leading: Key | None = None
 
     def take(self, first: First, light: Looked, heavy: Looked | None) -> None:
         """Keep what may be best of some divisions of the work."""
@@ -140,6 +143,8 @@ class Staged:
     def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any, safe: Any) -> None:
         rank = -2.0 if high <= safe else -1.0 if memory <= capacity else 0.0
         self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(safe), float(capacity))
+        if self._leading is None or (self.seen[key].order, key != self._leading) < (self.seen[self._leading].order, False):
+            self._leading = key
 
     def best(self) -> Best[TrainPlan] | None:
         """The best plan after all that may be better was looked at; None where no plan is legal."""
@@ -156,7 +161,8 @@ class Staged:
         return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order)
 
     def _lead(self) -> Key:
-        return min(self.seen, key=lambda key: self.seen[key].order)
+        assert self._leading is not None
+        return self._leading
 
     def _plainest(self) -> Key:
         """Of the plans that are as fast as the best one and as safe, the plainest."""
@@ -229,17 +235,22 @@ class Staged:
     def _changed(self) -> None:
         """Look at the best plans with one other choice each."""
         order = sorted(self.seen, key=lambda key: self.seen[key].order)[:NEAR]
-        self._evaluate(key for one in order for key in self._changes(one))
+        wired = [key for key in order if self.seen[key].rank == self.seen[order[0]].rank][:NEAREST]
+        self._evaluate([*(key for one in wired for key in self._rewired(one)), *(key for one in order for key in self._moved(one))])
 
-    def _changes(self, key: Key) -> Iterator[Key]:
+    def _rewired(self, key: Key) -> Iterator[Key]:
+        """The plan with another value of each case."""
         cases, values = key
         for at, every in enumerate(self.space.cases.values()):
             yield from (((*cases[:at], one, *cases[at + 1 :]), values) for one in every if one != cases[at])
+
+    def _moved(self, key: Key) -> Iterator[Key]:
+        """The plan with another value of each axis, but for those that were all looked at with each other."""
+        cases, values = key
         for at, name in enumerate(self.names):
-            if name in ("tp", "pp", "cp", "ep"):
-                continue  # All of these were looked at with each other.
-            every_value = self.space.axes[name]
-            yield from ((cases, (*values[:at], float(one), *values[at + 1 :])) for one in every_value if one != values[at])
+            if name not in ("tp", "pp", "cp", "ep"):
+                every = self.space.axes[name]
+                yield from ((cases, (*values[:at], float(one), *values[at + 1 :])) for one in every if one != values[at])
 
     def _value(self, values: tuple[float, ...], name: str) -> float:
         if name in self.names:
