@@ -307,14 +307,14 @@ def high_end(root: Term) -> Num:
     order, parents = _order((root,))
     squares: Num = 0.0
     for leaf in (term for term in order if term.spread is not None):
-        above, most = _above(leaf, parents), None
+        above = _above(leaf, parents)
+        most: Num = 0.0
         for end in leaf.spread or ():
             values: dict[int, Num] = {id(leaf): end}
             for term in above:
                 given = {key: values.get(id(part), part.value) for key, part in term.args}
                 values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
-            swing = maximum(values.get(id(root), root.value) - root.value, 0.0)
-            most = swing if most is None else maximum(most, swing)
+            most = maximum(most, values.get(id(root), root.value) - root.value)
         squares = squares + most * most
     return root.value + squares**0.5
 

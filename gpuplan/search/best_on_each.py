@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.recipe import training_profile
@@ -16,6 +16,9 @@ from gpuplan.plan.train import TrainPlan, even
 from gpuplan.search.best import FEW, Best, best, only
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training_space import Looked, fastest, looked
+
+if TYPE_CHECKING:
+    from gpuplan.search.staged import Staged
 
 TOGETHER = 2**16
 """Plans times machines that are estimated at once: what is made of them stays in the caches."""
@@ -62,9 +65,9 @@ def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | No
     """
     if space.size <= FEW:
         return best(space, fastest(subject))
-    from gpuplan.search.staged import Staged, first_looks
+    from gpuplan.search.staged import first_looks
 
-    search = Staged(space, subject.arch.depth, lambda plan: looked(subject, plan), unusual(subject))
+    search = _search(subject, space)
     for first in first_looks(space, subject.arch.depth):
         with first.light.quietly():
             light = looked(subject, first.light.plan)
@@ -73,19 +76,24 @@ def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | No
     return search.best()
 
 
+def _search(subject: Subject, space: Space[TrainPlan]) -> Staged:
+    from gpuplan.search.staged import Staged
+
+    return Staged(space, subject.arch.depth, lambda plan: looked(subject, plan), unusual(subject))
+
+
 def unusual(subject: Subject) -> Callable[[TrainPlan], int]:
     """How many choices of a plan are out of the ordinary for the engine: what is as fast without them is better without."""
     profile, depth = training_profile(subject.engine), subject.arch.depth
 
     def count(plan: TrainPlan) -> int:
         p, some = plan.parallel, plan.saving.recompute_layers
-        return sum(
-            (
-                p.zero_stage != profile.sharding.stage, p.sequence_parallel != profile.tensor.sequence, p.shard_group is not None,
-                p.etp is not None, p.cp > 1, p.vpp > 1, not even(plan, depth), plan.recompute != "none",
-                plan.recompute not in ("none", "full"), some is not None and bool(some < ceil_div(depth, p.pp)),
-            )
+        signs: tuple[Any, ...] = (
+            p.zero_stage != profile.sharding.stage, p.sequence_parallel != profile.tensor.sequence, p.shard_group is not None,
+            p.etp is not None, p.cp > 1, p.vpp > 1, not even(plan, depth), plan.recompute != "none",
+            plan.recompute not in ("none", "full"), some is not None and some < ceil_div(depth, p.pp),
         )  # fmt: skip
+        return sum(bool(one) for one in signs)
 
     return count
 
@@ -94,13 +102,10 @@ def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int,
     """The best plan of a space for each subject that it can be estimated for."""
     if space.size <= FEW:
         return {}
-    from gpuplan.search.staged import Staged, first_looks
+    from gpuplan.search.staged import first_looks
 
     depth = subjects[0].arch.depth
-    left = {
-        at: Staged(space, depth, lambda plan, subject=subject: looked(subject, plan), unusual(subject))
-        for at, subject in enumerate(subjects)
-    }
+    left = {at: _search(subject, space) for at, subject in enumerate(subjects)}
     for first in first_looks(space, depth):
         light = _seen(subjects, list(left), first.light)
         heavy = None if first.heavy is None else _seen(subjects, list(left), first.heavy)

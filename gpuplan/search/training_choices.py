@@ -44,9 +44,9 @@ def open_choices(ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape,
     degrees = _degrees(ask, plan, subject, shape, profile)
     splits = max(degrees["tp"]) * max(degrees["cp"]) > 1
     habit = default_zero(ask, profile)
-    stages = STAGES if not described and shape.ranks > 1 and ask.sync_every is None and "params" not in plan.saving.offload else ()
-    if "params" in plan.saving.offload and not described:
-        stages = (3,)
+    stages: tuple[int, ...] = ()
+    if not described and shape.ranks > 1 and ask.sync_every is None:
+        stages = (3,) if "params" in plan.saving.offload else STAGES
     kinds = _kinds(ask, plan, subject, profile, shape, described=described)
     sequence = plan.parallel.sequence_parallel
     open_sequence = ask.sequence_parallel is None and not described and splits
@@ -97,7 +97,7 @@ def _kinds(
     policies = tuple(one for one in get_args(Recompute) if one in POLICIES and one not in none)
     own = policies if profile.recompute.policy is not None else ()
     parts = (*(("mlp",) if shape.widths or shape.shared else ()), *(("moe",) if shape.experts else ()))
-    return (*none, "selective", "selective-op", *parts, *own, "full")  # type: ignore[return-value]
+    return (*none, "selective", "selective-op", *parts, *own, "full")
 
 
 def _groups(hw: Hardware, ranks: int) -> list[float]:
