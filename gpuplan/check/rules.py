@@ -26,6 +26,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.wrong-unit E a unit of another kind, such as bytes where a rate belongs",
         "spec.bad-quantity E something other than a value with a unit",
         "spec.out-of-range E a value of zero, below zero, or infinite",
+        "spec.physics E a value that physics rules out: a share above 1, a start of seconds, a 90th percentile below the median",
         "spec.not-whole E a fraction where things are counted",
         "spec.bad-accept E a range of accepted values that is no pair, or runs downwards",
         "spec.fill-in E a value `\"?\"` that a draft leaves to be filled in",
