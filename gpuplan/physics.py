@@ -73,3 +73,29 @@ def above(rate: float, peak: float) -> bool:
     (False, False, True)
     """
     return not rate <= CLOCKS * peak
+
+
+OF_PEAK = frozenset({"mfu", "mfu_causal", "hfu", "mbu"})
+"""Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1."""
+SHARES = OF_PEAK | {"effective_training_share", "rollout_share"}
+"""Figures that are parts of a whole."""
+SIGNED = frozenset({"headroom_bytes"})
+"""Figures that may be below zero: what is missing."""
+ROUNDING = 1e-9
+
+
+def impossible(figure: str, value: float) -> str:
+    """Why a figure of an answer, by its JSON key, cannot have this value; nothing where it can.
+
+    >>> impossible("mfu", 1.77), impossible("step_time_s", float("inf")), impossible("peak_memory_bytes", -1.0)
+    ('177 % is more than there is', 'it is not finite', 'it is below zero')
+    >>> impossible("mfu", 0.4), impossible("headroom_bytes", -1.0)
+    ('', '')
+    """
+    if not isfinite(value):
+        return "it is not finite"
+    if value < 0 and figure not in SIGNED:
+        return "it is below zero"
+    if figure in SHARES and value > 1 + ROUNDING:
+        return f"{100 * value:.4g} % is more than there is"
+    return ""
