@@ -131,7 +131,9 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
         return estimate.replaced(figures=figures, breakdowns=breakdowns, verdict=_verdict(figures, breakdowns[-1]))
     except (ArithmeticError, ImpossibleError) as error:
         why = "; ".join(one.message for one in error.problems) if isinstance(error, ImpossibleError) else str(error)
-        raise UsageError(Problem("set.no-number", f"--set: nothing comes of {said} ({why})", "use other values")) from None
+        raise UsageError(
+            Problem("set.no-number", f"--set: nothing comes of {said} ({why})", "use other values, above zero")
+        ) from None
 
 
 def _answer(task: Task, said: Said, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]) -> Estimate:
