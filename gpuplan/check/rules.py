@@ -100,6 +100,12 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.network-port E cards, or a level of a cluster, that are no whole number of ports of the network they name",
         "spec.cluster-node E a cluster of another accelerator than its nodes, or with a level inside them",
     ),
+    "Measured files": (
+        "spec.measured-subject E a file of an accelerator among those of families, or the reverse; a file that is like itself",
+        "spec.measured-units E compute units that the accelerator does not have",
+        "spec.measured-dtype E products in a data type that the accelerator has no rate for",
+        "spec.measured-ranks E more ranks than the links of the accelerator join",
+    ),
     "Prices": (
         "spec.sentinel-price E a number that stands for `unknown` in some catalog, such as 700.0 or 9999",
         "spec.price-out-of-kin E a price for one accelerator far from what others ask: per accelerator or per instance?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,6 +12,7 @@ from gpuplan.specs.base import Date, Id, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
 from gpuplan.specs.quantity import CountField, Measure, Sourced
 
+_BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 MatmulKind: TypeAlias = Literal[
     "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo"
@@ -22,6 +24,7 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SHARE)]
 Part: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.PART)]
+Slower: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SLOWER)]
 More: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.MORE)]
 Waves: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.WAVES)]
 Depth: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.DEPTH)]
@@ -63,6 +66,12 @@ class Fit(Schema):
         if self.p90_ape.value < self.median_ape.value:
             message = f"the 90th percentile of the errors, `{self.p90_ape.text}`, is below their median, `{self.median_ape.text}`"
             yield Fault("spec.physics", message, "are the two in each other's place?", ("p90_ape",))
+        bias = _BIAS.fullmatch(self.bias)
+        if bias is None:
+            yield Fault("spec.bad-format", f"`{self.bias}` is not a signed share in %", "write it as `+0.1 %`", ("bias",))
+        elif abs(float(bias[1])) > 100 * self.median_ape.value + 0.2:
+            message = f"a bias of `{self.bias}` is more than the median error, `{self.median_ape.text}`, which no median can be"
+            yield Fault("spec.physics", message, "is the error a share, and the bias in %?", ("bias",))
 
 
 class Residual(Schema):
@@ -93,7 +102,7 @@ class MatmulFit(Schema):
     """Share of the shorter of arithmetic and traffic that the longer does not hide."""
     tail: Waves
     """Unfilled end of the last wave, in tiles of 128 x 128 results on every unit."""
-    throttle: More
+    throttle: Slower
     """How much longer arithmetic takes once the power limit holds the clock down."""
     settle: Settles
     """How long that takes to set in."""
@@ -105,7 +114,7 @@ class MatmulFit(Schema):
     """Columns of results that are computed together."""
     walk: PerElement | None = None
     """Time that each element of the contraction takes however few results there are: products of one result wait for each other."""
-    fine: More | None = None
+    fine: Slower | None = None
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
     whole: Part | None = None
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
@@ -130,7 +139,7 @@ class PrefillFit(Schema):
     """Share of the shorter of arithmetic and traffic that the longer does not hide."""
     tail: Waves
     """Unfilled end of the last wave, in tiles of `rows` queries against all keys."""
-    throttle: More
+    throttle: Slower
     """How much longer arithmetic takes once the power limit holds the clock down."""
     settle: Settles
     """How long that takes to set in."""
