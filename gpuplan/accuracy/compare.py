@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.estimate.result import Estimate
+from gpuplan.ranges import interval
 from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
-from gpuplan.term import Term, interval, total
+from gpuplan.term import Term, total
 
 Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
 METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")

@@ -12,7 +12,8 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
 from gpuplan.plan.words import KvFormat, WeightFormat
-from gpuplan.term import Term, interval
+from gpuplan.ranges import interval
+from gpuplan.term import Term
 
 WEIGHTS: Mapping[str, WeightFormat] = {
     "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "16-bit": "bf16", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",

@@ -368,7 +368,7 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> FitResult | Non
         knobs = {key: value for key, value in values.items() if key != "ranks"}
         return chip.collective(given, knobs, kind, most)
 
-    return fit(rows, knob_tables.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": knob_tables.SWITCHES})
+    return fit(rows, knob_tables.collective_knobs(kind), fixed, predict, starts={"switch": knob_tables.SWITCHES})
 
 
 def _custom(chip: Chip, rows: Rows) -> FitResult | None:

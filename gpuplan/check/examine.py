@@ -9,6 +9,7 @@ from pathlib import Path
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.clusters import clusters, ports
 from gpuplan.check.links import links
+from gpuplan.check.measured import measured
 from gpuplan.check.memory import memory
 from gpuplan.check.names import names, root
 from gpuplan.check.prices import PriceGroup, price_groups, prices
@@ -23,6 +24,7 @@ from gpuplan.specs.base import load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
 
@@ -100,6 +102,8 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from clusters(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
+    elif isinstance(one.spec, Measured):
+        yield from measured(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
         yield from prices(one, one.spec, library, known)
 

@@ -26,6 +26,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.wrong-unit E a unit of another kind, such as bytes where a rate belongs",
         "spec.bad-quantity E something other than a value with a unit",
         "spec.out-of-range E a value of zero, below zero, or infinite",
+        "spec.physics E a value that physics rules out: a share above 1, a start of seconds, a 90th percentile below the median",
         "spec.not-whole E a fraction where things are counted",
         "spec.bad-accept E a range of accepted values that is no pair, or runs downwards",
         "spec.fill-in E a value `\"?\"` that a draft leaves to be filled in",
@@ -98,6 +99,12 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.host-memory E main memory that is implausible for the number of processors",
         "spec.network-port E cards, or a level of a cluster, that are no whole number of ports of the network they name",
         "spec.cluster-node E a cluster of another accelerator than its nodes, or with a level inside them",
+    ),
+    "Measured files": (
+        "spec.measured-subject E a file of an accelerator among those of families, or the reverse; a file that is like itself",
+        "spec.measured-units E compute units that the accelerator does not have",
+        "spec.measured-dtype E products in a data type that the accelerator has no rate for",
+        "spec.measured-ranks E more ranks than the links of the accelerator join",
     ),
     "Prices": (
         "spec.sentinel-price E a number that stands for `unknown` in some catalog, such as 700.0 or 9999",

@@ -161,7 +161,9 @@ def _kernels(
     on = asked.accelerator if asked.accelerator is not None and given.count > 1 else ""
     near = _domain(on, subject, found, catalog)
     new = [
-        points.KeptPoint(probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
+        points.KeptPoint(
+            probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date, line=point.line
+        )
         for path, one in found
         for point in one.points
     ]

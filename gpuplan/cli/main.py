@@ -17,8 +17,8 @@ from gpuplan.errors import Exit, GpuplanError, Problem, did_you_mean
 
 INTERRUPTED = 130
 """What shells report for a process that Ctrl-C ended: 128 + SIGINT."""
-BUG = 70
-"""EX_SOFTWARE of sysexits.h: gpuplan itself went wrong. None of the documented codes may say this."""
+BUG = int(Exit.BUG)
+"""gpuplan itself went wrong. None of the other documented codes may say this."""
 
 _UsageBase: Any = BadParameter.__base__
 """The parser's base of all usage errors. typer exports only this child, and lends the rest from different places by version."""

@@ -18,7 +18,8 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
     rows: list[tuple[object, ...]] = []
     for estimate in estimates:
         who = estimate.question.get("on", estimate.task)
-        rows.append((who, "verdict", "fits", str(estimate.verdict.fits).lower(), "", "", "", "", ""))
+        for key in ("fits", "narrowly"):
+            rows.append((who, "verdict", key, str(getattr(estimate.verdict, key)).lower(), "", "", "", "", ""))
         for key, term in estimate.figures.items():
             low, high = estimate.ranges[key]
             rows.append((who, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))

@@ -223,7 +223,7 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
         made = rl_figures(models, plan.replaced(rollout=part.plan, idle="host"))
         fits = made.figures["peak_memory_bytes"].value <= made.figures["memory_capacity_bytes"].value
-        worth = where(fits, made.figures["rollout_s"].value, made.phases["rollout"][0].value)
+        worth = where(fits, made.figures["rollout_s"].value, made.phases["rollout"].peak.value)
         return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), worth))
 
     found = best(space, judge, few=1)

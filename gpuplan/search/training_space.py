@@ -13,7 +13,7 @@ from gpuplan.plan.train import TrainPlan, even, train_rules
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.space import Part, Space
-from gpuplan.term import high_end
+from gpuplan.ranges import high_end
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 """The axes of a space of training plans that are fields of a plan."""

@@ -19,13 +19,16 @@ from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, ground_of
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
+from gpuplan.calibrate.possible import too_fast
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
+from gpuplan.physics import SHARE, above
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.strict_yaml import load_yaml, parse_yaml
 from gpuplan.term import Term
+from gpuplan.units import human
 
 PRESENT = "present"
 """The source of values that were there before and that an import had to repeat."""
@@ -83,6 +86,7 @@ def merge(
     before = catalog.read(Measured, out) if out.is_file() else None
     chain = overlay.chain_of(catalog, subject.id, subject.family, before)
     ground = _ground(subject, samples, catalog, chain, on)
+    _refuse_impossible(points, made, ground)
     fits = fit_samples(samples, ground, made.software) if samples else SampleFits()
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
@@ -100,6 +104,28 @@ def merge(
     _residuals(tree, fits, sets)
     _say(tree, made, [*sets, *rates])
     return MergedMeasurement(_text(tree, out), sets, rates, unfitted)
+
+
+def _refuse_impossible(points: Sequence[KeptPoint], made: ImportedFile, ground: FitBasis) -> None:
+    """Take nothing of a file in which anything is faster than the hardware can be.
+
+    Raises:
+        UsageError: naming the first of each kind of kernel.
+    """
+    wrong: dict[str, Problem] = {}
+    hint = "is it of another accelerator (--accelerator), of another data type (--dtype), or in another unit?"
+    for point in points:
+        why = too_fast(point.probe, point.seconds, ground)
+        if why:
+            where = f"{point.file}:{point.line}" if point.line else point.file
+            wrong.setdefault(point.probe.name or point.probe.kind, Problem("import.too-fast", why, hint, where))
+    ways = {"host_to_device": "to the accelerator", "device_to_host": "to the host"}
+    for way, rate in made.rates.items():
+        if ground.host is not None and above(rate, ground.host):
+            why = f"{human(rate, 'B/s')} {ways[way]} is above what the link carries, {human(ground.host, 'B/s')}"
+            wrong[way] = Problem("import.too-fast", why, hint, made.file)
+    if wrong:
+        raise UsageError(*wrong.values())
 
 
 def _ground(
@@ -211,7 +237,7 @@ def _rates(tree: dict[str, Any], made: ImportedFile, ground: FitBasis, key: str,
         unfitted["host"] = "no spec says what the link to the host carries"
         return {}
     shares = {
-        name: made.rates[way] / ground.host
+        name: min(made.rates[way] / ground.host, SHARE.high)
         for way, name in (("host_to_device", "efficiency"), ("device_to_host", "back"))
         if way in made.rates
     }

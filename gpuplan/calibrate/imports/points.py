@@ -21,6 +21,8 @@ class KeptPoint(Record, kw_only=True):
     """The kind of import."""
     file: str
     date: str
+    line: int = 0
+    """Where it stands in the file; 0: it has no line of its own."""
 
     def key(self) -> tuple[str, str, str]:
         """What a new point must share to take the place of this one."""
