@@ -99,6 +99,10 @@ class Shape(Record, kw_only=True):
     kv_heads: tuple[int, ...] = ()
     expert_widths: tuple[int, ...] = ()
     shared: bool = False
+    piped_stage: int = 3
+    """The highest ZeRO stage that the engine combines with pipeline stages."""
+    engine: str = ""
+    """What the engine is called in messages."""
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 
@@ -210,7 +214,16 @@ def _too_deep(p: Parallelism, shape: Shape) -> Problem:
 
 
 def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
-    """What groups of ranks that share states between them want (HSDP)."""
+    """What ZeRO wants of pipelines, and groups of ranks that share states between them (HSDP) of the ranks."""
+    if p.zero_stage > shape.piped_stage:
+        yield Rule(
+            p.pp == 1,
+            lambda: Problem(
+                "plan.zero-pipeline",
+                f"pp {p.pp:g} with ZeRO {p.zero_stage}: {shape.engine} has pipeline stages with ZeRO {shape.piped_stage} at most",
+                f"use --zero-stage {shape.piped_stage}, or --pp 1",
+            ),
+        )
     if p.shard_group is None:
         return
     group, ranks = maximum(p.shard_group, 1.0), p.dp * p.cp

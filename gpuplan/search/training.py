@@ -22,7 +22,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Space, placed
-from gpuplan.search.training_choices import open_choices
+from gpuplan.search.training_choices import open_choices, split_rules
 from gpuplan.search.training_defaults import (
     SEQUENCE,
     default_batch,
@@ -32,7 +32,7 @@ from gpuplan.search.training_defaults import (
     saving_of,
     tuning_of,
 )
-from gpuplan.search.training_notes import peak_notes, training_notes
+from gpuplan.search.training_notes import habit_note, peak_notes, training_notes
 from gpuplan.search.training_space import DEGREES, training_space
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
@@ -64,6 +64,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
         *found.notes,
         *precision_notes(ask, subject.engine),
         *training_notes(asked, plan, subject, made.figures),
+        *((habit_note(asked, plan, subject),) if one.searched else ()),
         *peak_notes(made),
     ]
     chosen = one.chosen
@@ -93,6 +94,8 @@ class Settled(Record, kw_only=True):
     run: Run | None
     fed: SampleSupply | None
     chosen: tuple[Choice, ...]
+    searched: bool
+    """Whether there was more than one plan to choose from."""
 
 
 def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None) -> Settled:
@@ -107,30 +110,20 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
     given = {name for name in (*DEGREES, "dp") if getattr(ask, name) is not None}
-    why = f"fastest of {result.fitting} plans that fit ({result.looked_at} looked at)"
-    if result.looked_at == 1:
-        why = "the only plan that was looked at"
-    if not result.fits:
-        why = f"least memory of {result.looked_at} plans, none of which fits"
+    why = why_chosen(result)
     chosen += [
         Choice(name, f"{value:g}", why) for name, value in degrees.items() if name not in given and worth_saying(name, value)
     ]
-    if ask.recompute is None:
-        chosen.append(Choice("recompute", plan.recompute, why))
-        if plan.saving.recompute_layers is not None and ask.recompute_layers is None:
-            some = "layers of each stage that are made again: quarters of a stage were looked at"
-            chosen.append(Choice("recompute_layers", f"{plan.saving.recompute_layers:g}", some))
-    if ask.zero_stage is None:
-        own = plan.parallel.zero_stage == training_profile(found.subject.engine).sharding.stage
-        why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
-        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), why_zero))
+    chosen += [Choice(name, text, why) for name, text in chosen_beside(ask, plan, found.subject).items()]
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     run = run_of(ask, plan)
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    return Settled(ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+    return Settled(
+        ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1
+    )
 
 
 def chosen_with(
@@ -191,6 +184,34 @@ def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
     return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
 
 
+def why_chosen(found: Best[TrainPlan], what: str = "plans") -> str:
+    """Why a plan was chosen, in a few words."""
+    if found.looked_at == 1:
+        return f"the only one of the {what} that was looked at"
+    if not found.fits:
+        return f"least memory of {found.looked_at} {what}, none of which fits"
+    sure = "" if found.keys and found.keys[0] < -1 else ", none of them surely"
+    return f"fastest of {found.fitting} {what} that fit{sure} ({found.looked_at} looked at)"
+
+
+def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str, str]:
+    """What else was chosen, where it shows: recomputation and sharding always, the rest where it is out of the ordinary."""
+    p, profile, found = plan.parallel, training_profile(subject.engine), dict[str, str]()
+    if ask.recompute is None:
+        found["recompute"] = plan.recompute
+    if ask.recompute_layers is None and plan.saving.recompute_layers is not None:
+        found["recompute_layers"] = f"{plan.saving.recompute_layers:g}"
+    if ask.zero_stage is None:
+        found["zero_stage"] = str(p.zero_stage)
+    if ask.shard_group is None and p.shard_group is not None:
+        found["shard_group"] = f"{p.shard_group:g}"
+    if ask.etp is None and p.etp is not None:
+        found["etp"] = f"{p.etp:g}"
+    if ask.sequence_parallel is None and p.sequence_parallel != profile.tensor.sequence and p.tp > 1:
+        found["sequence_parallel"] = str(p.sequence_parallel).lower()
+    return found
+
+
 def worth_saying(name: str, value: float) -> bool:
     """Whether a choice shows: degrees of one that hardly anyone uses do not."""
     return value != 1 or name in ("tp", "pp", "dp", "micro_batch")
@@ -233,6 +254,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     """
     positive(ask, ("tokens", "seq_len", "documents", "global_batch", *DEGREES, "dp"))
     subject, chosen = found.subject, []
+    require(split_rules(ask, subject.engine))
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
     seq_len, made = ask.seq_len, found.card.pretraining

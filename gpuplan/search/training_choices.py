@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, get_args
 
+from gpuplan.errors import Problem
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.subject import Subject
 from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.parallelism import Shape, divisors
+from gpuplan.plan.parallelism import Rule, Shape, divisors
 from gpuplan.plan.remat import POLICIES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.search.training_defaults import default_zero
 from gpuplan.search.training_space import DEGREES, LAYERS, REPLICAS
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine import Engine, Split, TrainingProfile
 
 STAGES = (0, 1, 2, 3)
 SHARED_SEQUENCE = 64
@@ -62,6 +64,19 @@ def open_choices(ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape,
     some = ask.recompute is None and ask.recompute_layers is None and "full" in kinds and len(kinds) > 1
     layers = [float(one) for one in range(shape.layers)] if some else [0.0]
     return Choices({**degrees, REPLICAS: groups, LAYERS: layers}, cases)
+
+
+def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
+    """The degrees that an engine has no parallelism for."""
+    profile = training_profile(engine)
+    for name in get_args(Split):
+        if (getattr(ask, name) or 1) > 1 and name not in (*profile.splits, *profile.splits_if_asked):
+            yield Rule(False, partial(_no_split, name, getattr(ask, name), engine))
+
+
+def _no_split(name: str, value: int, engine: Engine) -> Problem:
+    hint = f"leave --{name} out, or name an engine that has it, such as megatron-lm or torchtitan"
+    return Problem("plan.engine-split", f"--{name} {value}, which {engine.name} has no parallelism for", hint)
 
 
 def _degrees(

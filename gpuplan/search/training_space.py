@@ -10,10 +10,10 @@ from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.parallelism import Rule, Shape
 from gpuplan.plan.train import TrainPlan, even, train_rules
+from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.space import Part, Space
-from gpuplan.ranges import high_end
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 """The axes of a space of training plans that are fields of a plan."""
