@@ -49,7 +49,6 @@ class Seen(Record):
     step: float
     memory: float
     high: float
-    safe: float
     capacity: float
 
     @property
@@ -118,13 +117,13 @@ class Staged:
         part, legal = first.light, first.light.legal
         again = light if heavy is None else heavy
         columns = [_flat(getattr(one, name), legal) for one in (light, again) for name in Looked.field_names()]
-        (step, memory, high, capacity, safe), (step_again, memory_again, high_again, *_) = columns[:5], columns[5:]
+        (step, memory, high, capacity), (step_again, memory_again, high_again, _) = columns[:4], columns[4:]
         times = 1 if heavy is None else 2
         self.looked_at += times * len(step)
         self.fitting += int(np.count_nonzero(memory <= capacity)) + (
             0 if heavy is None else int(np.count_nonzero(memory_again <= capacity))
         )
-        surely = _between(step, step_again, high, high_again, safe)
+        surely = _between(step, step_again, high, high_again, capacity)
         narrowly = _between(step, step_again, memory, memory_again, capacity)
         least = np.minimum(memory, memory_again)
         kept = {int(at) for by, most in ((surely, KEPT), (narrowly, KEPT), (least, 2)) for at in _smallest(by, most)}
@@ -133,16 +132,16 @@ class Staged:
         for number, at in enumerate(sorted(kept)):
             values = tuple(float(part.space.axes[name][int(places[name][number])]) for name in self.names)
             own = (tuple(part.case.values()), values)
-            self._keep(own, step[at], memory[at], high[at], capacity[at], safe[at])
+            self._keep(own, step[at], memory[at], high[at], capacity[at])
             other = own
             if first.heavy is not None:
                 other = (tuple(first.heavy.case.values()), values)
-                self._keep(other, step_again[at], memory_again[at], high_again[at], capacity[at], safe[at])
+                self._keep(other, step_again[at], memory_again[at], high_again[at], capacity[at])
             self.seeds[own, other] = Seed(own, other, float(surely[at]), float(narrowly[at]))
 
-    def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any, safe: Any) -> None:
-        rank = -2.0 if high <= safe else -1.0 if memory <= capacity else 0.0
-        self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(safe), float(capacity))
+    def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any) -> None:
+        rank = -2.0 if high <= capacity else -1.0 if memory <= capacity else 0.0
+        self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(capacity))
         if self._leading is None or (self.seen[key].order, key != self._leading) < (self.seen[self._leading].order, False):
             self._leading = key
 
@@ -219,7 +218,7 @@ class Staged:
         for light, heavy in again:
             if heavy in self.seen and (light, heavy) not in self.seeds:
                 one, two = self.seen[light], self.seen[heavy]
-                surely = _between(*_columns(one.step, two.step, one.high, two.high, one.safe))
+                surely = _between(*_columns(one.step, two.step, one.high, two.high, one.capacity))
                 narrowly = _between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
                 self.seeds[light, heavy] = Seed(light, heavy, float(surely[0]), float(narrowly[0]))
 
@@ -250,7 +249,12 @@ class Staged:
         for at, name in enumerate(self.names):
             if name not in ("tp", "pp", "cp", "ep"):
                 every = self.space.axes[name]
-                yield from ((cases, (*values[:at], float(one), *values[at + 1 :])) for one in every if one != values[at])
+                for one in (float(one) for one in every if one != values[at]):
+                    moved = (*values[:at], one, *values[at + 1 :])
+                    yield cases, moved
+                    if name != LAYERS and LAYERS in self.names:
+                        whole = self.names.index(LAYERS)
+                        yield cases, (*moved[:whole], 0.0, *moved[whole + 1 :])
 
     def _value(self, values: tuple[float, ...], name: str) -> float:
         if name in self.names:
@@ -280,8 +284,8 @@ class Staged:
                 return
             made = self.look(self._listed(case, rows))
         columns = [np.broadcast_to(np.asarray(getattr(made, name)), (len(rows),)) for name in Looked.field_names()]
-        for key, step, memory, high, capacity, safe in zip(keys, *columns, strict=True):
-            self._keep(key, step, memory, high, capacity, safe)
+        for key, step, memory, high, capacity in zip(keys, *columns, strict=True):
+            self._keep(key, step, memory, high, capacity)
             self.looked_at += 1
             self.fitting += bool(memory <= capacity)
 

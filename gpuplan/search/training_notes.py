@@ -70,9 +70,15 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
 def habit_note(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> Note:
     """What was left open and not searched, but taken as the engine has it."""
     profile, engine = training_profile(subject.engine), subject.engine.name
-    fixed = {"schedule": plan.parallel.schedule, "cp-kind": plan.parallel.cp_kind, "optimizer": plan.optimizer}
+    p = plan.parallel
+    fixed = (
+        {"optimizer": plan.optimizer}
+        | ({"schedule": p.schedule} if p.pp > 1 else {})
+        | ({"cp-kind": p.cp_kind} if p.cp > 1 else {})
+    )
     said = [f"{name} {value}" for name, value in fixed.items() if getattr(ask, name.replace("-", "_")) is None]
-    said += ["compilation, overlap, type of gradients" if ask.compiled is None and ask.overlap is None else "type of gradients"]
+    left = {"compiled": "compilation", "overlap": "overlap", "reduce_in": "type of gradients"}
+    said += [words for name, words in left.items() if getattr(ask, name) is None]
     alone = [name for name in ("tp", "pp", "cp") if name not in profile.splits and getattr(ask, name) is None]
     if alone:
         said.append(f"no {', '.join(alone)}, which {engine} is not run with")

@@ -79,19 +79,17 @@ def evenly(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
 
 
 class Looked(Record, eq=False):
-    """What a search sees of plans: the time of a step, the memory, its high end, and what there is of it for each of both."""
+    """What a search sees of plans: the time of a step, the memory, its high end, and what there is of it."""
 
     step: Any
     memory: Any
     high: Any
     capacity: Any
-    safe: Any
-    """What the high end must stay within: the capacity less the margin that was asked for."""
 
     @property
     def rank(self) -> Any:
         """-2 where all that is doubtful about the memory leaves it within what there is, -1 where it fits in the middle, else 0."""
-        return where(self.high <= self.safe, -2.0, where(self.memory <= self.capacity, -1.0, 0.0))
+        return where(self.high <= self.capacity, -2.0, where(self.memory <= self.capacity, -1.0, 0.0))
 
     def judged(self, part: Part[TrainPlan]) -> Judged[TrainPlan]:
         """The fastest plan that surely fits is preferred, then the fastest that fits, then the one of least memory."""
@@ -99,13 +97,13 @@ class Looked(Record, eq=False):
         return Judged(part, part.count(fits), (self.rank, where(fits, self.step, self.memory)))
 
 
-def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None, margin: float = 0.0) -> Looked:
-    """What the estimator says of plans; `margin` is the share of the capacity that is to stay free even at the high end."""
+def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None) -> Looked:
+    """What the estimator says of plans."""
     figures = training_figures(subject, plan, works=works).figures
-    memory, capacity = figures["peak_memory_bytes"], figures["memory_capacity_bytes"].value
-    return Looked(figures["step_time_s"].value, memory.value, high_end(memory), capacity, capacity * (1.0 - margin))
+    memory = figures["peak_memory_bytes"]
+    return Looked(figures["step_time_s"].value, memory.value, high_end(memory), figures["memory_capacity_bytes"].value)
 
 
-def fastest(subject: Subject, *, margin: float = 0.0) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
+def fastest(subject: Subject) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
     """What prefers the fastest plan that surely fits, as `Looked` does."""
-    return lambda part: looked(subject, part.plan, margin=margin).judged(part)
+    return lambda part: looked(subject, part.plan).judged(part)
