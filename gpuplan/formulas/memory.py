@@ -154,6 +154,16 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
+def split_or_whole_bytes(*, tp: Count, split: Bytes, whole: Bytes) -> Bytes:
+    """What is held where several tensor parallel ranks share it, or where one has it all.
+
+    >>> split_or_whole_bytes(tp=4.0, split=3.0, whole=10.0), split_or_whole_bytes(tp=1.0, split=3.0, whole=10.0)
+    (3.0, 10.0)
+    """
+    return where(tp > 1, split, whole)
+
+
+@formula(DEFINITION)
 def partly_recomputed_bytes(*, layers: Count, stage_layers: Count, recomputed: Count, saved: Bytes, kept: Bytes) -> Bytes:
     """Activations of `layers` layers on a stage of `stage_layers` of which the first `recomputed` keep only `saved` bytes each.
 
