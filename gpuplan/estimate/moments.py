@@ -55,7 +55,12 @@ def transient_bytes(
                 f"{at}.share_of_logits", tokens=work.tokens, vocab=work.vocab, element_bytes=recipe.gathered, copies=ONE
             ),
         }
-        logits = total(f"{at}.gathered_logits", parts)
+        gathered = total(f"{at}.gathered_logits", parts)
+        logits = (
+            split_or_whole_bytes.term(f"{at}.logits_of_all", tp=work.dense_stride, split=gathered, whole=logits)
+            if any_true(work.dense_stride.value == 1)
+            else gathered
+        )
     if plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)

@@ -72,7 +72,7 @@ def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
     for name in get_args(Split):
         if (getattr(ask, name) or 1) > 1 and name not in (*profile.splits, *profile.splits_if_asked):
             yield Rule(False, partial(_no_split, name, getattr(ask, name), engine))
-    if (ask.etp or 1) > 1 and not {"tp", "ep"} & {*profile.splits, *profile.splits_if_asked}:
+    if ask.etp is not None and ask.etp > 1 and not {"tp", "ep"} & {*profile.splits, *profile.splits_if_asked}:
         yield Rule(False, partial(_no_split, "etp", ask.etp, engine))
 
 
