@@ -154,6 +154,16 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
+def without_pipeline_bytes(*, size: Bytes, pp: Count) -> Bytes:
+    """What is only held where there are no pipeline stages.
+
+    >>> without_pipeline_bytes(size=3.0, pp=1.0), without_pipeline_bytes(size=3.0, pp=2.0)
+    (3.0, 0.0)
+    """
+    return where(pp > 1, 0.0 * size, size)
+
+
+@formula(DEFINITION)
 def split_or_whole_bytes(*, tp: Count, split: Bytes, whole: Bytes) -> Bytes:
     """What is held where several tensor parallel ranks share it, or where one has it all.
 

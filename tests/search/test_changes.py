@@ -60,7 +60,7 @@ def test_each_change_that_is_offered_fits(ask: Common) -> None:
 
 
 def test_degrees_that_must_change_too_are_said() -> None:
-    made = answer(TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1))
+    made = answer(TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1, offload=()))
     assert {"zero-stage": "3"} in [dict(change.flags) for change in made.changes]
     assert any({"tp", "pp"} <= set(change.flags) and "on" not in change.flags for change in made.changes)
 
