@@ -122,6 +122,13 @@ class Estimate(Record):
             made[key] = low, high
         return made
 
+    def range_of(self, term: Term) -> tuple[float, float]:
+        """The low and high of a term: as they are printed where it is a figure."""
+        for key, figure in self.figures.items():
+            if figure is term:
+                return self.ranges[key]
+        return interval({"": term})[""]
+
     def find(self, name: str) -> Term | None:
         """The term of that name anywhere below the figures and breakdowns; figure keys work too."""
         if name in self.figures:
