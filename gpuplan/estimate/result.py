@@ -9,7 +9,7 @@ from typing import Literal
 from gpuplan.errors import ImpossibleError, Note, Problem
 from gpuplan.physics import OF_PEAK, SHARES, SIGNED, impossible
 from gpuplan.ranges import interval
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.term import Parts, Term
 
 Task = Literal["fit", "train", "serve"]
@@ -87,6 +87,8 @@ class Estimate(Record):
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
+    bounds: Mapping[str, Term] = field(default_factory=dict)
+    """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
 
     def __post_init__(self) -> None:
         """Refuse what physics rules out, and parts that do not sum to their total.
@@ -113,7 +115,9 @@ class Estimate(Record):
             ImpossibleError: an end that is impossible, or on the other side of the figure.
         """
         made: dict[str, tuple[float, float]] = {}
-        for key, ends in interval(self.figures, [key for key in self.figures if key in OF_PEAK]).items():
+        bounds = {f"bound.{key}": term for key, term in self.bounds.items()}
+        found = interval({**self.figures, **bounds}, [*bounds, *(key for key in self.figures if key in OF_PEAK)])
+        for key, ends in ((key, found[key]) for key in self.figures):
             low, middle, high = ends[0], float(self.figures[key].value), ends[1]
             low, high = low if key in SIGNED else max(low, 0.0), min(high, 1.0) if key in SHARES else high
             slack = _ROUNDING * abs(middle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
@@ -13,7 +14,7 @@ from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
 from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
@@ -307,6 +308,8 @@ class ServingFigures(Record, kw_only=True):
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    bounds: dict[str, Term] = field(default_factory=dict)
+    """Shares of the peak that the least arithmetic of a phase takes."""
 
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
@@ -368,7 +371,12 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     if subject.hw.power is not None:
         power = form.fleet_watts.term("fleet.power", chips=chips, watts=subject.hw.power)
         figures["energy_joules_per_token"] = cost.joules_per_token.term("energy.token", watts=power, tokens_per_s=tokens_per_s)
-    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode)
+    passed = {
+        "prefill": (subject.plan("prompt", plan.prompt), alone_prefill.seconds),
+        "decode": (model.serve.batch, decode.seconds),
+    }
+    bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
+    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
 
 
 def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:
