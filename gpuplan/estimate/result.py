@@ -94,18 +94,23 @@ class Estimate(Record):
         """Refuse what physics rules out, and parts that do not sum to their total.
 
         Raises:
-            ImpossibleError: naming every such term.
+            ImpossibleError: naming the first such term and where it comes from.
         """
         wrong = [
             _problem(f"{key} is {float(term.value):.6g} {term.unit}: {why}", term)
             for key, term in self.figures.items() if (why := impossible(key, float(term.value)))
+        ]  # fmt: skip
+        wrong += [
+            _problem(f"{100 * float(term.value):.4g} % of a peak is more than there is", term)
+            for term in self.bounds.values() if not PART.holds(float(term.value))
         ]  # fmt: skip
         for one in self.breakdowns:
             whole, parts = float(one.total.value), sum(float(part.value) for part in one.parts)
             if not abs(parts - whole) <= _ROUNDING * abs(whole):
                 wrong.append(_problem(f"its parts sum to {parts:.6g}, not to {whole:.6g}", one.total))
         if wrong:
-            raise ImpossibleError(*wrong)
+            # One cause shows in many figures: the first of them is enough.
+            raise ImpossibleError(wrong[0])
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -146,13 +151,13 @@ class Estimate(Record):
 
 
 _ROUNDING = 1e-9
+REPORT = "please report the command and what `gpuplan doctor` prints"
 
 
 def _problem(what: str, term: Term) -> Problem:
     """What is impossible about a term, and where it comes from: the deepest term that is not finite or below zero."""
-    hint = "please report the command and what `gpuplan doctor` prints"
     at = term
     while (deeper := next((part for _, part in at.args if impossible("", float(part.value))), None)) is not None:
         at = deeper
     came = "" if at is term else f" (from `{at.name}` = {float(at.value):.6g})"
-    return Problem("bug.impossible", f"gpuplan is wrong about `{term.name}`: {what}{came}", hint)
+    return Problem("bug.impossible", f"gpuplan is wrong about `{term.name}`: {what}{came}", REPORT)

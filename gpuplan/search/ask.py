@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, ImpossibleError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
-from gpuplan.estimate.result import Change, Estimate
+from gpuplan.estimate.result import REPORT, Change, Estimate
 from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
@@ -228,10 +228,11 @@ def _advised(
     def again(changed: Question) -> Estimate:
         try:
             return answer(changed, read)
-        except ImpossibleError as error:
+        except (ImpossibleError, ArithmeticError) as error:
+            problems = error.problems if isinstance(error, ImpossibleError) else [Problem("bug.impossible", str(error), REPORT)]
             if not changed.pins:
-                raise
-            raise UsageError(*(_of_pins(changed.pins, problem) for problem in error.problems)) from None
+                raise ImpossibleError(*problems) from error
+            raise UsageError(*(_of_pins(changed.pins, problem) for problem in problems)) from None
 
     made = again(ask)
     if not advise:

@@ -63,6 +63,20 @@ PINNED = (
     "",
 )
 
+SETTLED = (
+    "train llama-3.1-8b --on 8xh100 --tp 2 --pp 2 --micro-batch 1 --global-batch 64 --recompute full --tokens 1T --price 2",
+    "train deepseek-v2-lite --on 16xh100 --tp 1 --pp 2 --ep 4 --micro-batch 1 --global-batch 64 --zero-stage 1",
+    "train qwen2.5-0.5b --on rtx-4090 --engine trl --qlora --lora 16 --micro-batch 1 --global-batch 16",
+    "train llama-3.1-8b --on 4xh100 --zero-stage 3 --offload optimizer --tp 1 --pp 1 --micro-batch 1 --global-batch 16",
+    "train qwen2.5-7b --on 8xh100 --rl grpo --tp 2 --pp 1 --micro-batch 1",
+    "train resnet-50 --on 8xa100",
+    "serve llama-3.1-8b --on h100 --batch 8 --prompt 500 --output 100 --price 2",
+    "serve mixtral-8x7b --on 4xh100 --tp 4 --engine tensorrt-llm",
+    "fit gemma-3-27b --on rtx-4090 --weights int4 --context 4096",
+)
+"""Questions that leave little to choose, for values of any of their terms."""
+VALUES = ("0", "1e-300", "1e-12", "0.5", "1", "3", "1e3", "1e9", "1e15", "1e40", "1e300", "1e308")
+
 sensible_on = st.one_of(
     st.tuples(st.sampled_from(COUNTS), st.sampled_from(ACCELERATORS)).map(lambda one: f"{one[0]}x{one[1]}"),
     st.sampled_from(ACCELERATORS),

@@ -5,12 +5,14 @@ CI asks for a minute, the same questions each time; `GPUPLAN_FUZZ=5000 pytest te
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from gpuplan.specs.catalog import shipped_folder
 from tests.fuzz.laws import broken, said
-from tests.fuzz.questions import question
+from tests.fuzz.questions import SETTLED, VALUES, question
 
 MANY = int(os.environ.get("GPUPLAN_FUZZ", "0"))
 LIMIT = 1 << 30
@@ -45,6 +47,19 @@ def test_sensible_questions(words: list[str]) -> None:
 @given(question(odd=True))
 def test_odd_questions(words: list[str]) -> None:
     assert broken(said([*words, "--json"])) == [], shlex.join(words)
+
+
+@cache
+def terms(text: str) -> list[str]:
+    """The names of all terms of a settled question, as its JSON has them."""
+    return sorted({term["name"] for term in json.loads(said([*shlex.split(text), "--json"]).out)["terms"].values()})
+
+
+@bounded(150)
+@given(st.sampled_from(SETTLED), st.data(), st.sampled_from(VALUES))
+def test_any_value_of_any_term(text: str, data: st.DataObject, value: str) -> None:
+    pin = f"{data.draw(st.sampled_from(terms(text)))}={value}"
+    assert broken(said([*shlex.split(text), "--json", "--set", pin])) == [], f"{text} --set {pin}"
 
 
 @bounded(20)
