@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from gpuplan.errors import ImpossibleError, Note, Problem
-from gpuplan.physics import OF_PEAK, SHARES, SIGNED, impossible
+from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
 from gpuplan.ranges import interval
 from gpuplan.record import Record, field
 from gpuplan.term import Parts, Term
@@ -102,7 +102,7 @@ class Estimate(Record):
         ]  # fmt: skip
         wrong += [
             _problem(f"{100 * float(term.value):.4g} % of a peak is more than there is", term)
-            for term in self.bounds.values() if not PART.holds(float(term.value))
+            for term in self.bounds.values() if not PART.holds(float(term.value) / (1 + _ROUNDING))
         ]  # fmt: skip
         for one in self.breakdowns:
             whole, parts = float(one.total.value), sum(float(part.value) for part in one.parts)

@@ -227,7 +227,10 @@ def _advised(
 
     def again(changed: Question) -> Estimate:
         try:
-            return answer(changed, read)
+            made = answer(changed, read)
+            if changed.pins:
+                _ = made.ranges  # whose ends values of terms may carry beyond what is possible
+            return made
         except (ImpossibleError, ArithmeticError) as error:
             problems = error.problems if isinstance(error, ImpossibleError) else [Problem("bug.impossible", str(error), REPORT)]
             if not changed.pins:
