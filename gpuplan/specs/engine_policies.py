@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema
-from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, PartField, RatioField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Share
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -86,11 +86,11 @@ class Loss(Schema):
 class Overlap(Schema):
     """Which share of communication, or of the computation that it may travel under, is hidden where nobody says."""
 
-    dp: RatioField
+    dp: PartField
     """Of the backward pass, under which gradients are reduced."""
-    tp: RatioField
+    tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
-    ep: RatioField
+    ep: PartField
     """Of the computation under which tokens travel to experts and back."""
     pp: Share | None = None
     """Of the hand-overs between pipeline stages; None: nothing."""
