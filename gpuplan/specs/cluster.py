@@ -69,10 +69,6 @@ class Cluster(SpecFile):
             yield Fault(
                 "spec.level-order", what, "give the last level the size of the cluster, or none", ("levels", len(sizes) - 1)
             )
-        for at, level in enumerate(self.levels):
-            if level.oversubscription is not None and level.oversubscription.value < 1:
-                what = f"`{level.name}` is oversubscribed by {level.oversubscription.text}, which is below 1"
-                yield Fault("spec.out-of-range", what, "1 means as thick as below", ("levels", at, "oversubscription"))
 
 
 __all__ = ["Cluster", "ClusterLevel"]
