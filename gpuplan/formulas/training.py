@@ -215,10 +215,14 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
 def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio) -> Seconds:
     """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
 
+    They lose no more than what is hidden: where overlapping costs more than waiting, an engine does better to wait.
+
     >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, contention=0.1)
     1.2
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, contention=1.2)
+    3.0
     """
-    return maximum(comm - overlap * window, 0.0 * comm) + contention * minimum(comm, overlap * window)
+    return maximum(comm - overlap * window, 0.0 * comm) + minimum(contention, 1.0) * minimum(comm, overlap * window)
 
 
 @formula(DEFINITION)
