@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
-from gpuplan.estimate.share_of_layers import share_of_layers
+from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
@@ -257,10 +257,12 @@ def _states(
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
     if recipe.frozen is not None:
-        made["frozen"] = _frozen(at, work, recipe, stage, shards=work.dense_shards if zero == 3 else ONE)
-        made["adapters"] = state_bytes.term(
-            f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=work.dense_shards if zero == 3 else ONE
-        )
+        shards = work.dense_shards if zero == 3 else ONE
+        if "params" not in plan.saving.offload:
+            made["frozen"] = _frozen(at, work, recipe, stage, shards=shards)
+            made["adapters"] = state_bytes.term(
+                f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=shards
+            )
     cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
     host = {"optimizer": "optimizer", "weights": "params", "gradients": "params"}
     if profile.gradients.offloaded == "with-states" and "optimizer" in plan.saving.offload:
@@ -313,15 +315,15 @@ def _frozen(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, s
 def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, leaves: Leaves, stage: Stage) -> Term:
     """What the micro-batches in flight keep on a stage."""
     parts: dict[str, Term] = {}
+    again = share_recomputed(f"{at}.activations", subject, plan, stage)
     for key, block in work.blocks.items():
-        layers, limit = stage.layers[key], plan.saving.recompute_layers
-        if block.recomputed_kept is None or limit is None:
+        layers = stage.layers[key]
+        if block.recomputed_kept is None or again is None:
             parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=layers, size=block.saved)
             continue
         parts[key] = partly_recomputed_bytes.term(
-            f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
-            recomputed=subject.plan("recompute_layers", limit), saved=block.recomputed_kept, kept=block.kept,
-        )  # fmt: skip
+            f"{at}.activations.{key}", layers=layers, share=again, saved=block.recomputed_kept, kept=block.kept
+        )
     if stage.has_embedding:
         width = next(iter(work.blocks.values())).norm_width
         parts["embedding"] = tensor_bytes.term(

@@ -15,9 +15,9 @@ from gpuplan.estimate.sharding import (
     optimizer_seconds,
     scattered_gradient_seconds,
 )
+from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
-from gpuplan.formulas.stages import covered_share
 from gpuplan.formulas.training import (
     bubble_seconds,
     scheduled_bubble_seconds,
@@ -27,7 +27,6 @@ from gpuplan.formulas.training import (
     unmodelled_seconds,
 )
 from gpuplan.machine.hardware import Hardware
-from gpuplan.num import Num
 from gpuplan.record import Record
 from gpuplan.term import Parts, Term, greatest, total
 from gpuplan.workload.counts import count
@@ -184,19 +183,12 @@ def ranks_in_step(
 
 
 def recomputed_layers(pricer: StepPricer, stage: Stage) -> dict[str, Term]:
-    """How many layers of each kind are run again: all of the stage, or the first few of it."""
-    limit = pricer.plan.saving.recompute_layers
-    if limit is None:
-        return stage.layers
+    """How many layers of each kind are run again: all of the stage, the first few of it, or the share that the engine picks."""
     at = f"{stage.prefix}recomputed"
-    depth = total(f"{at}.of", dict(stage.layers))
-    few = covered_share.term(f"{at}.share", covered=recomputed_limit(pricer, limit), stage_layers=depth)
-    return {key: pricer.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
-
-
-def recomputed_limit(pricer: StepPricer, layers: Num) -> Term:
-    """The leaf of how many layers a stage recomputes."""
-    return pricer.subject.plan("recompute_layers", layers)
+    some = share_recomputed(at, pricer.subject, pricer.plan, stage)
+    if some is None:
+        return stage.layers
+    return {key: pricer.leaves.times(f"{at}.{key}", layers, some) for key, layers in stage.layers.items()}
 
 
 def bubble_time(pricer: StepPricer, at: str, whole: Term) -> Term:

@@ -154,13 +154,13 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
-def partly_recomputed_bytes(*, layers: Count, stage_layers: Count, recomputed: Count, saved: Bytes, kept: Bytes) -> Bytes:
-    """Activations of `layers` layers on a stage of `stage_layers` of which the first `recomputed` keep only `saved` bytes each.
+def partly_recomputed_bytes(*, layers: Count, share: Ratio, saved: Bytes, kept: Bytes) -> Bytes:
+    """Activations of `layers` layers of which a share keeps only `saved` bytes each.
 
-    >>> partly_recomputed_bytes(layers=8.0, stage_layers=8.0, recomputed=2.0, saved=1.0, kept=10.0)
+    >>> partly_recomputed_bytes(layers=8.0, share=0.25, saved=1.0, kept=10.0)
     62.0
     """
-    return layers * (kept - (kept - saved) * minimum(recomputed / maximum(stage_layers, 1.0), 1.0))
+    return layers * (kept - (kept - saved) * share)
 
 
 @formula(DEFINITION)

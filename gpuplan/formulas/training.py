@@ -235,6 +235,18 @@ def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     return seconds * pace
 
 
+@formula(Source("definition", "a layer takes as long as its kernels, or as it takes the host to issue them"))
+def made_again_seconds(*, device: Seconds, again: Seconds, issue: Seconds, issue_with_again: Seconds) -> Seconds:
+    """What running a part of a layer again adds to it: kernels for which the accelerator waits for the host already cost nothing.
+
+    >>> made_again_seconds(device=3.0, again=1.0, issue=0.0, issue_with_again=0.0)
+    1.0
+    >>> made_again_seconds(device=3.0, again=1.0, issue=6.0, issue_with_again=6.0)
+    0.0
+    """
+    return maximum(device + again, issue_with_again) - maximum(device, issue)
+
+
 @formula(GROUPED)
 def grouped_seconds(*, seconds: Seconds, experts: Count, pace: Ratio) -> Seconds:
     """Time of matmuls over the experts of a rank: the more of them, the nearer to `pace`; a single one is a plain matmul.
