@@ -81,6 +81,18 @@ def uncounted_bytes(*, counted: Bytes, residual: Ratio) -> Bytes:
     return counted * (residual - 1)
 
 
+@formula(DEFINITION)
+def held_activation_bytes(*, activations: Bytes, counted: Bytes, residual: Ratio) -> Bytes:
+    """Activations as they are held where measured runs take less than what the parts count: buffers of some serve others too.
+
+    `residual` is measured over counted. States and buffers of communication are what they are: only activations can share memory.
+
+    >>> [held_activation_bytes(activations=size, counted=10.0, residual=0.9) for size in (6.0, 0.5)]
+    [5.0, 0.0]
+    """
+    return maximum(activations - counted * (1 - residual), 0.0 * activations)
+
+
 @formula(
     Source(
         "paper", "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", "https://arxiv.org/abs/2306.10209",
