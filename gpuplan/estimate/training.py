@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.as_run import as_run
 from gpuplan.estimate.attention_time import attention_kernel, with_training_depth
 from gpuplan.estimate.host import host_figures
@@ -144,10 +145,14 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train.
+        UsageError: it does not train, or compiles nothing.
     """
-    how = plan.how
-    return training_profile(engine).run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    how, profile = plan.how, training_profile(engine)
+    if how.compiled and profile.compiled is None:
+        told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
+        hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
+        raise UsageError(Problem("engine.compile", told, hint))
+    return profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
 
 
 def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingProfile) -> Hardware:

@@ -225,6 +225,32 @@ def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, content
     return maximum(comm - overlap * window, 0.0 * comm) + minimum(contention, 1.0) * minimum(comm, overlap * window)
 
 
+@formula(Source("definition", "before the first gather there is nothing to compute, behind the last gradient neither"))
+def beyond_ends_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, ends: Seconds) -> Seconds:
+    """Exchange of sharded layers that computation does not hide: what exceeds the overlap, and at least both `ends` of it.
+
+    >>> [beyond_ends_seconds(comm=comm, window=4.0, overlap=0.5, ends=0.1) for comm in (3.0, 1.0)]
+    [1.0, 0.1]
+    """
+    return maximum(comm - overlap * window, minimum(ends, comm))
+
+
+@formula(CONTENTION)
+def contended_beyond_ends_seconds(
+    *, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio, ends: Seconds
+) -> Seconds:  # fmt: skip
+    """The same, with what the kernels beside the hidden part lose to it, which is no more than that part.
+
+    >>> contended_beyond_ends_seconds(comm=3.0, window=4.0, overlap=0.5, contention=0.1, ends=0.1)
+    1.2
+    >>> contended_beyond_ends_seconds(comm=1.1, window=4.0, overlap=0.5, contention=0.1, ends=0.1)
+    0.2
+    """
+    return comm - (1.0 - minimum(contention, 1.0)) * (
+        comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends)
+    )
+
+
 @formula(DEFINITION)
 def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     """Time of kernels in whole steps of an engine, from the same kernels measured one by one.

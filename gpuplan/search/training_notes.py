@@ -70,8 +70,6 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
 def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
     """Options of how the engine is set up that its profile says nothing of."""
     how, found = plan.how, list[str]()
-    if how.compiled is not None and (profile.compiled if how.compiled else profile.eager) is None:
-        found.append("--compile" if how.compiled else "--no-compile")
     if how.overlap is not None and profile.switched is None:
         found.append("--overlap")
     if how.graphs and profile.host.graph is None:
