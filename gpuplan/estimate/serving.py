@@ -21,6 +21,7 @@ from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
+from gpuplan.workload.stages import fullest_stage
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
 
@@ -242,6 +243,8 @@ class ServingModel(Record, kw_only=True):
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
                     )
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
+        if passes is None and not alone(self.serve.pp):
+            parts["stage_wait"] = self.stage_wait(name, work, total(f"{name}.of_layers", dict(parts)))
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
             parts["pipeline_send"] = self.sends(name, rows)
@@ -274,6 +277,18 @@ class ServingModel(Record, kw_only=True):
         return ServingPhase(
             seconds=total(f"{name}.seconds", parts), parts=parts, weights_read=work.weights_read
         )  # fmt: skip
+
+    def stage_wait(self, name: str, work: PassWork, whole: Term) -> Term:
+        """What a decode step waits for the stage with the most work, where stages hold other layers or more of them."""
+        subject, serve = self.subject, self.serve
+        held = fullest_stage(subject.arch, subject.counts, self.leaves, pp=serve.pp)
+        of_stage: dict[str, Term] = {}
+        for key, layer in work.layers.items():
+            items = [item for some in _kinds(layer).values() for item in some]
+            one = priced(f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=self.profile.custom_all_reduce)
+            of_stage[key] = repeated_seconds.term(f"{name}.{key}.of_fullest_stage", count=held[key], seconds=one)
+        fullest = total(f"{name}.fullest_stage", of_stage)
+        return form.fullest_stage_wait.term(f"{name}.stage_wait", whole=whole, fullest=fullest, batch=serve.batch, pp=serve.pp)
 
     def sends(self, name: str, rows: Term) -> Term:
         """Hidden states of `rows` tokens handed from stage to stage."""

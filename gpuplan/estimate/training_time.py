@@ -15,9 +15,9 @@ from gpuplan.estimate.sharding import (
     optimizer_seconds,
     scattered_gradient_seconds,
 )
+from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
-from gpuplan.formulas.stages import covered_share
+from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import (
     bubble_seconds,
     scheduled_bubble_seconds,
@@ -27,9 +27,9 @@ from gpuplan.formulas.training import (
     unmodelled_seconds,
 )
 from gpuplan.machine.hardware import Hardware
-from gpuplan.num import Num
 from gpuplan.record import Record
 from gpuplan.term import Parts, Term, greatest, total
+from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 
@@ -77,17 +77,23 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
         micro["sharded_data_parallel"] = fully_sharded_seconds(
             pricer, stage, total(f"{at}.micro.compute", dict(micro)), apart=apart
         )
+    beside: Term | None = None
     if pricer.scattered and pricer.replicated:
-        micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, total(f"{at}.micro.compute", dict(micro)))
+        beside = total(f"{at}.micro.compute", dict(micro))
+        micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, beside)
     whole = total(f"{at}.micro", dict(micro))
-    parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
+    often = dict.fromkeys(micro, step.micro_batches)
+    if "sharded_gradients" in micro:
+        # The gradients of the last micro-batch travel with the weights that follow them.
+        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=ONE)
+    parts = {name: repeated_seconds.term(f"{at}.{name}", count=often[name], seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
         parts["bubble"] = bubble_time(pricer, at, whole)
     if (pricer.plan.parallel.zero_stage < 3 or stays) and pricer.replicated:
-        window = whole
+        window = whole if beside is None else beside
         if not alone(step.vpp) and pricer.plan.parallel.schedule == "1f1b":
             window = sync_window_seconds.term(
-                f"{at}.sync_window", micro=whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
+                f"{at}.sync_window", micro=window, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
             )
         parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
     elif apart and pricer.replicated:
@@ -184,19 +190,12 @@ def ranks_in_step(
 
 
 def recomputed_layers(pricer: StepPricer, stage: Stage) -> dict[str, Term]:
-    """How many layers of each kind are run again: all of the stage, or the first few of it."""
-    limit = pricer.plan.saving.recompute_layers
-    if limit is None:
-        return stage.layers
+    """How many layers of each kind are run again: all of the stage, the first few of it, or the share that the engine picks."""
     at = f"{stage.prefix}recomputed"
-    depth = total(f"{at}.of", dict(stage.layers))
-    few = covered_share.term(f"{at}.share", covered=recomputed_limit(pricer, limit), stage_layers=depth)
-    return {key: pricer.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
-
-
-def recomputed_limit(pricer: StepPricer, layers: Num) -> Term:
-    """The leaf of how many layers a stage recomputes."""
-    return pricer.subject.plan("recompute_layers", layers)
+    some = share_recomputed(at, pricer.subject, pricer.plan, stage)
+    if some is None:
+        return stage.layers
+    return {key: pricer.leaves.times(f"{at}.{key}", layers, some) for key, layers in stage.layers.items()}
 
 
 def bubble_time(pricer: StepPricer, at: str, whole: Term) -> Term:

@@ -235,7 +235,9 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     mtp = modules_to_train(ask, found.card, chosen)
     zero = (default_zero(ask, profile) if ask.zero_stage is None else ask.zero_stage,)
     recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
-    if ask.recompute is None and arch.latent:
+    if ask.recompute is None and ask.recompute_modules:
+        recomputes = ("selective",)
+    elif ask.recompute is None and arch.latent:
         recomputes = ("none", "selective", "full")
     sequence_parallel = profile.tensor.sequence if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):

@@ -48,6 +48,7 @@ class Fusion(Schema):
     """What changes when a model is compiled, or surely is not: fewer passes, fewer launches, less host time."""
 
     hidden_passes: RatioField | None = None
+    rms_passes: Portion | None = None
     activation_passes: RatioField | None = None
     kernels_per_layer: RatioField | None = None
     kept_norm: StoredBytes | None = None
@@ -70,7 +71,7 @@ class Fusion(Schema):
         return given
 
 
-_LAYERS = ("hidden_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
+_LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
 """What the code of a layer makes of its element-wise work."""
 
 
@@ -120,7 +121,7 @@ class TrainingProfile(Schema):
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
-    rms_passes: RatioField | None = None
+    rms_passes: Portion | None = None
     """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
