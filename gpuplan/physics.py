@@ -46,6 +46,8 @@ PART = Window("part of a whole: it lies between 0 and 1", 0.0, 1.0)
 ADDED = Window("share of a link's rate: it lies above 0 and is 2 at most, where switches add", 0.0, 2.0, beyond=True)
 """Of all-reduces alone, whose bandwidth is counted as if every rank sent its data twice: with switches that add it goes up once."""
 START = Window("time to start a kernel: that takes between 0.1 us and 1 ms", 1e-7, 1e-3)
+LATENCY = Window("latency of a link: that is between 0.1 us and 1 ms", 1e-7, 1e-3)
+OVER = Window("oversubscription: it lies between 1 and 100", 1.0, 100.0)
 EXTRA = Window("time that is added to one kernel: that is 10 ms at most", 0.0, 1e-2)
 SETTLES = Window("time in which a clock settles: that is 1 s at most", 0.0, 1.0)
 PER_ELEMENT = Window("time of one element: that is 0.1 us at most", 0.0, 1e-7)

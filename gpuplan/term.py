@@ -101,7 +101,7 @@ class Term:
                 if term.formula is not None:
                     args = tuple((key, go(part)) for key, part in term.args)
                     if any(new is not old for (_, new), (_, old) in zip(args, term.args, strict=True)):
-                        value = term.formula.fn(**{key: part.value for key, part in args})
+                        value = _computed(term.name, term.formula.fn, {key: part.value for key, part in args})
                         made = replace(term, value=value, args=args)
             memo[id(term)] = made
             return made
@@ -185,8 +185,21 @@ class Formula(Generic[P]):
             if part.unit != units[key]:
                 raise WiringError(f"{name}: {self.name}({key}=…) wants {units[key]}, but `{part.name}` is in {part.unit}")
         fn: Callable[..., Num] = self.fn
-        value = fn(**{key: part.value for key, part in args.items()})
+        value = _computed(name, fn, {key: part.value for key, part in args.items()})
         return Term(name, value, self.unit, self.source, self, tuple(args.items()))
+
+
+def _computed(name: str, fn: Callable[..., Num], values: Mapping[str, Num]) -> Num:
+    """What a formula makes of some values.
+
+    Raises:
+        ArithmeticError: nothing, naming the term.
+    """
+    try:
+        return fn(**values)
+    except (ArithmeticError, ValueError) as error:
+        given = ", ".join(f"{key} = {value}" for key, value in values.items())
+        raise ArithmeticError(f"`{name}` cannot be computed of {given}: {error}") from error
 
 
 FORMULAS: dict[str, Formula[...]] = {}

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.estimate.result import Estimate
-from gpuplan.ranges import interval
 from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
 from gpuplan.term import Term, total
@@ -61,7 +60,7 @@ def training_points(row: Row, made: Estimate, printed: Printed | None = None) ->
         many = "its sequences are of many lengths, and no peak of memory is known"
         raise Skip(many if speed is not None else "nothing was measured that an estimate has")
     for metric, value, term in found:
-        low, high = interval({"one": term})["one"]
+        low, high = made.range_of(term)
         yield Point(row=row, metric=metric, measured=value, low=low, expected=_number(term), high=high)
 
 

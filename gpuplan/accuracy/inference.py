@@ -12,7 +12,6 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
 from gpuplan.plan.words import KvFormat, WeightFormat
-from gpuplan.ranges import interval
 from gpuplan.term import Term
 
 WEIGHTS: Mapping[str, WeightFormat] = {
@@ -94,6 +93,6 @@ def inference_points(row: Row, made: Estimate) -> Iterator[Point]:
     if not found:
         raise Skip("nothing was measured that an estimate has")
     for metric, value, term in found:
-        low, high = interval({"one": term})["one"]
+        low, high = made.range_of(term)
         expected: Any = term.value
         yield Point(row=row, metric=metric, measured=value, low=low, expected=float(expected), high=high)

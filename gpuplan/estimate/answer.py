@@ -67,7 +67,7 @@ def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") ->
     if made.prefill is not None and made.decode is not None:
         breakdowns.insert(0, Breakdown("prefill of one request", made.prefill.seconds, made.prefill.parts))
         breakdowns.insert(1, Breakdown("decode step", made.decode.seconds, made.decode.parts))
-    return _answer(task, said, made.figures, breakdowns)
+    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds)
 
 
 def largest(title: str, found: Iterable[tuple[Term, Parts]]) -> Breakdown:
@@ -128,7 +128,10 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
         raise UsageError(Problem("set.negative", f"--set: {said}: no term is below zero", "use values of zero or more"))
     try:
         figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
-        return estimate.replaced(figures=figures, breakdowns=breakdowns, verdict=_verdict(figures, breakdowns[-1]))
+        bounds = {key: term.given(pins) for key, term in estimate.bounds.items()}
+        return estimate.replaced(
+            figures=figures, breakdowns=breakdowns, bounds=bounds, verdict=_verdict(figures, breakdowns[-1])
+        )  # fmt: skip
     except (ArithmeticError, ImpossibleError) as error:
         why = "; ".join(one.message for one in error.problems) if isinstance(error, ImpossibleError) else str(error)
         raise UsageError(

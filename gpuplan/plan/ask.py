@@ -24,6 +24,7 @@ from gpuplan.plan.words import (
     Overlap,
     Precision,
     Recompute,
+    RecomputeModule,
     ReduceIn,
     ResultName,
     RlMethod,
@@ -204,12 +205,20 @@ class TrainAsk(Common, kw_only=True):
     recompute: Annotated[
         Recompute | None,
         Option(
-            "Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full,"
-            " custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`", PARALLEL, "MODE",
+            "Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
+            " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as"
+            " `save_qkv_proj`", PARALLEL, "MODE",
         ),
     ] = None  # fmt: skip
     recompute_layers: Annotated[
         int | None, Option("Layers of each stage that --recompute holds for; left out, all", PARALLEL)
+    ] = None  # fmt: skip
+    recompute_modules: Annotated[
+        tuple[RecomputeModule, ...] | None,
+        Option(
+            "With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left"
+            " out, the engine's", PARALLEL, "NAME,NAME",
+        ),
     ] = None  # fmt: skip
     keep: Annotated[
         tuple[ResultName, ...] | None,

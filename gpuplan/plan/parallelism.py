@@ -88,7 +88,8 @@ class Shape(Record, kw_only=True):
 
     `heads` are the query heads that tensor parallelism splits (0: none), `kv_heads` the numbers of key and value heads,
     `widths` the feed-forward widths, `experts` the routed experts (0: none), `shared` whether every token has experts of its
-    own beside them, `layers` the depth, `ranks` the accelerators that the plan must use.
+    own beside them, `latent` whether keys and values come from latents, `layers` the depth, `ranks` the accelerators that the
+    plan must use.
     """
 
     heads: int
@@ -103,6 +104,7 @@ class Shape(Record, kw_only=True):
     """The highest ZeRO stage that the engine combines with pipeline stages."""
     engine: str = ""
     """What the engine is called in messages."""
+    latent: bool = False
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 

@@ -108,6 +108,8 @@ def _kinds(
         return (ask.recompute,)
     if plan.saving.keep or plan.saving.to_host:
         return ("custom",)
+    if ask.recompute_modules:
+        return ("selective",)
     none: tuple[Recompute, ...] = () if ask.recompute_layers is not None else ("none",)
     if described:
         return (*none, "selective", "full") if subject.arch.latent else (*none, "full")

@@ -14,6 +14,7 @@ from gpuplan.specs.quantity import (
     FlopPerSField,
     HertzField,
     RatioField,
+    ShareField,
     Sourced,
     WattsField,
 )
@@ -141,9 +142,9 @@ class MigProfile(Schema):
 
     memory: BytesField
     """What one instance has: as the driver lists it, otherwise as the name of the profile prints it."""
-    memory_share: RatioField
+    memory_share: ShareField
     """The share of memory, memory bandwidth and L2 that goes with it."""
-    compute_share: RatioField
+    compute_share: ShareField
     """The share of the compute units as NVIDIA prints it, such as 1/7 as 0.142857; `units` is exact where it is known."""
     units: CountField | None = None
     """The compute units of one instance, where the driver's list has been printed."""

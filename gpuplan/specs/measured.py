@@ -308,6 +308,8 @@ class Measured(SpecFile):
     """Libraries and versions that were timed."""
     like: Id | None = None
     """Another file of this folder that gives what is missing here."""
+    siblings: tuple[Id, ...] = ()
+    """Files of chips of the same silicon under other power limits, beside the one that this is like."""
     machine: MeasuredMachine | None = None
     """How it was measured, in files that `gpuplan calibrate` wrote; what these lack comes from a shipped file of the same id."""
     widen: Annotated[Sourced, Measure("1", within=physics.WIDER)] | None = None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-from gpuplan.physics import Window
+from gpuplan import physics
 from gpuplan.record import Record
 from gpuplan.schema import Fault
 from gpuplan.units import UnitError, parse
@@ -62,7 +62,7 @@ class Measure(Record):
     unit: str
     zero: bool = False
     whole: bool = False
-    within: Window | None = None
+    within: physics.Window | None = None
 
     def read(self, given: Any) -> Sourced:
         """The value that a file's entry means.
@@ -194,5 +194,10 @@ SecondsField: TypeAlias = Annotated[Sourced, Measure("s", zero=True)]
 UsdField: TypeAlias = Annotated[Sourced, Measure("USD", zero=True)]
 UsdPerSField: TypeAlias = Annotated[Sourced, Measure("USD/s", zero=True)]
 RatioField: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+ShareField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SHARE)]
+PartField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.PART)]
+FactorField: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
+LatencyField: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.LATENCY)]
+OverField: TypeAlias = Annotated[Sourced, Measure("1", within=physics.OVER)]
 CountField: TypeAlias = Annotated[Sourced, Measure("1", whole=True)]
 TextField: TypeAlias = Annotated[SourcedText, Words()]

@@ -14,9 +14,9 @@ from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
     CountField,
+    LatencyField,
     Measure,
-    RatioField,
-    SecondsField,
+    OverField,
     Sourced,
     UsdField,
     WattsField,
@@ -64,13 +64,13 @@ class FabricLevel(Schema):
     """How many links of which rate make up the bandwidth."""
     pair_links: dict[str, dict[str, Annotated[int, Limits(1)]]] = field(default_factory=dict)
     """For a hybrid mesh: how many links each accelerator has to each other one it reaches directly, both counted from 0."""
-    latency: SecondsField | None = None
+    latency: LatencyField | None = None
     """The time of the smallest message or all-reduce."""
     latency_of: Literal["message", "all_reduce"] = "message"
     """Whether `latency` is that of one message, or of a small all-reduce over all accelerators of the level."""
     in_network_reduction: bool = False
     """Whether the switches can add (NVLink SHARP, InfiniBand SHARP); a run need not have used it."""
-    oversubscription: RatioField | None = None
+    oversubscription: OverField | None = None
     """By how much the links above are thinner than those below; nothing means not stated."""
     measured: tuple[MeasuredBandwidth, ...] = ()
     """Measured bus bandwidths with their conditions; `accept` of the best all-reduce is the range of other accounts."""

@@ -102,6 +102,18 @@ def test_no_end_of_a_share_passes_100_percent(task: str, on: str) -> None:
         assert made.ranges[key][1] <= 1.0
 
 
+@pytest.mark.parametrize("on", ["m3-max", "h100", "8xh200", "tpu-v6e-8"])
+@pytest.mark.parametrize("model", ["nemotron-4-15b", "qwen2.5-14b", "mixtral-8x7b"])
+def test_no_end_of_a_phase_is_faster_than_its_products_at_the_peak(model: str, on: str) -> None:
+    question = {"model": model, "on": on, "weights": "int4", "prompt": 2000, "output": 64, "batch": 8}
+    made = answered("serve", question, advise=False)
+    assert made.bounds
+    for name, key in (("prefill", "ttft_s"), ("decode", "itl_s")):
+        used, seconds = float(made.bounds[name].value), float(made.figures[key].value)
+        assert used <= 1
+        assert made.ranges[key][0] >= used * seconds * (0.99 if key == "ttft_s" else 1)
+
+
 @pytest.mark.parametrize(
     ("task", "question"),
     [

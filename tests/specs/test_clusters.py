@@ -175,7 +175,7 @@ confidence: high
         ("size: 512", "size: 256", "spec.level-order"),
         ("accelerators: 512", "accelerators: 1024", "spec.level-order"),
         ("name: spine", "name: leaf", "spec.duplicate-name"),
-        ("oversubscription: 2", "oversubscription: 0.5", "spec.out-of-range"),
+        ("oversubscription: 2", "oversubscription: 0.5", "spec.physics"),
         ("layout: rail", "layout: star", "spec.unknown-value"),
         ("system: dgx-h100\n", "", "spec.missing-key"),
     ],
