@@ -7,16 +7,18 @@ elements. A folder may hold whole tables or samples of them.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.csv_text import rows_of
+from gpuplan.files.read import TABLE_BYTES, bytes_of, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,8 +65,14 @@ def table(folder: Path, system: str, name: str, *, fullest: bool = False, most: 
     if not path.is_file():
         hint = "give the folder with the measured tables, named <system>-<table>.csv"
         raise UsageError(Problem("calibrate.no-table", f"there is no `{path.name}` in {folder}", hint, str(path)))
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    lines = rows_of(text_of(path, most=TABLE_BYTES, code="calibrate"), str(path), code="calibrate")
+    _, heads = next(lines, (0, []))
+    rows = []
+    for number, cells in lines:
+        if len(cells) != len(heads):
+            what = f"the row has {len(cells)} cells, and the head {len(heads)}"
+            raise UsageError(Problem("calibrate.bad-row", what, "give the table whole", f"{path}:{number}"))
+        rows.append(dict(zip(heads, cells, strict=True)))
     if not rows:
         raise UsageError(Problem("calibrate.empty-table", f"`{path.name}` has no rows", where=str(path)))
     return rows
@@ -85,18 +93,22 @@ def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[dic
         raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
     newest: dict[str, Path] = {}
     for framework, paths in found.items():
-        counts = {path: parquet.read_metadata(path).num_rows if fullest else 1 for path in paths}
+        counts = {path: parquet.read_metadata(_bytes(path)).num_rows if fullest else 1 for path in paths}
         enough = [path for path in paths if 2 * counts[path] >= max(counts.values())]
         newest[framework] = max(enough, key=lambda path: _version(path.parts[-2]))
     rows: list[dict[str, str]] = []
     for path in newest.values():
-        columns = parquet.read_table(path).to_pydict()
+        columns = parquet.read_table(_bytes(path)).to_pydict()
         count = len(next(iter(columns.values()), ()))
         step = 1.0 if fullest else max(count * len(newest) / most, 1.0)
         picked = [int(at * step) for at in range(int(count / step))]
         texts = {key: ["" if values[at] is None else str(values[at]) for at in picked] for key, values in columns.items()}
         rows += [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
     return rows
+
+
+def _bytes(path: Path) -> BytesIO:
+    return BytesIO(bytes_of(path, most=TABLE_BYTES, code="calibrate"))
 
 
 def matmul_rows(rows: Iterable[Mapping[str, str]], dtype: str, backends: Sequence[str]) -> Rows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +9,7 @@ from typing import TypeAlias
 from gpuplan.calibrate.imports import mamf, nccl, nvbandwidth, serving, trace
 from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile
 from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.files.read import unpacked_text
 
 Parser: TypeAlias = Callable[[str, str, ImportHints], ParsedFile]
 PARSERS: Mapping[str, Parser] = {
@@ -38,13 +37,6 @@ def text_of(path: Path) -> str:
     """The text of a file, which may be packed with gzip.
 
     Raises:
-        UsageError: it cannot be read, or is no text.
+        UsageError: it cannot be read, is larger than any, or is no text.
     """
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return data.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise UsageError(Problem("import.unreadable", f"cannot read {path}: {what}", "give a whole text file")) from None
+    return unpacked_text(path, code="import")
