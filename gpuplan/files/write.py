@@ -88,7 +88,8 @@ def write_all(files: Mapping[Path, str | bytes], *, force: bool = False) -> None
         raise unwritable(path, error) from None
     finally:
         for draft, _ in drafts:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError, ValueError):
+                draft.unlink()
 
 
 def check_writable(path: Path, hint: str = "") -> None:
@@ -99,6 +100,8 @@ def check_writable(path: Path, hint: str = "") -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.lstat(path)  # which a name that is too long does not survive
         draft = path.with_name(f".{path.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
         os.close(os.open(draft, _CREATE, 0o666))
         draft.unlink()
@@ -212,6 +215,15 @@ def open_for_appending(path: Path) -> int:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+
+
+def emptied(handle: int) -> None:
+    """Take away what is in an open file.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    os.ftruncate(handle, 0)
 
 
 def append(handle: int, data: bytes, *, wait: bool = True) -> None:

@@ -21,7 +21,7 @@ from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, s
 from gpuplan.errors import Problem, UsageError
 from gpuplan.files.json_text import parse
 from gpuplan.files.read import TABLE_BYTES, bytes_of, exists, text_of
-from gpuplan.files.write import append, open_for_appending, try_lock
+from gpuplan.files.write import append, emptied, open_for_appending, try_lock
 from gpuplan.record import Record, field
 
 FORMAT = 1
@@ -139,7 +139,7 @@ class Journal:
                     Problem("calibrate.under-way", f"another `gpuplan calibrate` measures here: it writes {path}", WAIT)
                 )
             if not resume:
-                os.ftruncate(self._file, 0)
+                emptied(self._file)
         except OSError as error:
             raise self._unwritable(error) from None
         if torn:
