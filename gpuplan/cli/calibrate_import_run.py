@@ -49,15 +49,16 @@ def import_files(asked: ImportFilesRequest) -> None:
         UsageError: wrong words or a file that cannot be read or written.
         UnknownError: nobody knows the accelerator.
     """
-    from gpuplan.calibrate.imports.formats import TABLES, parser_of, text_of
+    from gpuplan.calibrate.imports.formats import TABLES, parsed, parser_of
     from gpuplan.cli.specs import open_catalog
 
     if asked.kind == TABLES:
         _tables(asked)
         return
     catalog = open_catalog(list(asked.specs))
-    parse, given = parser_of(asked.kind), _given(asked, catalog)
-    found = [(Path(name), parse(text_of(Path(name)), Path(name).name, given)) for name in asked.files]
+    parser_of(asked.kind)  # A word that is none is told before anything is read.
+    given = _given(asked, catalog)
+    found = [(Path(name), parsed(asked.kind, Path(name), given)) for name in asked.files]
     for _, one in found:
         for text in one.left_out:
             print(f"note: left out: {text}", file=sys.stderr)

@@ -20,8 +20,8 @@ FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e
 
 
 MOST_ACCELERATORS = 1_000_000
-"""The most accelerators that a question may be about: a hundred times the largest run that estimates are compared with, and
-sixteen times the largest cluster on record. Nothing vouches for an answer about more."""
+"""The most accelerators that a question may be about: a hundred times the largest run that estimates are compared with, and ten
+times the largest cluster on record. Nothing vouches for an answer about more."""
 
 
 class Target(Record):

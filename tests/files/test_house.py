@@ -75,7 +75,8 @@ def faults(tree: ast.AST, path: Path) -> list[str]:
 
 @pytest.mark.parametrize("code", [
     "open('x')", "Path('x').read_text()", "p.open('w')", "os.replace(a, b)", "import gzip", "from yaml import load",
-    "json.loads(t)", "jsonlib.load(f)", "p.replace(q)", "shutil.copy(a, b)", "figure.savefig(path)", "from os import open", "p.parent.mkdir()",
+    "json.loads(t)", "jsonlib.load(f)", "p.replace(q)", "shutil.copy(a, b)", "figure.savefig(path)", "from os import open",
+    "p.parent.mkdir()",
 ])  # fmt: skip
 def test_the_rule_finds_what_it_is_for(code: str) -> None:
     assert faults(ast.parse(code), ROOT / "x.py")
