@@ -14,16 +14,21 @@ _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?%?")
 
 
+MOST_ROWS = 300_000
+"""The most rows of a table: a thousand instances in a hundred places at two kinds of price are 200,000."""
+
+
 def rows_of(text: str, where: str, *, code: str = "file") -> Iterator[tuple[int, list[str]]]:
     r"""Each row that is not empty, with the line (from 1) on which it ends.
 
     Raises:
-        UsageError: a cell is longer than any, or a quote is never closed.
+        UsageError: a cell is longer than any, a quote is never closed, or there are too many rows.
 
     >>> list(rows_of('a,b\n1,"2,3"\n', "x.csv"))
     [(1, ['a', 'b']), (2, ['1', '2,3'])]
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
+    count = 0
     while True:
         try:
             cells = next(lines)
@@ -33,6 +38,11 @@ def rows_of(text: str, where: str, *, code: str = "file") -> Iterator[tuple[int,
             hint = "is a quote missing, or is this another kind of file?"
             raise UsageError(Problem(f"{code}.not-csv", f"no row of CSV: {error}", hint, f"{where}:{lines.line_num}")) from None
         if cells:
+            count += 1
+            if count > MOST_ROWS:
+                hint = "is it the right file? if so, give it in parts"
+                what = f"the file holds more than {MOST_ROWS:,} rows"
+                raise UsageError(Problem(f"{code}.too-many", what, hint, f"{where}:{lines.line_num}"))
             yield lines.line_num, cells
 
 

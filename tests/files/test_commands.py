@@ -204,6 +204,24 @@ def test_a_spreadsheet_runs_nothing_of_ours(home: Path, capsys: pytest.CaptureFi
     assert "\n=" not in rows
 
 
+def test_a_catalog_of_too_many_prices_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuplan.files import csv_text
+    from gpuplan.prices import importer
+
+    (home / "a-vms.csv").write_text(HEAD + "".join(f"gpu_{at},L4,1,26,200,0.8,us-east-1,,\n" for at in range(12)))
+    words = ["prices", "import", "skypilot", "a-vms.csv", "--provider", "lambda", *DATE, "--out", "own"]
+    for module, name, said in (
+        (importer, "MOST_OFFERS", "12 prices of accelerators"),
+        (csv_text, "MOST_ROWS", "more than 10 rows"),
+    ):
+        monkeypatch.setattr(module, name, 10)
+        assert run(words) == 2
+        assert said in capsys.readouterr().err
+    assert not (home / "own").exists()
+
+
 # How many accelerators, and into how many parts.
 
 
