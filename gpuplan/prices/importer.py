@@ -118,7 +118,7 @@ def _finish(
         raise SpecError(Problem("price.nothing", f"no price of an accelerator{where} could be imported"), *problems)
     for one, _ in full:
         if len(one.offers) > MOST_OFFERS:
-            what = f"the catalog of {one.provider} holds {len(one.offers):,} prices of accelerators, and a file {MOST_OFFERS:,} at most"
+            what = f"the catalog of {one.provider} holds {len(one.offers):,} prices of accelerators; a file holds {MOST_OFFERS:,}"
             raise SpecError(
                 Problem("price.too-many", what, "import some regions at a time with --region, into folders of their own")
             )
