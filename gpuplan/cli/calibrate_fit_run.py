@@ -124,19 +124,17 @@ def _write(file: Path, made: Fitted) -> None:
     """Replace the blocks of the file; it is written whole or not at all."""
     from gpuplan.calibrate.measured_file import table_set
     from gpuplan.calibrate.replace_blocks import rewritten
-    from gpuplan.probe.new_file import write_new
+    from gpuplan.files.read import text_of
+    from gpuplan.files.write import locked, write
     from gpuplan.yaml_text import yaml_lines
 
-    hint = "start from a copy of a shipped file of hardware_specs/measured"
-    try:
-        before = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(Problem("calibrate.unreadable", f"cannot read {file}: {error.strerror}", hint)) from None
-    after = rewritten(before, {key: list(yaml_lines(table_set(one))) for key, one in made.sets.items()})
-    for kind in ("matmul", "grouped"):
-        spread = made.spread(f"{kind}.")
-        if spread is not None:
-            line = f"  {kind}: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
-            after = re.sub(rf"^  {kind}: \{{low: [^}}]*\}}\n", "", after, flags=re.M)
-            after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
-    write_new({file: after}, force=True)
+    with locked(file.parent):
+        before = text_of(file, code="calibrate")
+        after = rewritten(before, {key: list(yaml_lines(table_set(one))) for key, one in made.sets.items()})
+        for kind in ("matmul", "grouped"):
+            spread = made.spread(f"{kind}.")
+            if spread is not None:
+                line = f"  {kind}: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
+                after = re.sub(rf"^  {kind}: \{{low: [^}}]*\}}\n", "", after, flags=re.M)
+                after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
+        write(file, after)

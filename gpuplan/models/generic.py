@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gpuplan.errors import Note, Problem, SpecError
+from gpuplan.files.read import is_file, text_of
 from gpuplan.models.card import CardSource
 from gpuplan.models.glance import aliases_in, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
@@ -106,11 +107,11 @@ def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     if "/" not in wanted:
         for folder in (*extra_dirs, GENERIC):
             path = folder / f"{wanted}.yaml"
-            if path.is_file() and (folder is GENERIC or is_generic(path)):
+            if is_file(path) and (folder is GENERIC or is_generic(path)):
                 return path
     for folder in (*extra_dirs, GENERIC):
         for path in sorted(folder.glob("*.yaml")):
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = text_of(path, errors="replace")
             if wanted in text.lower() and "kind: generic" in text and wanted in (one.lower() for one in aliases_in(text)):
                 return path
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from math import gcd
+from math import gcd, isqrt
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
@@ -109,13 +109,17 @@ class Shape(Record, kw_only=True):
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 
 
+_FACTOR = 1_000_000
+
+
 def divisors(number: int) -> list[int]:
-    """All divisors of a number in order.
+    """All divisors of a number in order; of one above 1e12 those up to a million, and what these leave.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]
     """
-    return [d for d in range(1, number + 1) if number % d == 0]
+    small = [d for d in range(1, min(isqrt(number), _FACTOR) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
 
 
 def nearest(wanted: float, legal: Iterable[int], most: int = 2) -> str:

@@ -28,6 +28,7 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
+from gpuplan.strict_yaml import read_text
 from gpuplan.term import Source, Term
 from gpuplan.yaml_text import yaml_text
 
@@ -105,7 +106,7 @@ def _whole(identity: Identity, spec: Accelerator) -> bool:
 def _ours(spec: Accelerator, catalog: Catalog) -> bool:
     """Whether an earlier calibration wrote the spec."""
     path = catalog.paths("accelerators")[spec.id]
-    return catalog.rank(path) > 0 and path.read_text(encoding="utf-8").startswith(MARK)
+    return catalog.rank(path) > 0 and read_text(path).startswith(MARK)
 
 
 def _vendor(name: str, asked: cpu.Cpu | None) -> str:
