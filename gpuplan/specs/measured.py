@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from gpuplan.schema import Schema, field
-from gpuplan.specs.base import Date, Id, SpecFile
+from gpuplan.schema import field
+from gpuplan.specs.base import Date, Id, Section, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
 from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
 
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal[
 Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
-class Fit(Schema):
+class Fit(Section):
     """How well a set of parameters meets the rows it was fitted to and the rows that were held back."""
 
     backend: str = ""
@@ -43,7 +43,7 @@ class Fit(Schema):
     """The median error, on the same held-back rows, of a roofline with one efficiency for arithmetic and one for memory."""
 
 
-class Residual(Schema):
+class Residual(Section):
     """The range of measured / predicted for a kind of work, on the rows that were held back: the 10th and the 90th percentile."""
 
     low: RatioField
@@ -52,7 +52,7 @@ class Residual(Schema):
     """90th percentile, or a stated assumption."""
 
 
-class MatmulFit(Schema):
+class MatmulFit(Section):
     """Parameters of matmuls in one data type; see gpuplan/formulas/kernels.py for what each does."""
 
     efficiency: RatioField
@@ -89,7 +89,7 @@ class MatmulFit(Schema):
     """How well it fits."""
 
 
-class PrefillFit(Schema):
+class PrefillFit(Section):
     """Parameters of fused attention over many queries in one data type."""
 
     efficiency: RatioField
@@ -124,7 +124,7 @@ class PrefillFit(Schema):
     """How well it fits."""
 
 
-class DecodeFit(Schema):
+class DecodeFit(Section):
     """Parameters of decode attention by the data type of the stored keys and values."""
 
     efficiency: RatioField
@@ -151,7 +151,7 @@ class DecodeFit(Schema):
     """How well it fits."""
 
 
-class AttentionFits(Schema):
+class AttentionFits(Section):
     """Fused attention."""
 
     prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class AttentionFits(Schema):
     """Traffic of the kernels around the backward one for each element of the queries; see `backward_prepare_bytes`."""
 
 
-class StreamFit(Schema):
+class StreamFit(Section):
     """Memory-bound kernels: norms, activations, casts, optimizer."""
 
     efficiency: RatioField
@@ -177,7 +177,7 @@ class StreamFit(Schema):
     """How well it fits."""
 
 
-class HostFit(Schema):
+class HostFit(Section):
     """Copies between the accelerator and pinned memory of its host."""
 
     efficiency: RatioField
@@ -190,7 +190,7 @@ class HostFit(Schema):
     """How well it fits."""
 
 
-class LaunchFit(Schema):
+class LaunchFit(Section):
     """What the host needs to start one kernel, however short it is."""
 
     eager: SecondsField
@@ -199,7 +199,7 @@ class LaunchFit(Schema):
     """Inside a CUDA graph (or a program compiled as a whole): the distance of empty kernels."""
 
 
-class CollectiveFit(Schema):
+class CollectiveFit(Section):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
     pair: RatioField
@@ -222,7 +222,7 @@ class CollectiveFit(Schema):
     """How well it fits."""
 
 
-class Fabric(Schema):
+class Fabric(Section):
     """Collectives on the links between accelerators, or on a network."""
 
     all_reduce: CollectiveFit
@@ -239,7 +239,7 @@ class Fabric(Schema):
     """Point to point; `pair` and `start` count."""
 
 
-class EngineFits(Schema):
+class EngineFits(Section):
     """What differs when an engine's own kernels run."""
 
     matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
