@@ -12,8 +12,9 @@ from gpuplan.render.compare import side_by_side_text
 from gpuplan.render.spec import source_text
 from gpuplan.render.text import Look, columns, wrap
 from gpuplan.schema import Schema, default_of, required
-from gpuplan.specs.base import NOT_ON_RECORD, Section, SpecFile
+from gpuplan.specs.base import Section, SpecFile
 from gpuplan.specs.quantity import Sourced, SourcedText
+from gpuplan.term import NOT_ON_RECORD
 from gpuplan.units import human
 
 _TITLES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
@@ -12,11 +12,9 @@ from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.schema import Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import LineMap, Path_, load_yaml
-from gpuplan.term import Kind, Source, Term
+from gpuplan.term import NOT_ON_RECORD, Kind, Source, Term
 
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
-NOT_ON_RECORD = Source("assumed", "source not on record")
-"""What is known of where a value comes from that names no source: it stands in the file, and nothing says who printed it."""
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
 Id: TypeAlias = Annotated[str, Pattern(r"^[a-z0-9][a-z0-9._-]*$")]
 Date: TypeAlias = Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
@@ -159,7 +157,7 @@ def _walk(value: Any, at: Path_) -> Iterator[tuple[Path_, Sourced | SourcedText 
             yield at, value
         for key in value.field_names():
             yield from _walk(getattr(value, key), (*at, key))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from _walk(item, (*at, key))
     elif isinstance(value, tuple):
@@ -173,13 +171,15 @@ Named = TypeVar("Named")
 def _attributed(value: Named, source: str, before: str = "") -> Named:
     """A value, or all values below it, with a source where they have that of `before`: none, unless it is given."""
     made: Any = value
-    if isinstance(value, (Sourced, SourcedText)):
+    if isinstance(value, (str, int)) or value is None:
+        pass
+    elif isinstance(value, (Sourced, SourcedText)):
         made = value.replaced(source=source) if value.source == before != source else value
     elif isinstance(value, Schema):
         inner = {key: getattr(value, key) for key in value.field_names()}
         changes = {key: new for key, old in inner.items() if (new := _attributed(old, source, before)) is not old}
         made = value.replaced(**changes) if changes else value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         made = {key: _attributed(item, source, before) for key, item in value.items()}
         made = made if any(made[key] is not value[key] for key in made) else value
     elif isinstance(value, tuple):

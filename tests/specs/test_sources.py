@@ -12,10 +12,11 @@ import pytest
 from gpuplan.check.publishers import publishers
 from gpuplan.errors import SpecError
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.base import NOT_ON_RECORD, SpecFile, load_spec
+from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.price import PriceList
+from gpuplan.term import NOT_ON_RECORD
 from tests.specs.test_accelerators import GOOD
 
 SHIPPED = shipped_folder()
