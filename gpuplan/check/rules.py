@@ -57,6 +57,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.http-source W an address without https",
         "spec.refused-source E a link to a place that no file may cite",
         "spec.source-cannot-say E a value of a kind that the publisher it cites does not print",
+        "spec.other-part E a source about another part, or about the things of another vendor or provider",
         "spec.orphan-source W a source that no value names and that is not said to be only compared with, or the reverse",
         "spec.future-date E a day that has not come yet",
         "spec.stale-source W a source that nobody has looked at for longer than `--max-age`",

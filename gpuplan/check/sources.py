@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
-from gpuplan.check.publishers import publishers
+from gpuplan.check.publishers import Publisher, publishers
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.base import SourceEntry
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import Path_
@@ -30,6 +32,9 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
         refusal = table.refusal(entry.url)
         if refusal is not None:
             yield one.bad("spec.refused-source", (*at, "url"), f"the source `{name}` must not be linked to", refusal.why)
+        publisher = table.of(entry.url)
+        if publisher is not None:
+            yield from _of_another(one, publisher, at, name, entry)
         # Words and switches, of which files of engines are full, cannot name what says so.
         if name not in used and not entry.compared and one.kind != "engines":
             hint = "name it at a value or a section, take it out, or say `compared: true` where it was only compared with"
@@ -59,6 +64,19 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             said = f"the price of `{offer.instance}` is of {offer.date}"
             again = "look again and write the day, or set `status: historical`"
             yield from _day(one, library, ("offers", place, "date"), offer.date, said, stale, again)
+
+
+def _of_another(one: LoadedFile, publisher: Publisher, at: Path_, name: str, entry: SourceEntry) -> Iterator[Finding]:
+    """A page about the things of another vendor or provider, or about another part."""
+    spec = one.spec
+    owner = next((str(getattr(spec, key)) for key in ("vendor", "provider") if hasattr(spec, key)), "")
+    owner = spec.id if isinstance(spec, PriceList) else owner
+    if publisher.about and owner and not any(owner == about or owner.startswith(f"{about}-") for about in publisher.about):
+        message = f"the source `{name}` is about {' and '.join(publisher.about)}, and this file about {owner}"
+        yield one.bad("spec.other-part", (*at, "url"), message, "cite what is about the things of this file")
+    elif isinstance(spec, Accelerator) and publisher.other_part(entry.url, spec.name, spec.id, *spec.aliases):
+        message = f"the source `{name}` is the page of another part than {spec.name}"
+        yield one.bad("spec.other-part", (*at, "url"), message, f"cite the page of this part, not {entry.url}")
 
 
 def _day(one: LoadedFile, library: SpecLibrary, at: Path_, text: str, said: str, stale: str, again: str) -> Iterator[Finding]:
