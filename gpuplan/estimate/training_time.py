@@ -135,7 +135,7 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
 def gathering_seconds(
     pricer: StepPricer, stage: Stage, micro: Mapping[str, Term], *, apart: bool, stays: bool, mixed: bool
 ) -> Term:  # fmt: skip
-    """What sharded weights cost each micro-batch, with pipeline stages as the engine has it and without; `mixed`: there are both."""
+    """What sharded weights cost each micro-batch, with pipeline stages as the engine has it or without; `mixed`: both."""
     at, pp = f"{stage.prefix}step.micro", pricer.work.pipeline.group
     compute, ways = total(f"{at}.compute", dict(micro)), list[Term]()
     if mixed or not (stays or apart):

@@ -12,7 +12,7 @@ from gpuplan.models.card import CardSource
 from gpuplan.models.glance import aliases_in, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import load_yaml
-from gpuplan.term import Source, Term
+from gpuplan.term import NOT_ON_RECORD, Source, Term
 
 GENERIC = Path(__file__).parent / "generic_cards"
 """The cards that come with gpuplan."""
@@ -55,9 +55,9 @@ class GenericCard(Schema):
     name: str
     aliases: tuple[str, ...] = ()
     sources: Annotated[dict[str, CardSource], Limits(1)]
-    """Where the figures come from; the first holds where `said_by` names no other."""
+    """Where the figures come from, as `said_by` tells."""
     said_by: dict[str, str] = field(default_factory=dict)
-    """The source of a figure by its name."""
+    """The source of a figure by its name; of one that is not here no source is on record."""
     sample: str = "sample"
     """What a sample is, such as an image of 224 x 224 pixels."""
     params: PositiveInt
@@ -86,8 +86,8 @@ class GenericCard(Schema):
     def term(self, name: str, value: float, unit: str = "1") -> Term:
         """The leaf `model.<name>` with what says so."""
         key = self.said_by.get(name)
-        said = self.sources[key] if key is not None else next(iter(self.sources.values()))
-        return Term(f"model.{name}", float(value), unit, said.source())
+        said = self.sources[key].source() if key is not None else NOT_ON_RECORD
+        return Term(f"model.{name}", float(value), unit, said)
 
     @property
     def source(self) -> Source:

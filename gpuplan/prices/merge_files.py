@@ -160,14 +160,15 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
         sources = {key: _source(entry) for key, entry in old.sources.items()}
         for entry in old.offers:
             before.setdefault((entry.instance, entry.region, entry.kind), []).append(entry)
-    first = next(iter(sources), "")
     sources[stamp.key] = {"title": stamp.title, "url": stamp.url, "checked": stamp.date, "kind": "price"}
     for offer in sorted(gathered.offers, key=lambda one: (one.instance, one.region, one.kind)):
-        entries += _with_old(offer, stamp, before.pop((offer.instance, offer.region, offer.kind), []), old, first, counts)
+        entries += _with_old(offer, stamp, before.pop((offer.instance, offer.region, offer.kind), []), old, counts)
     for rest in before.values():
-        entries += [_entry(one, first) for one in rest]
+        entries += [_stated(one) for one in rest]
         counts["kept"] += len(rest)
-    used = {str(entry["source"]) for entry in entries}
+    used = {str(entry["source"]) for entry in entries if "source" in entry}
+    if old is not None and old.credit is not None:
+        used |= {one.source for one in (old.credit, old.credit.low, old.credit.high)}
     data: dict[str, Any] = {
         "format": 1,
         "id": gathered.provider,
@@ -178,7 +179,7 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
     if old is not None and old.notes:
         data["notes"] = list(old.notes)
     if old is not None and old.credit is not None:
-        data["credit"] = old.credit.plain()
+        data["credit"] = _stated(old.credit)
     data["offers"] = sorted(entries, key=lambda one: (one["instance"], one["region"], one["kind"], one.get("date", "")))
     text = read_text(path) if path.is_file() else ""
     comments = any(line.lstrip().startswith("#") and "$schema" not in line and line != _HEAD for line in text.splitlines())
@@ -186,7 +187,7 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
 
 
 def _with_old(
-    offer: NewOffer, stamp: Stamp, old: list[OfferEntry], spec: PriceList | None, first: str, counts: dict[str, int]
+    offer: NewOffer, stamp: Stamp, old: list[OfferEntry], spec: PriceList | None, counts: dict[str, int]
 ) -> list[dict[str, Any]]:
     """A new entry and what becomes of those that are on record for the same instance, region and kind."""
     new: dict[str, Any] = {"instance": offer.instance, "region": offer.region, "kind": offer.kind}
@@ -195,8 +196,8 @@ def _with_old(
     made: list[dict[str, Any]] = []
     told = "new"
     for entry in old:
-        own = spec is not None and spec.sources[entry.source or first].kind == "user"
-        plain = _entry(entry, first)
+        own = spec is not None and entry.source != "" and spec.sources[entry.source].kind == "user"
+        plain = _stated(entry)
         if own:
             counts["kept"] += 1
             made.append(plain)
@@ -235,20 +236,15 @@ def _instances(gathered: Gathered, stamp: Stamp, folder: Path) -> tuple[Path, di
 
 
 def _shape(shape: NewShape, stamp: Stamp) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": shape.name, "accelerator": shape.accelerator}
-    made["accelerators"] = {"value": shape.accelerators, "source": stamp.key}
+    made: dict[str, Any] = {"name": shape.name, "source": stamp.key, "accelerator": shape.accelerator}
+    made["accelerators"] = shape.accelerators
     if shape.system:
         made["system"] = shape.system
     if shape.vcpus:
         made["vcpus"] = shape.vcpus
     if shape.memory_gib:
-        made["memory"] = {"value": f"{shape.memory_gib:.10g} GiB", "source": stamp.key}
+        made["memory"] = f"{shape.memory_gib:.10g} GiB"
     return made | {"scale_up": {"kind": shape.scale_up}, "network": {"kind": "ethernet"}, "notes": [shape.note]}
-
-
-def _entry(entry: OfferEntry, first: str) -> dict[str, Any]:
-    """An entry as it stood in its file, with its source named."""
-    return {**_stated(entry), "source": entry.source or first}
 
 
 def _source(entry: SourceEntry) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_the_samples_alone_give_a_file_that_loads(tmp_path: Path) -> None:
     assert made.sets["matmul.bf16"].errors.median_ape < 0.10
     assert made.sets["collective.all_reduce"].errors.median_ape < 0.10
     shipped = (ROOT / "hardware_specs" / "measured" / "h100-sxm-80gb.yaml").read_text(encoding="utf-8")
-    blocks = {place: list(yaml_lines(table_set(one))) for place, one in made.sets.items()}
+    blocks = {place: list(yaml_lines(table_set(one, "aiconfigurator"))) for place, one in made.sets.items()}
     (tmp_path / "h100-sxm-80gb.yaml").write_text(rewritten(shipped, blocks), encoding="utf-8")
     loaded = load_spec(Measured, tmp_path / "h100-sxm-80gb.yaml")
     assert loaded.matmul["bf16"].efficiency.value == pytest.approx(made.sets["matmul.bf16"].values["efficiency"].value, rel=1e-3)

@@ -249,7 +249,11 @@ def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample
     fastest = "the fastest matmul that was measured"
     head = f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy."
     source = {"kind": "measured", "checked": today}
-    bandwidth = {"value": f"{(stream or 0) / 1e9:.4g} GB/s", "note": "the best of the largest streams and matmuls"}
+    bandwidth = {
+        "value": f"{(stream or 0) / 1e9:.4g} GB/s",
+        "source": "measured",
+        "note": "the best of the largest streams and matmuls",
+    }
     data = {
         "format": 1, "id": subject.id, "name": subject.name, "driver_names": [identity.name], "vendor": subject.vendor,
         "architecture": identity.architecture or "not told by the driver", "family": subject.family, "released": today[:7],
@@ -259,7 +263,10 @@ def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample
             "capacity": {"value": f"{(identity.memory_bytes or 0) / 2**30:.2f} GiB", "source": "driver"},
             "type": "not told by the driver", "bandwidth": bandwidth,
         },
-        "compute_dense": {dtype: {"value": f"{rate / 1e12:.4g} TFLOP/s", "note": fastest} for dtype, rate in rates.items()},
+        "compute_dense": {
+            "source": "measured",
+            **{dtype: {"value": f"{rate / 1e12:.4g} TFLOP/s", "note": fastest} for dtype, rate in rates.items()},
+        },
         **_links(identity, samples),
         **({"default_engines": {"train": "torch-eager", "serve": "llama-cpp"}} if subject.processor else {}),
         "notes": [
@@ -277,7 +284,8 @@ def _links(identity: Identity, samples: Sequence[Sample]) -> dict[str, Any]:
         return {}
     note = "the best of the collectives that were measured"
     links = {
-        "kind": "not told by the driver", "bandwidth_per_direction": {"value": f"{rate / 1e9:.4g} GB/s", "note": note},
+        "source": "measured", "kind": "not told by the driver",
+        "bandwidth_per_direction": {"value": f"{rate / 1e9:.4g} GB/s", "note": note},
         "domain": identity.ranks, "topology": "switched",
         "layout": "not told by the driver: taken as a switch between the devices that measured together",
     }  # fmt: skip
