@@ -95,7 +95,7 @@ def better_changes(
         if not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
-        if made is None or not made.verdict.fits:
+        if made is None or not made.verdict.fits or _nobody_knows(made):
             continue
         gain = float(made.figures[figure].value) / now - 1 if now else 0.0
         if gain > 0.02:
@@ -232,6 +232,8 @@ def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
             yield Trial(ask.replaced(precision="fp8"), {"precision": "fp8"})
         if ask.recompute not in (None, "none") or any(one.habit and one.name == "recompute" for one in before.chosen):
             yield Trial(ask.replaced(recompute="none"), {"recompute": "none"})
+        if not ask.offload and "host_memory_bytes" not in before.figures:
+            yield Trial(ask.replaced(offload=("optimizer",)), {"offload": "optimizer"})
         if ask.micro_batch is not None:
             yield Trial(ask.replaced(micro_batch=ask.micro_batch * 2), {"micro-batch": str(ask.micro_batch * 2)})
         if ask.tp is not None and ask.tp > 1:

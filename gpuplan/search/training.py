@@ -37,6 +37,19 @@ from gpuplan.search.training_space import DEGREES, training_space
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
+DIVIDING = (
+    *DEGREES,
+    "dp",
+    "etp",
+    "zero_stage",
+    "shard_group",
+    "sequence_parallel",
+    "recompute",
+    "recompute_layers",
+    "keep",
+    "to_host",
+)
+"""Options of which any one says how memory is to be saved: then nothing else is done for it unasked."""
 AWAY: tuple[tuple[Offload, ...], ...] = (("optimizer",), ("optimizer", "params"))
 """What goes to the memory of the host where no plan fits otherwise, the cheapest first."""
 _NUMBERS = (
@@ -141,7 +154,7 @@ def chosen_with(
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
         return chosen_with(fewer, found, foreseen)
-    if not is_described(habits.ask, found) and not training_fits(result, found.subject):
+    if all(getattr(habits.ask, name) is None for name in DIVIDING) and not training_fits(result, found.subject):
         away = _offloaded(habits.ask, found)
         if away is not None:
             asked, result, told = away
