@@ -111,7 +111,7 @@ def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
 
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
     return ImportHints(
-        dtype=asked.dtype, ranks=_count("--ranks", asked.ranks), tp=_count("--tp", asked.tp), weights=asked.weights,
+        dtype=asked.dtype, ranks=_count("ranks", asked.ranks), tp=_count("tp", asked.tp), weights=asked.weights,
         model=asked.model,
         accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
         date=date.today().isoformat(),
@@ -121,9 +121,9 @@ def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
 def _count(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(Problem("usage.number", f"{option}: `{text}` is no whole number above 0", "write it as `8`"))
-    return int(text)
+    from gpuplan.plan.read import count
+
+    return count(option, text)
 
 
 def _runs(asked: ImportFilesRequest, runs: Sequence[Any]) -> dict[str, Any]:

@@ -130,11 +130,11 @@ def check(
     """
     from gpuplan.check.examine import MAX_AGE, examine
     from gpuplan.errors import Exit
+    from gpuplan.plan.read import count
     from gpuplan.prices.merge_files import PRICE_RULES
     from gpuplan.render.findings import findings_json, findings_text, summary
 
-    if max_age is not None and not max_age.isdigit():
-        raise UsageError(Problem("usage.number", f"--max-age {max_age}: no number of days", "write it as `--max-age 90`"))
+    days = MAX_AGE if max_age is None else count("max-age", max_age, least=0, most=36_500)
     given = [Path(place) for place in places or ()]
     folders = list(_catalog(specs).folders)
     files = [one / "prices" if (one / "prices").is_dir() else one for one in given or folders if (one / "prices").is_dir() or given]
@@ -142,7 +142,7 @@ def check(
         files,
         behind=[*folders[1:], *(one for one in given if one.is_dir())],
         select=(*PRICE_RULES, "yaml"),
-        max_age=int(max_age) if max_age is not None else MAX_AGE,
+        max_age=days,
     )
     if json:
         sys.stdout.write(findings_json(found))
