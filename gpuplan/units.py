@@ -216,17 +216,20 @@ _STEPS = {
 _PREFIXED = {"B/s", "FLOP", "FLOP/s", "Hz", "W", "J"}
 
 
-def human(value: float, unit: str, digits: int = 3) -> str:
-    """A value in base units as a person reads it, with `digits` significant digits.
+def human(value: float, unit: str, digits: int = 3, *, like: float | None = None) -> str:
+    """A value in base units as a person reads it, with `digits` significant digits; in the unit of another value, `like`.
 
     >>> human(85899345920, "B"), human(3.35e12, "B/s"), human(0.00412, "s"), human(6.3e6, "s")
     ('80.0 GiB', '3.35 TB/s', '4.12 ms', '72.9 days')
     >>> human(70.6e9, "1"), human(0.4123, "1"), human(12, "1"), human(1234.5, "USD")
     ('70.6 B', '0.412', '12', '1,234 USD')
+    >>> human(2.48e6, "J"), human(2.48e6, "J", like=3.64e6)
+    ('2.48 MJ', '0.689 kWh')
     """
     if not math.isfinite(value):
         return f"{value} {unit}".strip()
-    size = abs(value)
+    base = value if like is None else like
+    size = abs(base)
     if unit == "s" and size >= 120:
         step, name = next(p for p in ((2 * YEAR, "years"), (2 * DAY, "days"), (2 * HOUR, "h"), (60.0, "min")) if size >= p[0])
         return f"{_digits(value / {'years': YEAR, 'days': DAY, 'h': HOUR, 'min': 60.0}[name], digits)} {name}"
@@ -241,17 +244,17 @@ def human(value: float, unit: str, digits: int = 3) -> str:
     if unit == "J" and size >= 3.6e6:
         return f"{_digits(value / 3.6e6, digits)} kWh"
     if unit in _PREFIXED:
-        return f"{_scaled(value, digits, ['', 'k', 'M', 'G', 'T', 'P', 'E'])}{unit}"
+        return f"{_scaled(value, digits, ['', 'k', 'M', 'G', 'T', 'P', 'E'], base)}{unit}"
     if unit == "1":
         if value == int(value) and size < 1e4:
             return f"{value:,.0f}"
-        return _scaled(value, digits, ["", "", "M", "B", "T", "Q"]).strip()
+        return _scaled(value, digits, ["", "", "M", "B", "T", "Q"], base).strip()
     return f"{_digits(value, digits)} {unit}"
 
 
-def _scaled(value: float, digits: int, names: list[str]) -> str:
+def _scaled(value: float, digits: int, names: list[str], like: float) -> str:
     step = 0
-    while step + 1 < len(names) and abs(value) / 1e3**step >= 999.5:
+    while step + 1 < len(names) and abs(like) / 1e3**step >= 999.5:
         step += 1
     if names[step] == "" and step:
         return f"{value:,.0f} "

@@ -55,6 +55,9 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     places, rest = split_targets(words)
     given = parsed_options(task, rest)
     form = form_of(given)
+    if given.get("explain") is not None:
+        hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
+        raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))

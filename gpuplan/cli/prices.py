@@ -100,13 +100,14 @@ def list_prices(
 
         print(grid(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED))
     else:
-        from gpuplan.render.spec import listing
+        from gpuplan.render.spec import stacked
         from gpuplan.render.text import look_of
 
-        shown, hidden = listing(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED, look_of(sys.stdout))
-        sys.stdout.write(shown)
-        if hidden:
-            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
+        # Without --all every price is a current one, which needs no column.
+        kept = [at for at, head in enumerate(PRICE_HEADS) if every or head != "status"]
+        cells = [[price_row(row)[at] for at in kept] for row in rows]
+        heads, aligned = [PRICE_HEADS[at] for at in kept], "".join(PRICE_ALIGNED[at] for at in kept)
+        sys.stdout.write(stacked(heads, cells, aligned, look_of(sys.stdout)))
 
 
 @app.command(cls=Command)

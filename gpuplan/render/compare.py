@@ -63,8 +63,8 @@ def _value(estimate: Estimate, key: str) -> str:
 def _ends(estimate: Estimate, key: str) -> str:
     if key not in estimate.figures:
         return ""
-    low, high = estimate.ranges[key]
-    return f"({' – '.join(span(key, low, high, estimate.figures[key].unit))})" if low != high else ""
+    (low, high), term = estimate.ranges[key], estimate.figures[key]
+    return f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
 
 
 def _differences(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:

@@ -20,6 +20,7 @@ from gpuplan.record import Record
 from gpuplan.search.best import Best, best, only
 from gpuplan.search.best_on_each import Foreseen, place_of
 from gpuplan.search.habits import Habits, looked_up, precision_notes
+from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
 from gpuplan.search.shape import experts_of, positive, shape_of
@@ -66,6 +67,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
         *precision_notes(ask, subject.engine),
         *training_notes(asked, plan, subject, made.figures),
         *peak_notes(made),
+        *idle_notes(ask, plan, subject.arch, made.figures),
     ]
     chosen = one.chosen
     if fed is not None:
