@@ -122,7 +122,9 @@ def number(text: str) -> float:
     if _PLAIN.fullmatch(bare):
         value = float(bare)
         if value == 0 and re.search("[1-9]", re.split("[eE]", bare)[0]):
-            raise UnitError(f"`{brief(text)}` is too small a number")
+            raise UnitError(f"`{brief(text)}` is out of range: it is too small a number")
+        if not math.isfinite(value):
+            raise UnitError(f"`{brief(text)}` is out of range: it is too large a number")
         return value
     raise UnitError(f"`{brief(text)}`: {_instead(bare)}")
 

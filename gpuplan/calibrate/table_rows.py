@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[dic
     try:
         from pyarrow import parquet
     except ImportError:
-        hint = "pip install 'gpuplan[tables]' brings it"
+        hint = f"{install('tables')} brings it"
         raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
     newest: dict[str, Path] = {}
     for framework, paths in found.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.errors import Problem, UnknownError, UsageError
+from gpuplan.errors import Problem, UnknownError, UsageError, install
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Probe
@@ -78,7 +78,7 @@ def _tables(asked: ImportFilesRequest) -> None:
     package = find_spec("aiconfigurator_core")
     places = list(package.submodule_search_locations or ()) if package is not None else []
     if not places:
-        hint = "pip install aiconfigurator-core 'gpuplan[tables]', or run `gpuplan calibrate fit --from DIR` on its tables"
+        hint = f"pip install aiconfigurator-core, and {install('tables')}; or run `gpuplan calibrate fit --from DIR` on its tables"
         raise UsageError(Problem("import.tables", "aiconfigurator-core, whose tables are read, is not installed", hint))
     if len(asked.files) != 1:
         hint = "write it as `gpuplan calibrate import aiconfigurator h100_sxm`"

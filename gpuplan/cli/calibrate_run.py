@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuplan.calibrate.measure.runner import counted
 from gpuplan.calibrate.measure.session import Listener
-from gpuplan.errors import Exit, Problem, UnknownError, UsageError
+from gpuplan.errors import Exit, Problem, UnknownError, UsageError, install
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _require_scipy() -> None:
 
     missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
     if missing:
-        hint = "pip install 'gpuplan[calibrate]' brings it"
+        hint = f"{install('calibrate')} brings it"
         raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
 
 

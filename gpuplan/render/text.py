@@ -127,7 +127,7 @@ def span(key: str, ends: tuple[float, float], unit: str, expected: float) -> tup
     low, high = ends
     whole = max(map(abs, (low, high, expected))) if expected == 0 else expected
     (a, unit_a), (b, unit_b) = (amount(key, end, unit, like=whole) for end in ends)
-    if unit == "1" and not unit_a and not unit_b and high >= 10:
+    if unit == "1" and not unit_a and not unit_b and (high >= 10 or (expected == int(expected) and high >= 1)):
         a, b = f"{low:,.0f}", f"{high:,.0f}"
     return (a if unit_a == unit_b else f"{a} {unit_a}".strip()), f"{b} {unit_b}".strip()
 
