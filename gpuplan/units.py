@@ -153,7 +153,7 @@ def _instead(text: str) -> str:
         return f"the point is decimal here: write `{text.replace('.', '')}`"
     if "," in digits or "_" in digits:
         return "groups of digits are of three: write `1000000` or `1_000_000`"
-    return "is no number, such as `3.5` or `1e9`"
+    return "that is no number, such as `3.5` or `1e9`"
 
 
 def within(value: float, unit: str, text: object) -> float:
@@ -196,7 +196,7 @@ def parse_count(text: str) -> float:
 
 def _example(unit: str | None) -> str:
     return {
-        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 us", "W": "700 W",
+        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 s", "W": "700 W",
         "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
         "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip

@@ -18,7 +18,7 @@ Row = Mapping[str, Cell]
 _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|=|>|<|≥|≤)?\s*(.*?)\s*")
 _PARTS = re.compile(r",(?=\s*(?:[<>=!≥≤]))")
 _WHERE = re.compile(r"\s*([A-Za-z][\w-]*)\s*((?:[<>=!≥≤]).*)")
-_MONTH = re.compile(r"(?:19|20)\d\d(?:-\d\d(?:-\d\d)?)?")
+_MONTH = re.compile(r"(?:19|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?", re.ASCII)
 
 
 def _same(a: Any, b: Any) -> bool:

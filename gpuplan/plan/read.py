@@ -11,6 +11,7 @@ from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS, Common
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
+from gpuplan.units import number as number_of
 
 Ask = TypeVar("Ask", bound=Common)
 
@@ -28,7 +29,7 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     problems = [_unknown(key, kind) for key in given if key not in known]
     for key, entry in known.items():
         typed = given.get(key)
-        if typed is None:
+        if typed is None or (key == "on" and not typed):
             continue
         try:
             values[entry.name] = read(entry, typed)
@@ -68,6 +69,8 @@ def read(entry: Entry, given: Any) -> Any:
     text = str(given) if isinstance(given, Path) else given
     if not isinstance(text, str):
         raise _wrong(entry, given, "a text is wanted")
+    if not text.strip():
+        raise _wrong(entry, given, "nothing is named")
     return _word(entry, text) if entry.kind == "word" else _text(entry, text)
 
 
@@ -237,7 +240,10 @@ def _wanted(entry: Entry) -> str:
     if option.reads == "price":
         return "a price is above zero"
     kind = {"s": "a time", "B": "a quantity", "B/s": "a rate"}.get(option.unit, "a number")
-    return option.too_small or f"{kind} {'above zero' if option.least is None else 'of zero or more'} is wanted"
+    least = (
+        "above zero" if option.least is None else f"of at least {_end(entry, option.least)}" if option.least else "of zero or more"
+    )
+    return option.too_small or f"{kind} {least} is wanted"
 
 
 def _small_hint(entry: Entry) -> str:
@@ -257,7 +263,7 @@ def _typed(entry: Entry, text: str) -> float:
         if option.unit:
             return parse(text, option.unit).value
         if option.length and text.strip()[-1:] in ("k", "K"):
-            return parse_count(text.strip()[:-1]) * 1024
+            return number_of(text.strip()[:-1]) * 1024
         return parse_count(text)
     except UnitError as error:
         hint = f"write it with its unit, such as `{entry.flag} {entry.example}`" if option.unit and option.reads == "" else ""

@@ -9,7 +9,7 @@ from datetime import date
 
 from gpuplan.errors import Problem, UsageError
 
-_DAY = re.compile(r"20\d\d-\d\d-\d\d")
+_DAY = re.compile(r"20\d\d-\d\d-\d\d", re.ASCII)
 
 
 TODAY = "GPUPLAN_TODAY"

@@ -107,6 +107,12 @@ def test_one_rule_for_numbers_in_all_commands(call: Call, words: str, text: str)
         ("train llama-3.1-8b --on 8xh100 --checkpoint-every 1ms", "--checkpoint-every 1ms: a time"),
         ("train pythia-70m --on h100 --samples 1e-300*1e-300", "--samples"),
         ("fit llama-3.1-8b --on h100 --price 1e12", "--price 1e12: 1e+09 USD/h at most"),
+        ("fit llama-3.1-8b --on h100 --context 32kk", "--context: `32k`: that is no number"),
+        ("train llama-3.1-8b --on h100 --tokens 0", "--tokens 0: a number of at least 1 is wanted"),
+        ("train llama-3.1-8b --on h100 --checkpoint-every 0.5s", "--checkpoint-every 0.5s: a time of at least 1 s is wanted"),
+        ("fit llama-3.1-8b --on h100 --engine ''", "--engine '': nothing is named"),
+        ("fit '' --on h100", "'': nothing is named"),
+        ("specs list --since 2023-13", "is no date"),
     ],
 )
 def test_numbers_beyond_what_can_be_meant(call: Call, words: str, said: str) -> None:
