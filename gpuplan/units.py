@@ -165,7 +165,7 @@ def within(value: float, unit: str, text: object) -> float:
     low, high = WINDOWS.get(unit, WIDEST)
     if value and not low <= abs(value) <= high:
         limit = f"at most {high:g}" if abs(value) > high else f"at least {low:g}"
-        raise UnitError(f"`{brief(text)}` is out of range: {limit}{'' if unit == '1' else f' {unit}'} can be worked with")
+        raise UnitError(f"`{brief(text)}` is out of range: {limit}{'' if unit in ('', '1') else f' {unit}'} can be worked with")
     return value
 
 

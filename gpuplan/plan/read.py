@@ -281,7 +281,10 @@ def _price(text: str) -> float:
 
 def _product(text: str) -> float:
     """A number of samples, or images by epochs."""
-    factors = [parse_count(factor) for factor in text.replace("x", "*").replace("×", "*").split("*")]
+    texts = text.replace("x", "*").replace("×", "*").split("*")
+    if not all(one.strip() for one in texts):
+        raise UnitError(f"`{brief(text)}` is not a count, nor several multiplied, such as `1.28M*90`")
+    factors = [parse_count(factor) for factor in texts]
     return prod(factors) if min(factors) > 0 else 0.0
 
 
