@@ -151,7 +151,6 @@ def test_compare_puts_answers_side_by_side(call: Call) -> None:
     assert said.code == 0, said.err
     assert said.out.startswith("most room: ")
     assert said.out.splitlines()[2].split() == ["h100", "a100-sxm-80gb"]
-    assert "a100-sxm-80gb" in said.out.splitlines()[0]
     assert "Inputs that differ" in said.out
     assert call("compare", "fit", "llama-3.1-70b", "--on", "t4", "--on", "l4").code == 3
     both = json.loads(call("compare", "fit", "llama-3.1-8b", "--on", "h100", "--on", "t4", "--json").out)
