@@ -9,6 +9,8 @@ import pytest
 # One thread in each process: the matrices of fits are small, and threads of several processes would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+# Answers tell how old a price is: those that are kept as they were written are all of this day.
+os.environ.setdefault("GPUPLAN_TODAY", "2026-11-22")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

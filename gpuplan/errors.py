@@ -112,3 +112,12 @@ def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
         return ""
     quoted = [f"`{name}`" for name in near]
     return f"did you mean {' or '.join([', '.join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)}?"
+
+
+def install(extra: str) -> str:
+    """What to type for an extra of gpuplan, installed from a package index or from a checkout.
+
+    >>> install("plot")
+    "pip install 'gpuplan[plot]', or in a checkout pip install '.[plot]'"
+    """
+    return f"pip install 'gpuplan[{extra}]', or in a checkout pip install '.[{extra}]'"

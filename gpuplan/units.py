@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -42,7 +43,19 @@ def _table() -> dict[str, tuple[float, str]]:
 
 
 UNITS = _table()
-_QUANTITY = re.compile(r"^\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(1/\w+|[^\s\d].*?)?\s*$")
+WINDOWS: Mapping[str, tuple[float, float]] = {
+    "1": (1e-30, 1e30), "B": (1e-6, 1e24), "B/s": (1e-6, 1e21), "FLOP": (1e-6, 1e36), "FLOP/s": (1e-6, 1e27), "s": (1e-18, 1e15),
+    "W": (1e-9, 1e18), "J": (1e-18, 1e30), "Hz": (1e-9, 1e18), "USD": (1e-18, 1e18), "USD/s": (1e-18, 1e12), "1/s": (1e-18, 1e24),
+    "FLOP/B": (1e-9, 1e12), "USD/J": (1e-18, 1e6),
+}  # fmt: skip
+"""The smallest amount above zero and the largest that a text may give, in base units: far beyond what can be meant, and close
+enough that no figure made of several of them leaves the range of a float."""
+WIDEST = (1e-30, 1e36)
+"""The window of a number whose unit is not said."""
+
+_QUANTITY = re.compile(r"\s*([+-]?\.?\d[\d_,.]*(?:[eE][+-]?\d+)?)\s*(1/\w+|[^\s\d].*?)?\s*", re.ASCII)
+_PLAIN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:(?:_\d{3})+|(?:,\d{3}){2,}|,\d{3}(?=\.\d))(?:\.\d+)?", re.ASCII)
 _COUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
@@ -74,18 +87,96 @@ def parse(text: str, unit: str | None = None) -> Quantity:
     Raises:
         UnitError: no number, no unit, an unknown unit, or a unit of another kind.
     """
-    found = _QUANTITY.match(text)
+    found = _QUANTITY.fullmatch(text)
     if not found:
-        raise UnitError(f"`{text}` is not a number with a unit, such as `{_example(unit)}`")
-    number, suffix = float(found[1].replace(",", "").replace("_", "")), found[2] or ""
+        raise UnitError(f"`{brief(text)}` is not a number with a unit, such as `{_example(unit)}`")
+    amount, suffix = number(found[1]), found[2] or ""
     if not suffix and unit not in (None, "1"):
         raise UnitError(f"`{text}` has no unit: write for example `{text.strip()} {_example(unit).split()[-1]}`")
     if suffix not in UNITS:
-        raise UnitError(f"`{suffix}` in `{text}` is not a unit gpuplan knows{_unit_hint(suffix)}")
+        raise UnitError(f"`{brief(suffix)}` in `{brief(text)}` is not a unit gpuplan knows{_unit_hint(suffix)}")
     factor, base = UNITS[suffix]
     if unit is not None and base != unit:
         raise UnitError(f"`{text}` is in {base}, but {unit} is wanted, such as `{_example(unit)}`")
-    return Quantity(number * factor, base, text)
+    return Quantity(within(amount * factor, base, text), base, text)
+
+
+def number(text: str) -> float:
+    """The number that digits mean, which every option and every file write alike.
+
+    The point is decimal. A comma parts thousands only where it can mean nothing else: in groups of three of which there are
+    several, or before a point. `1_000` and `1e3` may be written too.
+
+    >>> number("3.5"), number("1,000,000"), number("1,234.5"), number("4_096"), number("1e3")
+    (3.5, 1000000.0, 1234.5, 4096.0, 1000.0)
+    >>> number("3,5")
+    Traceback (most recent call last):
+    gpuplan.units.UnitError: `3,5`: a comma is no decimal point: write `3.5`
+
+    Raises:
+        UnitError: no number, or one that could mean two.
+    """
+    bare = text.strip()
+    if _GROUPED.fullmatch(bare):
+        bare = bare.replace(",", "").replace("_", "")
+    if _PLAIN.fullmatch(bare):
+        value = float(bare)
+        if value == 0 and re.search("[1-9]", re.split("[eE]", bare)[0]):
+            raise UnitError(f"`{brief(text)}` is out of range: it is too small a number")
+        if not math.isfinite(value):
+            raise UnitError(f"`{brief(text)}` is out of range: it is too large a number")
+        return value
+    raise UnitError(f"`{brief(text)}`: {_instead(bare)}")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number without a unit, as `number` reads it."""
+    try:
+        number(text)
+    except UnitError:
+        return False
+    return True
+
+
+def _instead(text: str) -> str:
+    """What to write instead of a number that is none, or that could mean two."""
+    digits = text.lstrip("+-")
+    if re.fullmatch(r"\d{1,3},\d{3}", digits):
+        return (
+            f"the comma could be a decimal point or part thousands: write `{text.replace(',', '.')}` or `{text.replace(',', '')}`"
+        )
+    if re.fullmatch(r"\d+,\d+", digits):
+        return f"a comma is no decimal point: write `{text.replace(',', '.')}`"
+    if re.fullmatch(r"\d{1,3}(\.\d{3})+,\d+", digits):
+        return f"the point is decimal here: write `{text.replace('.', '').replace(',', '.')}`"
+    if re.fullmatch(r"\d{1,3}(\.\d{3}){2,}", digits):
+        return f"the point is decimal here: write `{text.replace('.', '')}`"
+    if "," in digits or "_" in digits:
+        return "groups of digits are of three: write `1000000` or `1_000_000`"
+    return "that is no number, such as `3.5` or `1e9`"
+
+
+def within(value: float, unit: str, text: object) -> float:
+    """A value in base units that a text gave, which is in the window of its unit.
+
+    Raises:
+        UnitError: it is beyond.
+    """
+    low, high = WINDOWS.get(unit, WIDEST)
+    if value and not low <= abs(value) <= high:
+        limit = f"at most {high:g}" if abs(value) > high else f"at least {low:g}"
+        raise UnitError(f"`{brief(text)}` is out of range: {limit}{'' if unit in ('', '1') else f' {unit}'} can be worked with")
+    return value
+
+
+def brief(text: object, most: int = 40) -> str:
+    """A text as a message repeats it: shortened where it is long.
+
+    >>> brief("9" * 400)
+    '9999999999999999… (400 characters)'
+    """
+    whole = str(text)
+    return whole if len(whole) <= most else f"{whole[:16]}… ({len(whole)} characters)"
 
 
 def parse_count(text: str) -> float:
@@ -97,15 +188,15 @@ def parse_count(text: str) -> float:
     Raises:
         UnitError: the text is no count.
     """
-    found = _QUANTITY.match(text)
+    found = _QUANTITY.fullmatch(text)
     if not found or (found[2] or "") not in _COUNT:
-        raise UnitError(f"`{text}` is not a count, such as `4096`, `300B` or `15T`")
-    return float(found[1].replace(",", "").replace("_", "")) * _COUNT[found[2] or ""]
+        raise UnitError(f"`{brief(text)}` is not a count, such as `4096`, `300B` or `15T`")
+    return within(number(found[1]) * _COUNT[found[2] or ""], "1", text)
 
 
 def _example(unit: str | None) -> str:
     return {
-        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 us", "W": "700 W",
+        "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 s", "W": "700 W",
         "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
         "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip
@@ -127,17 +218,20 @@ _STEPS = {
 _PREFIXED = {"B/s", "FLOP", "FLOP/s", "Hz", "W", "J"}
 
 
-def human(value: float, unit: str, digits: int = 3) -> str:
-    """A value in base units as a person reads it, with `digits` significant digits.
+def human(value: float, unit: str, digits: int = 3, *, like: float | None = None) -> str:
+    """A value in base units as a person reads it, with `digits` significant digits; in the unit of another value, `like`.
 
     >>> human(85899345920, "B"), human(3.35e12, "B/s"), human(0.00412, "s"), human(6.3e6, "s")
     ('80.0 GiB', '3.35 TB/s', '4.12 ms', '72.9 days')
     >>> human(70.6e9, "1"), human(0.4123, "1"), human(12, "1"), human(1234.5, "USD")
     ('70.6 B', '0.412', '12', '1,234 USD')
+    >>> human(2.48e6, "J"), human(2.48e6, "J", like=3.64e6)
+    ('2.48 MJ', '0.689 kWh')
     """
     if not math.isfinite(value):
         return f"{value} {unit}".strip()
-    size = abs(value)
+    base = value if like is None else like
+    size = abs(base)
     if unit == "s" and size >= 120:
         step, name = next(p for p in ((2 * YEAR, "years"), (2 * DAY, "days"), (2 * HOUR, "h"), (60.0, "min")) if size >= p[0])
         return f"{_digits(value / {'years': YEAR, 'days': DAY, 'h': HOUR, 'min': 60.0}[name], digits)} {name}"
@@ -152,17 +246,17 @@ def human(value: float, unit: str, digits: int = 3) -> str:
     if unit == "J" and size >= 3.6e6:
         return f"{_digits(value / 3.6e6, digits)} kWh"
     if unit in _PREFIXED:
-        return f"{_scaled(value, digits, ['', 'k', 'M', 'G', 'T', 'P', 'E'])}{unit}"
+        return f"{_scaled(value, digits, ['', 'k', 'M', 'G', 'T', 'P', 'E'], base)}{unit}"
     if unit == "1":
         if value == int(value) and size < 1e4:
             return f"{value:,.0f}"
-        return _scaled(value, digits, ["", "", "M", "B", "T", "Q"]).strip()
+        return _scaled(value, digits, ["", "", "M", "B", "T", "Q"], base).strip()
     return f"{_digits(value, digits)} {unit}"
 
 
-def _scaled(value: float, digits: int, names: list[str]) -> str:
+def _scaled(value: float, digits: int, names: list[str], like: float) -> str:
     step = 0
-    while step + 1 < len(names) and abs(value) / 1e3**step >= 999.5:
+    while step + 1 < len(names) and abs(like) / 1e3**step >= 999.5:
         step += 1
     if names[step] == "" and step:
         return f"{value:,.0f} "

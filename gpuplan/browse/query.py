@@ -10,7 +10,7 @@ from typing import Any
 from gpuplan.browse.partial_read import NOTHING, Cell
 from gpuplan.errors import Note, Problem, UsageError, did_you_mean
 from gpuplan.record import Record
-from gpuplan.units import UNITS, UnitError, parse
+from gpuplan.units import UNITS, UnitError, is_number, parse
 
 TEXT, DATE = "", "date"
 Row = Mapping[str, Cell]
@@ -18,8 +18,7 @@ Row = Mapping[str, Cell]
 _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|=|>|<|≥|≤)?\s*(.*?)\s*")
 _PARTS = re.compile(r",(?=\s*(?:[<>=!≥≤]))")
 _WHERE = re.compile(r"\s*([A-Za-z][\w-]*)\s*((?:[<>=!≥≤]).*)")
-_NUMBER = re.compile(r"[+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_MONTH = re.compile(r"(?:19|20)\d\d(?:-\d\d(?:-\d\d)?)?")
+_MONTH = re.compile(r"(?:19|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?", re.ASCII)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -136,14 +135,14 @@ def _sign(column: Column, text: str, said: str) -> tuple[str, Any]:
         hint = f"write `{said} '>={_plain(column)}'`, in quotes: a shell takes a bare `>` for a file"
         raise UsageError(Problem("query.no-comparison", f"{said}: `{text}` is no comparison", hint))
     if not sign and column.unit != "1":
-        value = rest if not _NUMBER.fullmatch(rest) or column.unit == DATE else f"{rest}{_unit(column)}"
+        value = rest if not is_number(rest) or column.unit == DATE else f"{rest}{_unit(column)}"
         hint = f"write `{said} '>={value}'`, in quotes, or with one of > < <= = !="
         raise UsageError(Problem("query.no-sign", f"{said}: `{text}` does not say whether more or less is wanted", hint))
     if column.unit == DATE:
         if not _MONTH.fullmatch(rest):
             raise UsageError(Problem("query.bad-date", f"{said}: `{rest}` is no date", "write it as 2023, 2023-06 or 2023-06-30"))
         return sign or "=", rest
-    if column.unit == "B" and _NUMBER.fullmatch(rest):
+    if column.unit == "B" and is_number(rest):
         hint = f"write `{sign}{rest}GiB` (2**30 each) or `{sign}{rest}GB` (1e9 each)"
         raise UsageError(Problem("query.no-unit", f"{said}: `{rest}` has no unit", hint))
     try:
@@ -151,7 +150,7 @@ def _sign(column: Column, text: str, said: str) -> tuple[str, Any]:
     except UnitError as error:
         message, _, hint = str(error).partition(": write ")
         example = f"write `{said} '{sign}{_plain(column)}'`"
-        if _NUMBER.fullmatch(rest):
+        if is_number(rest):
             message, hint = f"`{rest}` has no unit", f"`{said} '{sign}{rest}{_unit(column)}'`"
         raise UsageError(Problem("query.bad-value", f"{said}: {message}", f"write {hint}" if hint else example)) from None
 

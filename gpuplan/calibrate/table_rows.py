@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.csv_text import rows_of
 from gpuplan.files.read import TABLE_BYTES, bytes_of, text_of
 
@@ -116,7 +116,7 @@ def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[Tab
     try:
         from pyarrow import parquet
     except ImportError:
-        hint = "pip install 'gpuplan[tables]' brings it"
+        hint = f"{install('tables')} brings it"
         raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
     newest: dict[str, Path] = {}
     for framework, paths in found.items():

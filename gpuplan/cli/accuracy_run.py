@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.cli.answer import put
-from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
+from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.plan.read import count
 
 METRICS = ("throughput", "memory", "ttft", "tpot", "fits")
@@ -77,6 +77,10 @@ def wanted_rows(paths: list[str] | None, task: str | None) -> list[Any]:
     if missing:
         raise UsageError(*missing)
     wanted = [row for row in read_rows(places or [packaged()]) if task is None or row.task == task]
+    if not wanted and task is not None:
+        where = "in these files" if places else "among the published runs that came with gpuplan"
+        hint = "give yours with --runs; `gpuplan calibrate import` writes them from benchmark results"
+        raise UnknownError(Problem("accuracy.no-runs", f"there is no measured run of {task} {where}", hint))
     return marked(wanted, read_rows([packaged()])) if places else wanted
 
 

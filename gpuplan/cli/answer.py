@@ -87,11 +87,16 @@ def form_of(given: Mapping[str, Any]) -> str:
     """Which of --json, --csv and --md was asked for, or an empty string.
 
     Raises:
-        UsageError: more than one of them.
+        UsageError: more than one of them, or options of output that exclude each other.
     """
     asked = [form for form in FORMS if given.get(form)]
     if len(asked) > 1:
         raise UsageError(Problem("usage.forms", f"{' and '.join(f'--{form}' for form in asked)} exclude each other"))
+    if asked and given.get("explain") is not None:
+        hint = "leave one out; `--json` has all of the working"
+        raise UsageError(Problem("usage.forms", f"--explain draws a tree, which --{asked[0]} is not", hint))
+    if given.get("depth") is not None and given.get("explain") is None:
+        raise UsageError(Problem("usage.depth", "--depth means nothing without --explain", "add --explain TERM"))
     return asked[0] if asked else ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuplan.cli.answer import put
-from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean, install
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def fit_tables(asked: FitTablesRequest) -> None:
         from gpuplan.calibrate.expert_fits import fit_experts
         from gpuplan.calibrate.trial_chip import Chip
     except ImportError as error:
-        raise UsageError(
-            Problem("calibrate.no-fit", f"fits need {error.name}", "pip install 'gpuplan[tables]' brings it")
-        ) from None
+        raise UsageError(Problem("calibrate.no-fit", f"fits need {error.name}", f"{install('tables')} brings it")) from None
     if asked.system not in table_fits.KERNELS:
         hint = did_you_mean(asked.system, table_fits.KERNELS) or f"known are {', '.join(table_fits.KERNELS)}"
         raise UsageError(Problem("usage.word", f"--system {asked.system}: nothing says which kernels stand for it", hint))

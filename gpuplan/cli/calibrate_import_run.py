@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.errors import Problem, UnknownError, UsageError
+from gpuplan.errors import Problem, UnknownError, UsageError, install
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Probe
@@ -79,7 +79,7 @@ def _tables(asked: ImportFilesRequest) -> None:
     package = find_spec("aiconfigurator_core")
     places = list(package.submodule_search_locations or ()) if package is not None else []
     if not places:
-        hint = "pip install aiconfigurator-core 'gpuplan[tables]', or run `gpuplan calibrate fit --from DIR` on its tables"
+        hint = f"pip install aiconfigurator-core, and {install('tables')}; or run `gpuplan calibrate fit --from DIR` on its tables"
         raise UsageError(Problem("import.tables", "aiconfigurator-core, whose tables are read, is not installed", hint))
     if len(asked.files) != 1:
         hint = "write it as `gpuplan calibrate import aiconfigurator h100_sxm`"
@@ -112,7 +112,7 @@ def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
 
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
     return ImportHints(
-        dtype=asked.dtype, ranks=_count("--ranks", asked.ranks), tp=_count("--tp", asked.tp), weights=asked.weights,
+        dtype=asked.dtype, ranks=_count("ranks", asked.ranks), tp=_count("tp", asked.tp), weights=asked.weights,
         model=asked.model,
         accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
         date=date.today().isoformat(),
@@ -122,9 +122,9 @@ def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
 def _count(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(Problem("usage.number", f"{option}: `{text}` is no whole number above 0", "write it as `8`"))
-    return int(text)
+    from gpuplan.plan.read import count
+
+    return count(option, text)
 
 
 def _runs(asked: ImportFilesRequest, runs: Sequence[Any]) -> dict[str, Any]:

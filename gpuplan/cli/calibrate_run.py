@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuplan.calibrate.measure.runner import counted
 from gpuplan.calibrate.measure.session import Listener
-from gpuplan.errors import Exit, Problem, UnknownError, UsageError
+from gpuplan.errors import Exit, Problem, UnknownError, UsageError, install
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _require_scipy() -> None:
 
     missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
     if missing:
-        hint = "pip install 'gpuplan[calibrate]' brings it"
+        hint = f"{install('calibrate')} brings it"
         raise UsageError(Problem("calibrate.no-fit", f"fits need {' and '.join(missing)}, not installed here", hint))
 
 
@@ -167,20 +167,22 @@ def _wish(asked: CalibrateRequest) -> CalibrationWish:
 
 
 def _seconds(text: str) -> float:
+    from gpuplan.units import UnitError, parse
+
+    hint = "write it as `120` or `10min`, at least 1 second and at most 86400"
     try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = 0.0
+        value = parse(f"{text} s" if text[-1:].isdigit() else text, "s").value
+    except UnitError as error:
+        raise UsageError(Problem("usage.number", f"--timeout: {error}", hint)) from None
     if not 1 <= value <= 86_400:
-        hint = "write it as `120`, at least 1 and at most 86400"
         raise UsageError(Problem("usage.number", f"--timeout: `{text}` is no number of seconds", hint))
     return value
 
 
 def _index(text: str) -> int:
-    if not text.isdigit():
-        raise UsageError(Problem("usage.number", f"--device: `{text}` is not the number of a device", "write it as `0`"))
-    return int(text)
+    from gpuplan.plan.read import count
+
+    return count("device", text, least=0)
 
 
 def _list(made: CalibrationPlan) -> list[str]:

@@ -83,21 +83,23 @@ def verify_model(asked: VerifyRequest) -> int:
 
 
 def _share(text: str) -> float:
+    from gpuplan.units import UnitError, parse
+
+    hint = "write it as `0.15` or `15%`"
     try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
+        value = parse(text, "1").value
+    except UnitError as error:
+        raise UsageError(Problem("usage.number", f"--tolerance: {error}", hint)) from None
     if not 0 < value < 10:
-        raise UsageError(Problem("usage.number", f"--tolerance: `{text}` is no share", "write it as `0.15` or `15%`"))
+        raise UsageError(Problem("usage.number", f"--tolerance: `{text}` is no share", hint))
     return value
 
 
 def _opened(number: str | None) -> Device:
     from gpuplan.calibrate.measure.opening import open_device
+    from gpuplan.plan.read import count
 
-    if number is not None and not number.isdigit():
-        raise UsageError(Problem("usage.number", f"--device: `{number}` is not the number of a device", "write it as `0`"))
-    return open_device("torch", None if number is None else int(number))
+    return open_device("torch", None if number is None else count("device", number, least=0))
 
 
 def _where(identity: Identity, free: float) -> Where:

@@ -55,9 +55,15 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     places, rest = split_targets(words)
     given = parsed_options(task, rest)
     form = form_of(given)
+    if given.get("explain") is not None:
+        hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
+        raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
+    twice = sorted({place for at, place in enumerate(places) if place in places[:at]})
+    if twice:
+        raise UsageError(*(Problem("usage.twice", f"--on {place} is given twice", "leave one of them out") for place in twice))
     # Only JSON says what would help each of them.
     answers = compared(task, of_question(given), places, advise=form == "json")
     made = {place: one for place, one in answers.items() if not isinstance(one, GpuplanError)}

@@ -11,7 +11,7 @@ from typer import Exit, Option, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.errors import Exit as Code
-from gpuplan.errors import GpuplanError
+from gpuplan.errors import GpuplanError, install
 
 if TYPE_CHECKING:
     from gpuplan.specs.catalog import Catalog
@@ -68,7 +68,7 @@ def examine() -> tuple[list[tuple[str, str]], list[str]]:
     for extra, modules in EXTRAS.items():
         found = [f"{name} {_version(name)}" for name in modules if _version(name)]
         missing = [name for name in modules if not _version(name)]
-        ask = f"; for {', '.join(missing)}: pip install 'gpuplan[{extra}]'" if missing else ""
+        ask = f"; for {', '.join(missing)}: {install(extra)}" if missing else ""
         facts.append((f"extra {extra}", f"{', '.join(found) or 'not installed'}{ask}"))
     try:
         _specs(facts, problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Typer
@@ -37,9 +38,13 @@ def explain(
     from gpuplan.cli.output import EVERYTHING
 
     if words[0] in TASKS:
-        answer(words[0], {**parsed_options(words[0], words[1:]), "explain": EVERYTHING})
+        answer(words[0], _explained(parsed_options(words[0], words[1:]), EVERYTHING))
     elif len(words) > 1 and words[1] in TASKS:
-        answer(words[1], {**parsed_options(words[1], words[2:]), "explain": words[0]})
+        answer(words[1], _explained(parsed_options(words[1], words[2:]), words[0]))
+    elif len(words) > 1 and "=" in words[1]:
+        _formula(words[0])
+        hint = f"write `gpuplan calc {' '.join(words)}`"
+        raise UsageError(Problem("explain.values", f"explain shows what {words[0]} says; `gpuplan calc` works it out", hint))
     elif len(words) > 1:
         hint = f"write `gpuplan explain {words[0]} train MODEL --on NAME`, with one of {', '.join(TASKS)}"
         raise UsageError(Problem("explain.no-command", f"`{words[1]}` is not a command that can be explained", hint))
@@ -49,6 +54,17 @@ def explain(
 
         sys.stdout.write(formula_page(_formula(words[0]), look_of(sys.stdout)))
         raise Exit(0)
+
+
+def _explained(given: Mapping[str, Any], term: str) -> dict[str, Any]:
+    """The options of the command with the term to explain.
+
+    Raises:
+        UsageError: they name another.
+    """
+    if given.get("explain") is not None:
+        raise UsageError(Problem("usage.twice", "--explain means nothing inside `gpuplan explain`", "leave it out"))
+    return {**given, "explain": term}
 
 
 def _formula(name: str) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from gpuplan.errors import Problem, UsageError
+
 
 def width() -> int:
     """The columns that help may use: those of the terminal, at most 100."""
@@ -107,12 +109,42 @@ def as_typed(params: list[Any]) -> list[Any]:
     return params
 
 
+def only_once(command: Any, ctx: Any, words: list[str]) -> None:
+    """Refuse an option that takes one value and is given twice, of which the parser would keep the last.
+
+    Raises:
+        UsageError: all such options together.
+    """
+    if ctx.resilient_parsing:  # A shell asks for words that could come next.
+        return
+    seen = command.make_parser(ctx).parse_args(args=list(words))[2]
+    single = [param for param in seen if param.param_type_name == "option" and not param.multiple and not param.is_eager]
+    twice = {param.name: param for at, param in enumerate(single) if param in single[:at]}.values()
+    if twice:
+        raise UsageError(*(Problem("usage.twice", f"{_flags(param)} is given twice", _once(param)) for param in twice))
+
+
+def _flags(param: Any) -> str:
+    return "/".join((*param.opts, *param.secondary_opts))
+
+
+def _once(param: Any) -> str:
+    if "--on" in param.opts:
+        return "`gpuplan compare` puts a question to several machines"
+    return "give it once" if param.is_flag else "it takes one value: leave the others out"
+
+
 class Command(TyperCommand):
-    """A command whose help is printed by this module, and whose values stay as typed."""
+    """A command whose help is printed by this module, whose values stay as typed, and whose options are given once."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters and the help option."""
         return as_typed(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words into the context; errors as `only_once`."""
+        only_once(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
@@ -125,6 +157,11 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters and the help option."""
         return as_typed(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words into the context; errors as `only_once`."""
+        only_once(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""

@@ -72,13 +72,10 @@ def list_models(
 
         print(grid(HEADS, rows, ALIGNED))
     else:
-        from gpuplan.render.spec import listing
+        from gpuplan.render.spec import stacked
         from gpuplan.render.text import look_of
 
-        shown, hidden = listing(HEADS, rows, ALIGNED, look_of(sys.stdout))
-        sys.stdout.write(shown)
-        if hidden:
-            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
+        sys.stdout.write(stacked(HEADS, rows, ALIGNED, look_of(sys.stdout)))
 
 
 @app.command(cls=Command)
@@ -100,10 +97,11 @@ def show(
 
     path = generic_path(model, _folders(specs))
     card: ModelCard | GenericCard = find(model, _folders(specs)) if path is None else load_generic(path)
+    from gpuplan.render.model import generic_page, model_page, shown_record
+
     if json:
-        print(jsonlib.dumps(card.plain(), indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(shown_record(card), indent=2, ensure_ascii=False))
         return
-    from gpuplan.render.model import generic_page, model_page
     from gpuplan.render.text import look_of
 
     look = look_of(sys.stdout)

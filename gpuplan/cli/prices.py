@@ -100,13 +100,14 @@ def list_prices(
 
         print(grid(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED))
     else:
-        from gpuplan.render.spec import listing
+        from gpuplan.render.spec import stacked
         from gpuplan.render.text import look_of
 
-        shown, hidden = listing(PRICE_HEADS, [price_row(row) for row in rows], PRICE_ALIGNED, look_of(sys.stdout))
-        sys.stdout.write(shown)
-        if hidden:
-            print(f"note: no room for {', '.join(hidden)}; `--csv` has everything", file=sys.stderr)
+        # Without --all every price is a current one, which needs no column.
+        kept = [at for at, head in enumerate(PRICE_HEADS) if every or head != "status"]
+        cells = [[price_row(row)[at] for at in kept] for row in rows]
+        heads, aligned = [PRICE_HEADS[at] for at in kept], "".join(PRICE_ALIGNED[at] for at in kept)
+        sys.stdout.write(stacked(heads, cells, aligned, look_of(sys.stdout)))
 
 
 @app.command(cls=Command)
@@ -130,11 +131,11 @@ def check(
     """
     from gpuplan.check.examine import MAX_AGE, examine
     from gpuplan.errors import Exit
+    from gpuplan.plan.read import count
     from gpuplan.prices.merge_files import PRICE_RULES
     from gpuplan.render.findings import findings_json, findings_text, summary
 
-    if max_age is not None and not max_age.isdigit():
-        raise UsageError(Problem("usage.number", f"--max-age {max_age}: no number of days", "write it as `--max-age 90`"))
+    days = MAX_AGE if max_age is None else count("max-age", max_age, least=0, most=36_500)
     given = [Path(place) for place in places or ()]
     folders = list(_catalog(specs).folders)
     files = [one / "prices" if (one / "prices").is_dir() else one for one in given or folders if (one / "prices").is_dir() or given]
@@ -142,7 +143,7 @@ def check(
         files,
         behind=[*folders[1:], *(one for one in given if one.is_dir())],
         select=(*PRICE_RULES, "yaml"),
-        max_age=int(max_age) if max_age is not None else MAX_AGE,
+        max_age=days,
     )
     if json:
         sys.stdout.write(findings_json(found))

@@ -112,6 +112,6 @@ def _codes(given: Sequence[str] | None, flag: str, rules: Iterable[str]) -> list
 
 
 def _days(text: str) -> int:
-    if not text.isdigit():
-        raise UsageError(Problem("usage.number", f"--max-age: `{text}` is not a number of days", "write it as `180`"))
-    return int(text)
+    from gpuplan.plan.read import count
+
+    return count("max-age", text, least=0, most=36_500)

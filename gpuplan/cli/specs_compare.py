@@ -87,7 +87,9 @@ def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, fl
     Raises:
         UsageError: no such name among those compared, or no price above zero.
     """
-    from gpuplan.units import UnitError, parse
+    from gpuplan.plan.ask import Common
+    from gpuplan.plan.option import entries
+    from gpuplan.plan.read import read
 
     made: dict[str, float] = {}
     problems: list[Problem] = []
@@ -98,16 +100,12 @@ def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, fl
             hint = did_you_mean(name, [*known, *known.values()]) or "write `--price NAME=2.50`, NAME as in the comparison"
             problems.append(Problem("usage.price", f"--price {text}: `{name}` is not compared here", hint))
             continue
-        bare = amount.strip().replace(".", "", 1).isdigit()
+        if ident in made:
+            problems.append(Problem("usage.twice", f"--price {text}: a second price of {ident}", "leave one of them out"))
         try:
-            value = parse(f"{amount} USD/h" if bare else amount, "USD/s").value
-        except UnitError as error:
-            problems.append(Problem("usage.price", f"--price {text}: {error}", "write USD an hour, such as `h100=2.50`"))
-            continue
-        if value <= 0:
-            hint = "leave it out where the price is not known"
-            problems.append(Problem("usage.price", f"--price {text}: a price is above zero", hint))
-        made[ident] = value
+            made[ident] = read(entries(Common)["price"], amount)
+        except UsageError as error:
+            problems += [one.replaced(where=text) for one in error.problems]
     if problems:
         raise UsageError(*problems)
     return made

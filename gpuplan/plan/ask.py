@@ -69,7 +69,7 @@ class Common(Record, kw_only=True):
         float | None,
         Option(
             "Your price for an hour of what --on counts, such as `2.50`", DATA, "USD/h", "USD/s",
-            reads="price", group="price", samples=True,
+            reads="price", group="price", samples=True, most=1e9 / 3600,
         ),
     ] = None  # fmt: skip
     price_kind: Annotated[
@@ -85,7 +85,7 @@ class Common(Record, kw_only=True):
         ),
     ] = None  # fmt: skip
     max_price_age: Annotated[
-        int | None, Option("Refuse a price that is older (exit 5)", DATA, "DAYS", group="price", samples=True)
+        int | None, Option("Refuse a price that is older (exit 5)", DATA, "DAYS", group="price", samples=True, most=36_500)
     ] = None
     pins: Annotated[
         Mapping[str, float],
@@ -117,16 +117,16 @@ class TrainAsk(Common, kw_only=True):
     responses to each of `prompts` prompts before it trains on them.
     """
 
-    tokens: Annotated[float | None, Option("Tokens of the whole run, such as `300B` or `15T`", RUN)] = None
+    tokens: Annotated[float | None, Option("Tokens of the whole run, such as `300B` or `15T`", RUN, least=1, most=1e18)] = None
     mtbf: Annotated[
         float | None,
         Option(
             "Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know", RUN, "TIME", "s",
-            samples=True,
+            samples=True, least=1, most=1e13,
         ),
     ] = None  # fmt: skip
     checkpoint_every: Annotated[
-        float | None, Option("Time between checkpoints, such as `1h`", RUN, "TIME", "s", samples=True)
+        float | None, Option("Time between checkpoints, such as `1h`", RUN, "TIME", "s", samples=True, least=1, most=1e9)
     ] = None  # fmt: skip
     seq_len: Annotated[int | None, Option("Tokens of one sequence, such as `8k` (8,192)", RUN, "TOKENS", length=True)] = None
     documents: Annotated[
@@ -139,7 +139,7 @@ class TrainAsk(Common, kw_only=True):
         float | None,
         Option(
             "Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long", RUN, "RATIO",
-            least=0,
+            least=0, most=1e4,
         ),
     ] = None  # fmt: skip
     padded: Annotated[bool | None, Option("Each sequence holds one document and padding: not packed", RUN, "", one_way=True)] = None
@@ -147,7 +147,8 @@ class TrainAsk(Common, kw_only=True):
     mtp: Annotated[
         int | None,
         Option(
-            "Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained", RUN, least=0
+            "Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained", RUN,
+            least=0, most=1000,
         ),
     ] = None  # fmt: skip
     precision: Annotated[Precision | None, PRECISION] = None
@@ -166,7 +167,8 @@ class TrainAsk(Common, kw_only=True):
     zero_stage: Annotated[
         int | None,
         Option(
-            "What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)", PARALLEL, "0-3", least=0, samples=True
+            "What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)", PARALLEL, "0-3",
+            least=0, most=3, samples=True,
         ),
     ] = None  # fmt: skip
     shard_group: Annotated[
@@ -195,7 +197,7 @@ class TrainAsk(Common, kw_only=True):
         float | None,
         Option(
             "Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1", PARALLEL,
-            "RATIO", least=1, too_small="the fullest rank has no less than the mean, 1",
+            "RATIO", least=1, most=1e6, too_small="the fullest rank has no less than the mean, 1",
         ),
     ] = None  # fmt: skip
     sync_every: Annotated[
@@ -259,7 +261,7 @@ class TrainAsk(Common, kw_only=True):
         float | None,
         Option(
             "What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record",
-            PARALLEL, "RATE", "B/s",
+            PARALLEL, "RATE", "B/s", least=1,
         ),
     ] = None  # fmt: skip
     compiled: Annotated[
@@ -362,32 +364,49 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     samples: Annotated[
         float | None,
-        Option("Samples of the whole run, such as `1.28M*90` (images by epochs)", SAMPLED, reads="product", samples=True),
+        Option(
+            "Samples of the whole run, such as `1.28M*90` (images by epochs)",
+            SAMPLED,
+            reads="product",
+            samples=True,
+            least=1,
+            most=1e18,
+        ),
     ] = None
     params: Annotated[
         float | None,
-        Option("Parameters of a model of no card, such as `25.6M`", SAMPLED, group="described", samples=True),
+        Option("Parameters of a model of no card, such as `25.6M`", SAMPLED, group="described", samples=True, least=1, most=1e18),
     ] = None
     flop_per_sample: Annotated[
         float | None,
         Option(
             "FLOP of the forward pass of one sample, such as `8.2G` (twice the multiplications)", SAMPLED, "FLOP", "FLOP",
-            reads="count", group="described", samples=True,
+            reads="count", group="described", samples=True, least=1, most=1e24,
         ),
     ] = None  # fmt: skip
     activation_bytes: Annotated[
         float | None,
         Option(
-            "What one sample keeps for the backward pass, such as `45 MB`", SAMPLED, "BYTES", "B", group="described", samples=True
+            "What one sample keeps for the backward pass, such as `45 MB`", SAMPLED, "BYTES", "B", group="described", samples=True,
+            most=1e18,
         ),
     ] = None  # fmt: skip
     sample_bytes: Annotated[
         float | None,
-        Option("A sample as it lies in storage, such as `115 KB`", SAMPLED, "BYTES", "B", group="input", samples=True),
+        Option(
+            "A sample as it lies in storage, such as `115 KB`",
+            SAMPLED,
+            "BYTES",
+            "B",
+            group="input",
+            samples=True,
+            least=1,
+            most=1e18,
+        ),
     ] = None
     decode_rate: Annotated[
         float | None,
-        Option("Samples that one virtual processor decodes in a second", SAMPLED, group="input", samples=True),
+        Option("Samples that one virtual processor decodes in a second", SAMPLED, group="input", samples=True, most=1e12),
     ] = None
     cpus: Annotated[
         int | None, Option("Virtual processors of a node; left out, those of the instance", SAMPLED, group="input", samples=True)
@@ -396,7 +415,7 @@ class TrainAsk(Common, kw_only=True):
         float | None,
         Option(
             "What a node reads, such as `5 GB/s`; left out, the network of the instance", SAMPLED, "B/s", "B/s", group="input",
-            samples=True,
+            samples=True, least=1,
         ),
     ] = None  # fmt: skip
 

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from gpuplan.record import Record
+from gpuplan.units import WINDOWS
 
 RUN = "What runs where"
 PARALLEL = "Parallelism (what is left out is chosen and said)"
@@ -23,6 +24,9 @@ DATA = "Data"
 OUTPUT = "Output"
 PANELS = (RUN, NUMBERS, PARALLEL, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
 """The headings of the help, in its order."""
+
+WHOLE = 1_000_000_000
+"""The largest whole number, unless an option says otherwise: more of anything than there is."""
 
 Kind: TypeAlias = Literal["switch", "whole", "number", "word", "words", "text", "texts"]
 Group: TypeAlias = Literal["", "price", "adapters", "rl", "described", "input", "serve", "train"]
@@ -47,6 +51,8 @@ class Option(NamedTuple):
     """The base unit of a quantity, which a text must name; "": a plain number."""
     least: float | None = None
     """The smallest number; None: 1 where numbers are whole, anything above zero otherwise."""
+    most: float | None = None
+    """The largest number, far beyond what can be meant; None: a billion where numbers are whole, the unit's window otherwise."""
     too_small: str = ""
     """What to say of smaller numbers, where that is not plain."""
     length: bool = False
@@ -87,6 +93,13 @@ class Entry(Record):
     def flags(self) -> tuple[str, ...]:
         """All that may be typed for it."""
         return (self.flag, f"--no-{self.flag[2:]}") if self.kind == "switch" and not self.option.one_way else (self.flag,)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """The smallest and the largest number that it takes, in base units; what has no least value is above zero."""
+        option, whole = self.option, self.kind == "whole"
+        low, high = (1, WHOLE) if whole else WINDOWS[option.unit or "1"]
+        return low if option.least is None else option.least, high if option.most is None else option.most
 
     @property
     def positional(self) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite, isnan, nan, prod
+from math import inf, isfinite, isnan, nan, prod
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS, Common
-from gpuplan.plan.option import Entry, Option, by_key, entries
-from gpuplan.units import HOUR, UnitError, human, parse, parse_count
+from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
+from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
+from gpuplan.units import number as number_of
 
 Ask = TypeVar("Ask", bound=Common)
 
@@ -28,7 +29,7 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     problems = [_unknown(key, kind) for key in given if key not in known]
     for key, entry in known.items():
         typed = given.get(key)
-        if typed is None:
+        if typed is None or (key == "on" and not typed):
             continue
         try:
             values[entry.name] = read(entry, typed)
@@ -68,6 +69,8 @@ def read(entry: Entry, given: Any) -> Any:
     text = str(given) if isinstance(given, Path) else given
     if not isinstance(text, str):
         raise _wrong(entry, given, "a text is wanted")
+    if not text.strip():
+        raise _wrong(entry, given, "nothing is named")
     return _word(entry, text) if entry.kind == "word" else _text(entry, text)
 
 
@@ -87,17 +90,16 @@ def pins(given: Any) -> list[tuple[str, float, str]]:
     made: list[tuple[str, float, str]] = []
     problems: list[Problem] = []
     for name, value, text in _pairs(given):
-        if isinstance(value, str) and name and value:
-            try:
-                made.append((name, *_pinned(value)))
-            except UnitError as error:
-                problems.append(Problem("usage.set", f"--set {name}: {error}"))
-        elif name and isfinite(number := _plain(value)):
-            made.append((name, number, ""))
-        else:
-            problems.append(
-                Problem("usage.set", f"`--set {text}` is not TERM=VALUE", "write for example `--set hw.hbm_bandwidth='3 TB/s'`")
-            )
+        if not name or value == "" or isnan(_plain(value) if not isinstance(value, str) else 0.0):
+            hint = "write for example `--set hw.hbm_bandwidth='3 TB/s'`"
+            problems.append(Problem("usage.set", f"`--set {brief(text)}` is not TERM=VALUE", hint))
+            continue
+        if name in (one[0] for one in made):
+            problems.append(Problem("usage.twice", f"--set {name} is given twice", "leave one of them out"))
+        try:
+            made.append((name, *_pinned(value)))
+        except UnitError as error:
+            problems.append(Problem("usage.set", f"--set {brief(name)}: {error}"))
     if problems:
         raise UsageError(*problems)
     return made
@@ -127,7 +129,7 @@ def said(ask: Common) -> dict[str, str]:
     }
 
 
-def count(name: str, given: Any, least: float = 1) -> int:
+def count(name: str, given: Any, least: float = 1, most: float = WHOLE) -> int:
     """A whole number that is no option of a question.
 
     >>> count("depth", "3")
@@ -136,7 +138,7 @@ def count(name: str, given: Any, least: float = 1) -> int:
     Raises:
         UsageError: no number, not whole, or too small.
     """
-    return int(_number(Entry(name, Option("", least=least), "whole"), given))
+    return int(_number(Entry(name, Option("", least=least, most=most), "whole"), given))
 
 
 def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
@@ -153,7 +155,7 @@ def _unknown(key: str, kind: type[Common]) -> Problem:
 
 
 def _wrong(entry: Entry, given: Any, wanted: str, hint: str = "") -> UsageError:
-    return UsageError(Problem("usage.value", f"{entry.flag} {given!r}: {wanted}", hint))
+    return UsageError(Problem("usage.value", f"{entry.flag} {brief(repr(given))}: {wanted}", hint))
 
 
 def _switch(entry: Entry, given: Any) -> bool:
@@ -167,8 +169,14 @@ def _words(entry: Entry, given: Any) -> tuple[str, ...]:
     if not isinstance(given, str) and not (isinstance(given, Iterable) and all(isinstance(one, str) for one in given)):
         raise _wrong(entry, given, "a text of words, or a sequence of them, is wanted")
     text = given if isinstance(given, str) else ",".join(given)
-    words = tuple(word for word in text.replace(",", " ").split() if word != "none")
-    if any(word not in entry.words for word in words):
+    words = tuple(text.replace(",", " ").split())
+    if words == ("none",):
+        return ()
+    if "none" in words:
+        raise UsageError(
+            Problem("usage.word", f"{entry.flag} {text}: none, and something too", "write `none` alone, or leave it out")
+        )
+    if any(word not in entry.words for word in words) or (not words and isinstance(given, str)):
         raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", f"use {', '.join(entry.words)} or none"))
     return words
 
@@ -198,20 +206,32 @@ def _number(entry: Entry, given: Any) -> float | int:
         number = _plain(given) / (HOUR if entry.option.reads == "price" else 1.0)
         if isnan(number):
             raise _wrong(entry, given, "a number is wanted")
-    least = entry.option.least
-    if whole and (not isfinite(number) or number != int(number) or number < (1 if least is None else least)):
-        wanted = f"a whole number of at least {1 if least is None else least:g} is wanted"
-        raise UsageError(Problem("usage.count", f"{entry.flag} {given}: {wanted}"))
-    if not isfinite(number) or (number <= 0 if least is None else number < least):
-        raise UsageError(Problem("usage.count", f"{entry.flag} {given}: {_wanted(entry)}", _small_hint(entry)))
+    low, high = entry.window
+    if number > high:
+        raise UsageError(Problem("usage.window", f"{entry.flag} {brief(given)}: {_end(entry, high)} at most"))
+    if whole and (not isfinite(number) or number != int(number) or number < low):
+        raise UsageError(Problem("usage.count", f"{entry.flag} {brief(given)}: a whole number of at least {low:g} is wanted"))
+    if number <= 0 if entry.option.least is None else number < low:
+        raise UsageError(Problem("usage.count", f"{entry.flag} {brief(given)}: {_wanted(entry)}", _small_hint(entry)))
+    if number < low:
+        raise UsageError(Problem("usage.window", f"{entry.flag} {brief(given)}: {_end(entry, low)} at least"))
     return int(number) if whole else number
+
+
+def _end(entry: Entry, end: float) -> str:
+    """One end of what an option takes, as its user would write it."""
+    if entry.option.reads == "price":
+        return f"{end * HOUR:g} USD/h"
+    return f"{end:,.0f} {entry.option.unit}".strip() if 1 <= end <= 1e9 else f"{end:g} {entry.option.unit}".strip()
 
 
 def _plain(given: Any) -> float:
     """A number of Python or numpy; what is none is no number."""
     try:
         return nan if type(given).__name__ in ("bool", "bool_") or isinstance(given, str) else float(given)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        return inf
+    except (TypeError, ValueError):
         return nan
 
 
@@ -220,7 +240,10 @@ def _wanted(entry: Entry) -> str:
     if option.reads == "price":
         return "a price is above zero"
     kind = {"s": "a time", "B": "a quantity", "B/s": "a rate"}.get(option.unit, "a number")
-    return option.too_small or f"{kind} {'above zero' if option.least is None else 'of zero or more'} is wanted"
+    least = (
+        "above zero" if option.least is None else f"of at least {_end(entry, option.least)}" if option.least else "of zero or more"
+    )
+    return option.too_small or f"{kind} {least} is wanted"
 
 
 def _small_hint(entry: Entry) -> str:
@@ -240,7 +263,7 @@ def _typed(entry: Entry, text: str) -> float:
         if option.unit:
             return parse(text, option.unit).value
         if option.length and text.strip()[-1:] in ("k", "K"):
-            return parse_count(text.strip()[:-1]) * 1024
+            return number_of(text.strip()[:-1]) * 1024
         return parse_count(text)
     except UnitError as error:
         hint = f"write it with its unit, such as `{entry.flag} {entry.example}`" if option.unit and option.reads == "" else ""
@@ -258,19 +281,27 @@ def _price(text: str) -> float:
 
 def _product(text: str) -> float:
     """A number of samples, or images by epochs."""
-    factors = [parse_count(factor) for factor in text.replace("x", "*").replace("×", "*").split("*")]
+    texts = text.replace("x", "*").replace("×", "*").split("*")
+    if not all(one.strip() for one in texts):
+        raise UnitError(f"`{brief(text)}` is not a count, nor several multiplied, such as `1.28M*90`")
+    factors = [parse_count(factor) for factor in texts]
     return prod(factors) if min(factors) > 0 else 0.0
 
 
-def _pinned(text: str) -> tuple[float, str]:
-    try:
-        found = parse(text)
-    except UnitError as error:
+def _pinned(given: Any) -> tuple[float, str]:
+    """The value in base units that a text or a number gives a term, and its base unit; errors as `parse`."""
+    if not isinstance(given, str):
+        value, unit = within(_plain(given), "", given), ""
+    else:
         try:
-            return parse_count(text), "1"
-        except UnitError:
-            raise error from None
-    return found.value, "" if found.value == 0 and found.unit == "1" else found.unit
+            found = parse(given)
+            value, unit = found.value, "" if found.value == 0 and found.unit == "1" else found.unit
+        except UnitError as error:
+            try:
+                value, unit = parse_count(given), "1"
+            except UnitError:
+                raise error from None
+    return value, unit
 
 
 def _pairs(given: Any) -> Iterable[tuple[str, Any, str]]:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from gpuplan.plan import words
 from gpuplan.plan.ask import ASKS, Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
+from gpuplan.units import HOUR
 
 HEAD = '''"""Which keywords do `fit`, `train` and `serve` take? Made by `python tools/options.py` of the table of options."""
 
@@ -148,5 +149,8 @@ def _schema(entry: Entry) -> dict[str, Any]:
     if entry.kind == "text":
         return text
     least = entry.option.least
+    limit: dict[str, float]
     limit = {"exclusiveMinimum": 0} if least is None and entry.kind == "number" else {"minimum": 1 if least is None else least}
+    # A price is in USD an hour here, as on the command line.
+    limit["maximum"] = entry.window[1] * (HOUR if entry.option.reads == "price" else 1)
     return {"anyOf": [{"type": "integer" if entry.kind == "whole" else "number", **limit}, text]}

@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 from gpuplan.errors import Problem
 from gpuplan.record import Record
 from gpuplan.specs.price import PriceKind
+from gpuplan.units import WINDOWS, UnitError
+from gpuplan.units import number as number_of
 
 Part: TypeAlias = Literal["machine", "host", "accelerator"]
 GIB = 2.0**30
@@ -130,12 +132,12 @@ def price_of(text: str, row: CatalogRow, flags: Flags, *, what: str, zero: bool 
         flags.add(row, "price.currency", f"the {what} price of {named} is not in USD: `{text}`")
         return None
     try:
-        value = float(text.removeprefix("$").removesuffix("USD").strip())
-    except ValueError:
+        value = number_of(text.removeprefix("$").removesuffix("USD"))
+    except UnitError:
         flags.add(row, "price.not-a-number", f"the {what} price of {named} is no number: `{text}`")
         return None
-    if not math.isfinite(value):
-        flags.add(row, "price.not-a-number", f"the {what} price of {named} is no number: `{text}`")
+    if value > WINDOWS["USD/s"][1]:
+        flags.add(row, "price.not-a-number", f"the {what} price of {named} is beyond any price: `{text}`")
     elif value < 0:
         flags.add(row, "price.negative", f"the {what} price of {named} is below zero: `{text}`")
     elif value == 0 and not zero:

@@ -8,7 +8,7 @@ from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
-from gpuplan.specs.offers import price_lists
+from gpuplan.specs.offers import ANYWHERE, check_region, price_lists
 from gpuplan.specs.price import Offer
 from gpuplan.term import Source
 
@@ -66,6 +66,9 @@ def select_prices(
     Raises:
         UnknownError: there is none.
     """
+    if region is not None and region != ANYWHERE:
+        providers = [key(word) for word in words if key(word) in catalog.paths("prices")]
+        check_region(catalog, region, providers[0] if len(providers) == 1 else None)
     rows = [row for row in every_price(catalog) if every_status or row.offer.status == "current"]
     own = {(row.name, row.offer.region, row.offer.kind): row.offer.rank for row in sorted(rows, key=lambda one: one.offer.rank)}
     if not every_status:
@@ -84,9 +87,12 @@ def select_prices(
 
 def _named(rows: list[PricedOffer], word: str, catalog: Catalog) -> list[PricedOffer]:
     wanted = key(word)
-    exact = [
-        row for row in rows if wanted in (row.offer.provider, key(row.name), key(row.offer.instance), row.accelerator)
-    ]  # fmt: skip
+    whole = [row for row in rows if wanted in (row.offer.provider, key(row.name))]
+    if whole:
+        return whole
+    # An instance may be called as an accelerator is (`coreweave:a100`): whoever names that wants all that sell it.
+    part = wanted if any(row.accelerator == wanted for row in rows) else f"{wanted}-"
+    exact = [row for row in rows if wanted in (key(row.offer.instance), row.accelerator) or _begins(row.accelerator, part)]
     if exact:
         return exact
     near = [row for row in rows if wanted in f"{key(row.name)} {row.accelerator}"]
@@ -97,6 +103,10 @@ def _named(rows: list[PricedOffer], word: str, catalog: Catalog) -> list[PricedO
     except (UnknownError, UsageError):
         return []
     return [row for row in rows if row.accelerator == ident]
+
+
+def _begins(accelerator: str, part: str) -> bool:
+    return part.endswith("-") and accelerator.startswith(part)
 
 
 def in_order(rows: Sequence[PricedOffer], by: str) -> list[PricedOffer]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuplan.errors import Note
 from gpuplan.probe.host import MigDevice, ReportedDevice
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.catalog import Catalog, key, without_size
 from gpuplan.units import UnitError, parse
 
 MIG_WITHIN = 0.1
@@ -19,19 +19,34 @@ MEMORY_WITHIN, CLOCK_WITHIN, POWER_WITHIN = 0.03, 0.03, 0.01
 def matching_spec(device: ReportedDevice, catalog: Catalog) -> Accelerator | None:
     """The spec of a device, or None where none has its driver's string.
 
-    Several parts may report one string (RTX 3080 of 10 and 12 GB): there the reported memory decides, or nothing does.
+    Several parts may report one string (RTX 3080 of 10 and 12 GB): there the reported memory decides, or nothing does. The
+    string may stand in the file of one of them only.
     """
     paths, names = catalog.paths("accelerators"), catalog.names("accelerators")
+    memory = size(device.memory, "B")
     for word in _spellings(device.name):
         wanted = key(word)
         claimed = [wanted] if wanted in paths else names.get(wanted, [])
         specs = [catalog.read(Accelerator, paths[ident]) for ident in claimed]
         if len(specs) > 1:
-            memory = size(device.memory, "B")
-            specs = [one for one in specs if memory is not None and _near(memory, one.usable_memory().value, 2 * MEMORY_WITHIN)]
+            specs = [one for one in specs if _holds(one, memory)]
         if len(specs) == 1:
-            return specs[0]
+            return specs[0] if memory is None or _holds(specs[0], memory) else _of_size(specs[0], wanted, memory, catalog)
     return None
+
+
+def _of_size(spec: Accelerator, name: str, memory: float, catalog: Catalog) -> Accelerator:
+    """The part with so much memory that is else called as another; that other where there is none, or the name says its size."""
+    if without_size(name) != name:
+        return spec
+    paths = catalog.paths("accelerators")
+    alike = [catalog.read(Accelerator, paths[ident]) for ident in paths if without_size(ident) == without_size(spec.id)]
+    fit = [one for one in alike if _holds(one, memory)]
+    return fit[0] if len(fit) == 1 else spec
+
+
+def _holds(spec: Accelerator, memory: float | None) -> bool:
+    return memory is not None and _near(memory, spec.usable_memory().value, 2 * MEMORY_WITHIN)
 
 
 def size(text: str, unit: str) -> float | None:

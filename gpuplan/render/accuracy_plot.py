@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.write import write
 
 COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#6b4e71", "#8d99ae", "#2e4057", "#f28e2b")
@@ -34,7 +34,7 @@ def drawable(file: Path) -> None:
     if not file.parent.is_dir():
         raise UsageError(Problem("usage.plot", f"--plot {file}: there is no folder {file.parent}", "choose another place"))
     if find_spec("matplotlib") is None:
-        hint = "pip install 'gpuplan[plot]' brings matplotlib"
+        hint = f"{install('plot')} brings matplotlib"
         raise UsageError(Problem("usage.no-plot", "drawing needs matplotlib, which is not installed", hint))
 
 

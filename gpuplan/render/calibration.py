@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.write import write
 from gpuplan.units import human
 
@@ -124,7 +124,7 @@ def save_calibration(name: str, all_series: Sequence[SeriesView], path: Path) ->
         mpl.use("Agg")
         from matplotlib.figure import Figure
     except ImportError:
-        hint = "pip install 'gpuplan[plot]'"
+        hint = install("plot")
         raise UsageError(Problem("show.no-matplotlib", "pictures need matplotlib, which is not installed", hint)) from None
     across = min(2, len(all_series))
     down = math.ceil(len(all_series) / across)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuplan.estimate.result import Estimate
+from gpuplan.estimate.winner import ROOMIEST, price_of, winners
 from gpuplan.render.markdown import grid
 from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
 from gpuplan.term import Term
@@ -18,7 +19,9 @@ def comparison(names: Sequence[str], estimates: Sequence[Estimate], look: Look) 
     """A column for each estimate: verdict, figures with ranges, plans where they differ, and the inputs that differ."""
     rows = list(_rows(estimates))
     differing = list(_differences(estimates))
-    blocks = ["\n".join(_grid(names, rows, look, bold_first=True))]
+    lines = [part for line in winner_lines(names, estimates) for part in wrap(line, look.width, "", "  ")]
+    blocks = ["\n".join(map(look.bold, lines))] if lines else []
+    blocks.append("\n".join(_grid(names, rows, look, bold_first=True)))
     if differing:
         title = look.bold("Inputs that differ")
         blocks.append("\n".join([title, *_grid(names, differing[:_MOST], look)]))
@@ -31,6 +34,17 @@ def comparison(names: Sequence[str], estimates: Sequence[Estimate], look: Look) 
     return "\n\n".join(blocks) + "\n"
 
 
+def winner_lines(names: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
+    """Who is best in what, by how much, and whether the ranges leave that open."""
+    lines = []
+    for one in winners(dict(zip(names, estimates, strict=True))):
+        manner = "as fast" if one.word == "fastest" else "as cheap"
+        ahead = "" if one.key in ROOMIEST else f", {one.times:.3g} times {manner} as {one.next}"
+        doubt = "" if one.sure else "; their ranges overlap"
+        lines.append(f"{one.word}: {one.name}{ahead}{doubt}")
+    return lines
+
+
 def side_by_side_text(names: Sequence[str], rows: Sequence[tuple[str, list[str]]], look: Look) -> str:
     """Rows of texts under names, in as many blocks as the width needs."""
     return "\n".join(_grid(names, rows, look, bold_first=True)) + "\n"
@@ -39,7 +53,8 @@ def side_by_side_text(names: Sequence[str], rows: Sequence[tuple[str, list[str]]
 def comparison_markdown(names: Sequence[str], estimates: Sequence[Estimate]) -> str:
     """The same as Markdown."""
     rows = [[head, *cells] for head, cells in (*_rows(estimates), *_differences(estimates))]
-    return grid(["", *names], rows, "l" + "r" * len(names)) + "\n"
+    said = "".join(f"\n- {line}" for line in winner_lines(names, estimates))
+    return grid(["", *names], rows, "l" + "r" * len(names)) + "\n" + (f"{said}\n" if said else "")
 
 
 def _rows(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
@@ -49,6 +64,9 @@ def _rows(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
         ends = [_ends(estimate, key) for estimate in estimates]
         if any(ends):
             yield "", ends
+    prices = [price_of(estimate) for estimate in estimates]
+    if any(prices):
+        yield "price of one accelerator", [shown(one.name, float(one.value), one.unit) if one else "" for one in prices]
     for name in dict.fromkeys(name for estimate in estimates for name in estimate.question):
         answers = [estimate.question.get(name, "") for estimate in estimates]
         if name != "on" and len(set(answers)) > 1:
@@ -63,8 +81,8 @@ def _value(estimate: Estimate, key: str) -> str:
 def _ends(estimate: Estimate, key: str) -> str:
     if key not in estimate.figures:
         return ""
-    low, high = estimate.ranges[key]
-    return f"({' – '.join(span(key, low, high, estimate.figures[key].unit))})" if low != high else ""
+    (low, high), term = estimate.ranges[key], estimate.figures[key]
+    return f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
 
 
 def _differences(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:

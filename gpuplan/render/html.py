@@ -67,7 +67,7 @@ def _figure(estimate: Estimate, key: str) -> tuple[str, str]:
     if term is None:
         return "", ""
     low, high = estimate.ranges[key]
-    ends = f"({' – '.join(span(key, low, high, term.unit))})" if low != high else ""
+    ends = f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
     return f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}", ends
 
 

@@ -53,7 +53,7 @@ def _figures(estimate: Estimate) -> str:
     rows = []
     for key, term in estimate.figures.items():
         low, high = estimate.ranges[key]
-        ends = " – ".join(span(key, low, high, term.unit)) if low != high else ""
+        ends = " – ".join(span(key, (low, high), term.unit, float(term.value))) if low != high else ""
         rows.append([label(key), f"{shown(key, float(term.value), term.unit)}{_star(known(term))}", ends])
     return grid(["figure", "expected", "low – high"], rows, "lrr")
 

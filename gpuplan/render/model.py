@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuplan.models.architecture import Block, Mlp, Moe
 from gpuplan.models.card import ModelCard
+from gpuplan.models.count import ParamCount
 from gpuplan.models.generic import GenericCard
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
 from gpuplan.schema import Schema
@@ -80,6 +81,25 @@ def generic_page(card: GenericCard, look: Look) -> str:
     return "\n".join(lines) + "\n"
 
 
+def shown_record(card: ModelCard | GenericCard) -> dict[str, object]:
+    """A card as plain data, with what its parameters come to: in all, of a token, and by part."""
+    if isinstance(card, GenericCard):
+        counted = {key: generic_record(card)[key] for key in ("params_total", "params_active")}
+        return {**card.plain(), **counted}
+    size = card.count()
+    return {
+        **card.plain(), "params_total": float(size.params_total.value), "params_active": float(size.params_active.value),
+        "params_by_part": {name: float(term.value) for name, term in _parts(size)},
+    }  # fmt: skip
+
+
+def _parts(size: ParamCount) -> list[tuple[str, Term]]:
+    """The parameters by part, whose sum is all of them."""
+    parts = [("embedding", size.embedding), *((f"{one.stack} {one.block}", one.total) for one in size.blocks)]
+    parts += [(name, term) for name, term in (("final norm", size.final), ("head", size.head)) if term is not None]
+    return parts + [(name.replace("_", " "), term) for name, term in size.extra.items()]
+
+
 def model_page(card: ModelCard, look: Look) -> str:
     """Everything that a card says, with its parameters by part and its sources."""
     size, arch = card.count(), card.architecture
@@ -97,10 +117,7 @@ def model_page(card: ModelCard, look: Look) -> str:
     for stack in arch.stacks:
         for name, count in stack.counts().items():
             lines += wrap(", ".join(_block(stack.blocks[name])), look.width, f"  {stack.kind}, {count} x {name}: ", "    ")
-    parts = [("embedding", size.embedding), *((f"{one.stack} {one.block}", one.total) for one in size.blocks)]
-    parts += [(name, term) for name, term in (("final norm", size.final), ("head", size.head)) if term is not None]
-    parts += [(name.replace("_", " "), term) for name, term in size.extra.items()]
-    rows = [[name, _count(term), percent(float(term.value), float(total.value))] for name, term in parts]
+    rows = [[name, _count(term), percent(float(term.value), float(total.value))] for name, term in _parts(size)]
     lines += ["", look.bold("Parameters"), *columns([*rows, ["total", _count(total), ""]], "lrr"), ""]
     for note in card.notes:
         lines += wrap(note, look.width, "  - ", "    ")

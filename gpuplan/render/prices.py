@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpuplan.prices.catalog_rows import Flag
     from gpuplan.prices.importer import ImportOutcome
 
-PRICE_HEADS = ("instance", "USD/h", "of one", "accelerators", "kind", "region", "date", "status", "source")
+PRICE_HEADS = ("instance", "USD/h", "of one", "kind", "date", "accelerators", "region", "status", "source")
 PRICE_ALIGNED = "lrrllllll"
 
 
@@ -21,7 +21,7 @@ def price_row(row: PricedOffer) -> list[str]:
     offer, source = row.offer, row.source
     count = f"{row.count:.4g} x {row.accelerator}" if row.count is not None else ""
     return [
-        row.name, _hourly(row.usd_per_s), _hourly(row.usd_per_s_per_accelerator), count, offer.kind, offer.region, offer.date,
+        row.name, _hourly(row.usd_per_s), _hourly(row.usd_per_s_per_accelerator), offer.kind, offer.date, count, offer.region,
         offer.status, source.title if source is not None else "",
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.browse.roofline import Roof
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.write import write
 from gpuplan.render.text import Look, columns, wrap
 from gpuplan.units import human
@@ -121,7 +121,7 @@ def save(roofs: Sequence[Roof], path: Path) -> None:
         mpl.use("Agg")
         from matplotlib.figure import Figure
     except ImportError:
-        hint = "pip install 'gpuplan[plot]'"
+        hint = install("plot")
         raise UsageError(Problem("roofline.no-matplotlib", "pictures need matplotlib, which is not installed", hint)) from None
     with mpl.rc_context({"svg.hashsalt": "gpuplan", "font.family": "DejaVu Sans"}):
         figure = Figure(figsize=(8.4, 5.0), dpi=150, layout="constrained")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuplan.render.text import Look, columns
+from gpuplan.render.text import Look, columns, wrap
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import SourceEntry, SpecFile
 from gpuplan.specs.quantity import Sourced, SourcedText
@@ -36,6 +36,26 @@ def listing(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str, l
         if keep == 2 or all(len(line) <= look.width for line in lines):
             return "\n".join([look.bold(lines[0]), *lines[1:]]) + "\n", list(heads[keep:])
         keep -= 1
+
+
+def stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str, look: Look) -> str:
+    """A list with a head, all of it: the columns that the width does not hold stand below each row, with their heads.
+
+    >>> print(stacked(("name", "USD/h", "source"), [("a", "1.50", "some price list")], "lrl", Look(20)), end="")
+    name  USD/h
+    a      1.50
+        source some
+        price list
+    """
+    shown, hidden = listing(heads, rows, aligned, look)
+    if not hidden:
+        return shown
+    first, *lines = shown.splitlines()
+    made = [first]
+    for line, row in zip(lines, rows, strict=True):
+        rest = [f"{head} {cell}" for head, cell in zip(hidden, row[-len(hidden) :], strict=True) if cell]
+        made += [line, *(look.dim(one) for one in wrap(", ".join(rest), look.width, "    "))] if rest else [line]
+    return "\n".join(made) + "\n"
 
 
 def accelerator_record(spec: Accelerator) -> dict[str, object]:

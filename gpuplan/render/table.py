@@ -99,7 +99,7 @@ def _figures(estimate: Estimate, look: Look) -> list[str]:
     for key, term in estimate.figures.items():
         number, unit = amount(key, float(term.value), term.unit)
         low, high = estimate.ranges[key]
-        ends = span(key, low, high, term.unit) if low != high else ("", "")
+        ends = span(key, (low, high), term.unit, float(term.value)) if low != high else ("", "")
         star = "" if known(term) else ASSUMED.strip()
         rows.append([label(key), number, f"{unit}{' ' if unit and star else ''}{star}", ends[0], "–" if ends[1] else "", ends[1]])
     head = ["", "expected", "", "low", "–", "high"] if ranged else ["", "", "", "", "", ""]

@@ -92,8 +92,8 @@ def _rate(key: str) -> str:
     return f"{what.removesuffix('flop')}FLOP/s{after}" if what.endswith("flop") else f"{what}/s{after}"
 
 
-def amount(key: str, value: float, unit: str) -> tuple[str, str]:
-    """The number and the unit of a figure as a person reads them; shares become percent.
+def amount(key: str, value: float, unit: str, *, like: float | None = None) -> tuple[str, str]:
+    """The number and the unit of a figure as a person reads them; shares become percent. `like` is whose unit is taken.
 
     >>> amount("mfu", 0.4123, "1"), amount("step_time_s", 4.123, "s"), amount("tokens_per_s", 127_345.0, "1/s")
     (('41.2', '%'), ('4.12', 's'), ('127,345', ''))
@@ -106,7 +106,7 @@ def amount(key: str, value: float, unit: str) -> tuple[str, str]:
         return f"{value * 100:.1f}", "%"
     if unit == "s" and "accelerator_time" in key:
         return f"{human(value / 3600, 'h', 4).removesuffix(' h')}", "h"
-    text = human(value, "1" if unit == "1/s" and _rate(last) else unit)
+    text = human(value, "1" if unit == "1/s" and _rate(last) else unit, like=like)
     number, _, suffix = text.partition(" ")
     return number, LARGE.get(suffix, suffix) if unit in ("1", "1/s") else suffix
 
@@ -116,16 +116,18 @@ def shown(key: str, value: float, unit: str) -> str:
     return " ".join(amount(key, value, unit)).strip()
 
 
-def span(key: str, low: float, high: float, unit: str) -> tuple[str, str]:
-    """The two ends of a range; the unit stands once where both have the same.
+def span(key: str, ends: tuple[float, float], unit: str, expected: float) -> tuple[str, str]:
+    """The two ends of a range in the unit that the expected value is shown in; it stands once.
 
-    >>> span("step_time_s", 3.9, 4.5, "s"), span("step_time_s", 0.9, 1.2, "s")
-    (('3.90', '4.50 s'), ('900 ms', '1.20 s'))
-    >>> span("max_sequences", 51.4, 55.4, "1")
+    >>> span("step_time_s", (3.9, 4.5), "s", 4.1), span("step_time_s", (0.9, 1.2), "s", 1.1)
+    (('3.90', '4.50 s'), ('0.900', '1.20 s'))
+    >>> span("max_sequences", (51.4, 55.4), "1", 53)
     ('51', '55')
     """
-    (a, unit_a), (b, unit_b) = amount(key, low, unit), amount(key, high, unit)
-    if unit == "1" and not unit_a and not unit_b and high >= 10:
+    low, high = ends
+    whole = max(map(abs, (low, high, expected))) if expected == 0 else expected
+    (a, unit_a), (b, unit_b) = (amount(key, end, unit, like=whole) for end in ends)
+    if unit == "1" and not unit_a and not unit_b and (high >= 10 or (expected == int(expected) and high >= 1)):
         a, b = f"{low:,.0f}", f"{high:,.0f}"
     return (a if unit_a == unit_b else f"{a} {unit_a}".strip()), f"{b} {unit_b}".strip()
 

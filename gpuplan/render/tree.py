@@ -46,7 +46,7 @@ class _Page:
     def root(self, name: str, term: Term, ends: tuple[float, float] | None) -> None:
         title = [name, f"{shown(name, _number(term), term.unit)}{self._star(term)}".replace(" ", _TIE)]
         if ends is not None and ends[0] != ends[1]:
-            title.append(f"({' – '.join(span(name, *ends, term.unit))})".replace(" ", _TIE))
+            title.append(f"({' – '.join(span(name, ends, term.unit, _number(term)))})".replace(" ", _TIE))
         if term.name != name:
             title.append(term.name)
         first, *rest = (line.replace(_TIE, " ") for line in wrap("  ".join(title), self.look.width, "", "    "))
@@ -117,7 +117,7 @@ class _Page:
                 facts.append(remark)
         if leaf.spread is not None:
             low, high = leaf.spread
-            ends = span(leaf.name, float(low), float(high), leaf.unit)
+            ends = span(leaf.name, (float(low), float(high)), leaf.unit, _number(leaf))
             facts.append(f"range {' – '.join(ends)}".replace(" ", _TIE))
         return ", ".join(facts)
 

@@ -12,6 +12,7 @@ from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
+from gpuplan.units import UnitError, within
 
 Question = TypeVar("Question", bound=Common)
 
@@ -97,13 +98,18 @@ def _check_units(made: Estimate, given: Any) -> None:
         UsageError: all of them together.
     """
     problems = []
-    for name, _, unit in pins(given or ()):
+    for name, value, unit in pins(given or ()):
         term = made.find(name)
         if term is None:
             hint = did_you_mean(name, made.names()) or "`--explain` shows the terms"
             problems.append(Problem("usage.set", f"--set {name}: the estimate has no such term", hint))
         elif unit not in ("", term.unit):
             problems.append(Problem("usage.set", f"--set {name}: the value is in {unit or '1'}, but the term is in {term.unit}"))
+        else:
+            try:
+                within(value, term.unit, value)
+            except UnitError as error:
+                problems.append(Problem("usage.set", f"--set {name}: {error}"))
     if problems:
         raise UsageError(*problems)
 

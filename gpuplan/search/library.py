@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -22,6 +21,7 @@ from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
 from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
@@ -171,7 +171,7 @@ class Library:
 
     def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
         """What the machine of a question costs today; errors as `price_of`."""
-        key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
+        key = (ask.on, today(), *(getattr(ask, name) for name in grouped(Common, "price")))
         if key not in self._prices:
             self._prices[key] = price_of(ask, target, self.catalog)
         return self._prices[key]

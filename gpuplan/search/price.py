@@ -30,7 +30,7 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         UsageError: a price and terms that it cannot be on.
     """
     from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
-    from gpuplan.specs.offers import price_for, street_price, usd_per_s
+    from gpuplan.specs.offers import check_region, price_for, street_price, usd_per_s
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
@@ -40,6 +40,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
         return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
     terms = _terms(ask)
+    if ask.region is not None:
+        check_region(catalog, ask.region, None if target.instance is None else target.instance.provider)
     if target.instance is not None:
         try:
             offer = price_for(target, catalog, terms)
@@ -47,7 +49,7 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         except UnknownError as error:
             return _none(ask, error, None)
         _young(ask, offer, terms)
-        note = Note("price.used", f"price: {said(offer)}", "give another with --price")
+        note = Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price")
         return usd_per_s_each.term("hw.price", price=price, parts=parts), (note,)
     try:
         street = street_price(target.accelerator.id, catalog, terms)
@@ -56,18 +58,23 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
             # There may be older ones: then the message names the cheapest with its date.
             _young(ask, street_price(target.accelerator.id, catalog, terms.of_any_age()).offer, terms)
         return _none(ask, error, f"no price of {target.accelerator.id} is on record, so there is no cost")
-    text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({said(street.offer)})"
+    taken = said(street.offer, terms.on)
+    text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({taken})"
     return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
 
 
-def said(offer: Offer) -> str:
-    """An offer in words: how much for what, where, on which terms, as of when, and who says so."""
+def said(offer: Offer, on: date | None = None) -> str:
+    """An offer in words: how much for what, where, on which terms, as of when, how old that is (on a day), and who says so."""
+    from gpuplan.specs.dates import aged, today
+    from gpuplan.specs.offers import ANYWHERE
+
     amount = human(float(offer.price.value), "USD/s") if offer.price is not None else "no price"
     name = f"{offer.provider}:{offer.instance}"
     what = name if offer.per == "instance" else f"one {offer.per} of {name}"
-    source = f" ({offer.price.source.title})" if offer.price is not None and offer.price.source.title else ""
+    source = f": {offer.price.source.title}" if offer.price is not None and offer.price.source.title else ""
     kind = offer.kind.replace("_", " ") + ("" if offer.status == "current" else f", {offer.status}")
-    return f"{amount} for {what} in {offer.region}, {kind}, {offer.date}{source}"
+    where = "any region" if offer.region == ANYWHERE else offer.region
+    return f"{amount} for {what} in {where}, {kind}, {aged(offer.entry.date, on or today())}{source}"
 
 
 def _alone(ask: Common) -> None:
@@ -80,10 +87,11 @@ def _alone(ask: Common) -> None:
 
 
 def _terms(ask: Common) -> Terms:
+    from gpuplan.specs.dates import today
     from gpuplan.specs.offers import Terms
 
     on = date.fromisoformat(ask.price_date) if ask.price_date is not None else None
-    since = (on or date.today()) - timedelta(days=ask.max_price_age) if ask.max_price_age is not None else None
+    since = (on or today()) - timedelta(days=ask.max_price_age) if ask.max_price_age is not None else None
     return Terms(ask.price_kind or "on_demand", ask.region, on, since)
 
 
@@ -103,13 +111,13 @@ def _young(ask: Common, offer: Offer, terms: Terms) -> None:
     """
     if terms.since is None:
         return
-    from gpuplan.specs.dates import age_days, first_day
+    from gpuplan.specs.dates import age_days, first_day, today
 
     hint = "import newer prices with `gpuplan prices import`, give yours with --price, or allow a greater --max-price-age"
     what = f"the {offer.kind.replace('_', '-')} price of {offer.provider}:{offer.instance} in {offer.region}"
     if offer.entry.date is None:
         raise UnknownError(Problem("price.undated", f"{what} is undated, so its age is not known", hint))
     if first_day(offer.entry.date) < terms.since:
-        days = age_days(offer.entry.date, terms.on or date.today())
+        days = age_days(offer.entry.date, terms.on or today())
         message = f"{what} is of {offer.entry.date}, {days} days old; --max-price-age allows {ask.max_price_age}"
         raise UnknownError(Problem("price.too-old", message, hint))

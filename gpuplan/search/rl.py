@@ -23,11 +23,12 @@ from gpuplan.plan.words import Idle
 from gpuplan.record import Record
 from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
+from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training import chosen_beside, chosen_with, question_of, why_chosen, worth_saying
-from gpuplan.search.training_notes import run_notes
+from gpuplan.search.training_notes import engine_notes, run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -97,7 +98,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     said_all = Said(
         question=_question(ask, found, serving, plan),
         chosen=tuple(chosen),
-        notes=(*found.notes, *_notes(ask, wanted, plan, made)),
+        notes=(*found.notes, *_notes(ask, wanted, plan, made, found.subject)),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
 
@@ -319,7 +320,7 @@ def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict
     return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in (*first, *own)}
 
 
-def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list[Note]:
+def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures, policy: Subject) -> list[Note]:
     notes = [
         Note(
             "rl.tokens",
@@ -344,4 +345,5 @@ def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures) -> list
     if float(made.rollout.running.value) < wanted.prompts * wanted.group / float(plan.rollout.parallel.dp):
         most = f"{float(made.rollout.running.value):g} of the responses of a replica run at once: cache or engine allow no more"
         notes.append(Note("rl.waves", most))
+    notes += [*engine_notes(plan.policy, policy), *idle_notes(ask, plan.policy, policy.arch, made.figures)]
     return notes + (run_notes(ask, made.figures) if ask.tokens is not None else [])

@@ -10,7 +10,7 @@ from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.result import Choice
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import grouped
+from gpuplan.plan.option import entries, grouped
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.specs.target import Target
@@ -84,6 +84,18 @@ def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> SampleS
     if missing:
         what = f"whether input keeps up is not counted: nothing says of {target.text} {' and '.join(missing)}"
         notes.append(Note("input.unknown-host", what))
+    idle = [
+        entries(TrainAsk)[name].flag
+        for pair, (wanted, supply) in (
+            (("sample_bytes", "storage_bandwidth"), (stored, bandwidth)),
+            (("decode_rate", "cpus"), (decoded, cpus)),
+        )
+        if (wanted is None) is not (supply is None)
+        for name in pair
+        if getattr(ask, name) is not None
+    ]
+    if idle:
+        notes.append(Note("option.idle", f"{', '.join(idle)}: of no effect without what it is to be compared with"))
     if card is None and (stored is None or decoded is None):
         what = "whether input keeps up is not counted in full: give --sample-bytes and --decode-rate"
         notes.append(Note("input.unknown-sample", what))

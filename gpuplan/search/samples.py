@@ -20,6 +20,7 @@ from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.best import Judged, best
+from gpuplan.search.idle import run_idle
 from gpuplan.search.library import Library, Place
 from gpuplan.search.sample_supply import pace_notes, supplied
 from gpuplan.search.shape import positive
@@ -114,6 +115,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
         *place.notes,
         *pace_notes(made.figures, fed),
         *(run_notes(ask, made.figures) if run else ()),
+        *run_idle(ask, made.figures),
     ]
     if run is not None and model.tables is not None:
         notes.append(Note("samples.tables", "the checkpoint leaves the embedding tables out"))

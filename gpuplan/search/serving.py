@@ -16,6 +16,7 @@ from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.words import WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best
+from gpuplan.search.idle import cache_idle
 from gpuplan.search.library import Found, Library
 from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
 from gpuplan.search.shape import positive
@@ -222,7 +223,7 @@ def _answered(
     asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch * p.dp:g}"}
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
-    notes = list(found.notes)
+    notes = [*found.notes, *cache_idle(ask, found.card.architecture)]
     if task == "serve":
         dtype = ServingModel.of(found.subject, plan).types().matmul
         if dtype in found.subject.hw.dtype_notes:

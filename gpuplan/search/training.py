@@ -18,6 +18,7 @@ from gpuplan.record import Record
 from gpuplan.search.best import Best, only
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
 from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
+from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
 from gpuplan.search.shape import positive, shape_of
@@ -79,6 +80,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
         *training_notes(asked, plan, subject, made.figures),
         *((habit_note(asked, plan, subject),) if one.searched else ()),
         *peak_notes(made),
+        *idle_notes(ask, plan, subject.arch, made.figures),
     ]
     chosen = one.chosen
     if fed is not None:

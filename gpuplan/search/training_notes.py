@@ -53,10 +53,7 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
     ]
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject, plan.saving.recompute_modules)))
-    unknown = without_effect(plan, training_profile(subject.engine))
-    if unknown:
-        told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
-        notes.append(Note("engine.no-effect", told, "name an engine whose profile says, such as fsdp or torchtitan"))
+    notes += engine_notes(plan, subject)
     arch, length = subject.arch, float(plan.seq_len)
     if 0 < arch.positions < length:
         told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
@@ -65,6 +62,15 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
         told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
         notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
     return notes
+
+
+def engine_notes(plan: TrainPlan, subject: Subject) -> list[Note]:
+    """That the profile of the engine says nothing of some options."""
+    unknown = without_effect(plan, training_profile(subject.engine))
+    if not unknown:
+        return []
+    told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
+    return [Note("engine.no-effect", told, "name an engine whose profile says, such as fsdp or torchtitan")]
 
 
 def habit_note(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> Note:

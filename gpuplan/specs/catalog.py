@@ -39,6 +39,11 @@ Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
+_SIZE = re.compile(r"\d+(?:gb|gib|g)")
+_FORM = re.compile(rf"{_SIZE.pattern}|sxm\d?|pcie|nvl|oam|hbm\d?e?")
+"""What a name may leave out: how much memory and which form. Any other word (xt, ti, super, max-q, laptop …) is another part."""
+_BOARD = re.compile(rf"{_FORM.pattern}|\d+")
+"""What the name of a system may leave out: how many accelerators it has too."""
 _ITEM = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^,\[\]\s][^,\[\]]*)")
 
 
@@ -161,7 +166,7 @@ class Catalog:
             yield ident, path, read_text(path)
 
     def find(self, kind: str, name: str) -> FoundFile:
-        """The file that a name means: an id, alias or driver string, with the vendor or without, or the only id that begins so.
+        """The file that a name means: an id, alias or driver string, with the vendor or without, or an id but for size and form.
 
         Raises:
             UnknownError: nothing is called that; the hint offers what is near.
@@ -221,7 +226,10 @@ class Catalog:
             bare = wanted.removeprefix(f"{path.parent.name}-")
             if bare != wanted and (bare == ident or bare in names):
                 return [ident] if bare == ident else self._latest(kind, names[bare])
-        return [ident for ident in paths if ident.startswith(f"{wanted}-") or ident.endswith(f"/{wanted}")]
+        begun = [ident for ident in paths if ident.startswith(f"{wanted}-") or ident.endswith(f"/{wanted}")]
+        form = _BOARD if kind == "systems" else _FORM
+        alike = [ident for ident in begun if all(map(form.fullmatch, ident.removeprefix(f"{wanted}-").split("-")))]
+        return alike or (begun if len(begun) > 1 or kind == "instances" else [])
 
     def _latest(self, kind: str, claimed: list[str]) -> list[str]:
         """Of several files that claim an alias, those in the folder that wins."""
@@ -234,7 +242,12 @@ class Catalog:
 
     def _notes(self, kind: str, name: str, ident: str) -> Iterator[Note]:
         wanted, path = key(name), self.paths(kind)[ident]
-        others = [other for other in self.paths(kind) if other != ident and other.startswith(f"{wanted}-")]
+        sized = any(map(_SIZE.fullmatch, wanted.split("-")))
+        others = [
+            other
+            for other in self.paths(kind)
+            if other != ident and (other.startswith(f"{wanted}-") or (not sized and without_size(other) == without_size(ident)))
+        ]
         if others and wanted != ident:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             yield Note("spec.taken-as", f"`{name}` was taken as `{ident}`", f"there is also {', '.join(others[:5])}{more}")
@@ -243,6 +256,15 @@ class Catalog:
             hidden = within.is_dir() and next(within.rglob(path.name), None)
             what = "replaces the shipped file" if hidden else "is not shipped with gpuplan"
             yield Note("spec.user-file", f"`{ident}` is read from {path}, which {what}")
+
+
+def without_size(ident: str) -> str:
+    """The id of a part without how much memory it has.
+
+    >>> without_size("rtx-4060-ti-8gb"), without_size("l4")
+    ('rtx-4060-ti', 'l4')
+    """
+    return "-".join(word for word in ident.split("-") if not _SIZE.fullmatch(word))
 
 
 def aliases_of(path: Path) -> list[str]:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 from calendar import monthrange
 from datetime import date
 
 from gpuplan.errors import Problem, UsageError
 
-_DAY = re.compile(r"20\d\d-\d\d-\d\d")
+_DAY = re.compile(r"20\d\d-\d\d-\d\d", re.ASCII)
+
+
+TODAY = "GPUPLAN_TODAY"
+"""The variable that says from which day ages are counted, where that is not today: for answers that can be made again."""
+
+
+def today() -> date:
+    """The day from which ages are counted.
+
+    Raises:
+        UsageError: the variable holds no day.
+    """
+    told = os.environ.get(TODAY)
+    return date.fromisoformat(checked_day(TODAY, told)) if told else date.today()
 
 
 def first_day(text: str) -> date:
@@ -41,6 +56,21 @@ def age_days(text: str, today: date) -> int:
     return (today - first_day(text)).days
 
 
+def aged(text: str | None, on: date) -> str:
+    """A date with its age on a day, as answers tell it.
+
+    >>> aged("2026-08-03", date(2026, 8, 31)), aged("2026-08", date(2026, 8, 31)), aged(None, date(2026, 8, 31))
+    ('2026-08-03 (28 days old)', '2026-08 (up to 30 days old)', 'date unknown')
+    """
+    if text is None:
+        return "date unknown"
+    days = age_days(text, on)
+    if days < 0:
+        return f"{text} (to come)"
+    least = "" if first_day(text) == last_day(text) else "up to "
+    return f"{text} ({least}{days} day{'' if days == 1 else 's'} old)"
+
+
 def checked_day(flag: str, text: str) -> str:
     """A day that a user gave, as `YYYY-MM-DD`.
 
@@ -52,4 +82,6 @@ def checked_day(flag: str, text: str) -> str:
             raise ValueError("not of the form YYYY-MM-DD")
         return date.fromisoformat(text.strip()).isoformat()
     except ValueError:
-        raise UsageError(Problem("usage.date", f"{flag} {text}: no such day", f"write it as `{flag} 2026-08-31`")) from None
+        sign = "" if flag.startswith("-") else "="
+        hint = f"write it as `{flag}{sign or ' '}2026-08-31`"
+        raise UsageError(Problem("usage.date", f"{flag}{sign or ' '}{text}: no such day", hint)) from None

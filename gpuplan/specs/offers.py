@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Problem, UnknownError
+from gpuplan.errors import Problem, UnknownError, did_you_mean
 from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
 from gpuplan.record import Record
 from gpuplan.specs.dates import first_day, last_day
@@ -93,6 +93,35 @@ def price_list(catalog: Catalog, provider: str) -> PriceList | None:
     """The prices of a provider in the folder that wins, or None where there is no file of them."""
     path = catalog.paths("prices").get(provider)
     return None if path is None else catalog.read(PriceList, path)
+
+
+def regions_of(catalog: Catalog, provider: str) -> frozenset[str]:
+    """The regions of a provider that prices are on record for."""
+
+    def read() -> frozenset[str]:
+        offers = (offer for _, prices in price_lists(catalog, provider) for offer in prices.offers)
+        return frozenset(offer.region for offer in offers if offer.region != ANYWHERE)
+
+    return catalog.once(("regions", provider), read)
+
+
+def check_region(catalog: Catalog, region: str, provider: str | None) -> None:
+    """Refuse a region that no price is on record for: of the provider, or of any where none is named.
+
+    Raises:
+        UnknownError: there is no such region, which lists those that there are.
+    """
+    everywhere = {one: regions_of(catalog, one) for one in catalog.paths("prices")}
+    known = sorted(everywhere.get(provider, ())) if provider is not None else sorted(frozenset().union(*everywhere.values()))
+    if region in known:
+        return
+    whose = f" of {provider}" if provider is not None else ""
+    others = [one for one, regions in everywhere.items() if region in regions]
+    what = f"no price{whose} is on record in a region `{region}`{f', which is of {others[0]}' if others else ''}"
+    told = f"there is {', '.join(known[:12])}{f' and {len(known) - 12} more' if len(known) > 12 else ''}"
+    hint = f"the prices{whose} on record are the same in every region: leave --region out" if not known else told
+    near = did_you_mean(region, known)
+    raise UnknownError(Problem("price.no-region", what, f"{near} {told[:1].upper()}{told[1:]}" if near else hint))
 
 
 def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
@@ -196,6 +225,8 @@ def _cheapest(accelerator: str, catalog: Catalog, terms: Terms) -> StreetPrice |
     for instance in instances_with(accelerator, catalog):
         if instance.accelerators < 1 or instance.shape.status != "offered":
             continue
+        if terms.region is not None and terms.region not in regions_of(catalog, instance.provider):
+            continue  # A price that holds in any region of one provider holds in no region of another.
         offers = [offer for offer in offers_of(instance, catalog) if terms.allow(offer)]
         own = max((offer.rank for offer in offers), default=0) if terms.on is None else 0
         for offer in offers:

@@ -174,8 +174,8 @@ class Offer(Record, eq=False):
 
     @property
     def date(self) -> str:
-        """When the price was read, or `undated`."""
-        return self.entry.date or "undated"
+        """When the price was read, or `date unknown`."""
+        return self.entry.date or "date unknown"
 
     @property
     def status(self) -> PriceStatus:

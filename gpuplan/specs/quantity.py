@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 from gpuplan import physics
 from gpuplan.record import Record
 from gpuplan.schema import Fault
-from gpuplan.units import UnitError, parse
+from gpuplan.units import UnitError, brief, is_number, parse, within
 
-_NUMBER = re.compile(r"\s*[+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?\s*")
 _KEYS = ("value", "source", "note", "accept")
 
 
@@ -99,7 +97,7 @@ class Measure(Record):
         if not isinstance(given, str):
             if self.unit != "1":
                 raise Fault("spec.missing-unit", f"`{given}` has no unit", f"write it as {self.example(given)}")
-            value = float(given)
+            value = self._plain(given)
         else:
             value = self._parsed(given)
         if not math.isfinite(value) or value < 0 or (value == 0 and not self.zero):
@@ -111,11 +109,17 @@ class Measure(Record):
             raise Fault("spec.physics", f"`{given}` is no {self.within.says}", "is it in percent, or in another unit?")
         return value
 
+    def _plain(self, given: int | float) -> float:
+        try:
+            return within(float(given), self.unit, given)
+        except (UnitError, OverflowError):
+            raise Fault("spec.out-of-range", f"`{brief(given)}` is beyond what can be meant") from None
+
     def _parsed(self, text: str) -> float:
         try:
             return parse(text, self.unit).value
         except UnitError as error:
-            if _NUMBER.fullmatch(text):
+            if is_number(text):
                 raise Fault("spec.missing-unit", f"`{text}` has no unit", f"write it as {self.example(text.strip())}") from None
             try:
                 parse(text)

@@ -211,6 +211,8 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
     notes = list(said)
     if key(name) != accelerator.id and not notes:
         notes.append(Note("target.taken-as", f"`{name}` is taken as {accelerator.id} ({accelerator.name})"))
+    if accelerator.memory.capacity_options:
+        notes.append(_sizes(accelerator))
     if units == 1 and accelerator.pcie is not None:
         link = host_link_of(accelerator, None)
         return Target(text=text, accelerator=accelerator, count=1, host_link=link, notes=tuple(notes))
@@ -240,6 +242,14 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
         text=text, accelerator=accelerator, count=units, units=units, per_unit=1, system=system, levels=levels,
         host_link=host_link_of(accelerator, system), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _sizes(accelerator: Accelerator) -> Note:
+    """How much memory a part may come with, of which the file's is counted."""
+    options = [one.text for one in accelerator.memory.capacity_options]
+    most = accelerator.memory.capacity.text
+    what = f"{accelerator.id} comes with {', '.join(options)} or {most} of memory: {most} is counted"
+    return Note("target.capacity", what, f"--set 'hw.memory_capacity={options[0]}' says what yours has")
 
 
 def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tuple[Level, ...], bool]:

@@ -82,7 +82,7 @@ def test_dry_run_lists_probes_and_writes_nothing(tmp_path: Path) -> None:
         (("--backend", "tensorflow"), 2, "no backend `tensorflow`"),
         (("--backend", "no.such:Thing"), 2, "cannot import `no.such`"),
         (("--backend", "json:Nothing"), 2, "`json` has no class `Nothing`"),
-        ((*FAKE, "--device", "one"), 2, "`one` is not the number of a device"),
+        ((*FAKE, "--device", "one"), 2, "--device: `one` is not a count"),
         ((*FAKE, "--quick", "--full"), 2, "exclude each other"),
         ((*FAKE, "--kinds", "matmuls"), 2, "no kind of probe is called `matmuls`"),
         ((*FAKE, "--out", "/proc/nothing/x.yaml"), 2, "cannot write /proc/nothing/x.yaml"),
@@ -192,7 +192,7 @@ def test_a_time_limit_for_what_is_silent(tmp_path: Path) -> None:
     for word in ("x", "0", "-3", "1e9"):
         wrong = gpuplan(tmp_path, "calibrate", "--timeout", word)
         assert wrong.returncode == 2
-        assert "is no number of seconds" in wrong.stderr
+        assert "error: --timeout: " in wrong.stderr
 
 
 def test_a_class_that_is_no_device_is_told(tmp_path: Path) -> None:

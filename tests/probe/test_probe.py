@@ -177,6 +177,22 @@ def test_every_string_of_a_driver_on_record_is_known() -> None:
             assert found.id == spec.id
 
 
+@pytest.mark.parametrize(
+    ("name", "memory", "ident"),
+    [
+        ("NVIDIA GeForce RTX 4060 Ti", "16380 MiB", "rtx-4060-ti-16gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", "8188 MiB", "rtx-4060-ti-8gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", "", "rtx-4060-ti-8gb"),
+        ("NVIDIA GeForce RTX 3080", "12288 MiB", "rtx-3080-12gb"),
+        ("NVIDIA H100 80GB HBM3", "64 GiB", "h100-sxm-80gb"),
+    ],
+)
+def test_memory_tells_parts_of_one_name_apart(name: str, memory: str, ident: str) -> None:
+    found = matching_spec(ReportedDevice(name=name, vendor="nvidia", said_by="a test", memory=memory), Catalog.open(env={}))
+    assert found is not None
+    assert found.id == ident
+
+
 def test_two_kinds_of_gpus_make_no_node() -> None:
     xml = (SAID / "h100.xml").read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA H200", 1)
     made = looked(Pretended({"nvidia-smi -q -x": CommandOutput(0, xml)} | EPYC))

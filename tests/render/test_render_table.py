@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.compare import comparison, comparison_markdown
 from gpuplan.render.markdown import markdown
 from gpuplan.render.table import table
-from gpuplan.render.text import Look, look_of, shown
+from gpuplan.render.text import Look, amount, look_of, shown, span
 from gpuplan.render.tree import explain
+from gpuplan.units import WINDOWS
 from tests.render.render_sample import sample
 
 WIDTHS = (60, 80, 100, 120, 200)
@@ -117,3 +121,22 @@ def test_comparison_shows_verdicts_and_what_differs(estimate: Estimate) -> None:
     assert "step time" in page
     assert "Inputs that differ" not in page  # the two samples have the same inputs
     assert comparison_markdown(["a", "b"], [estimate, estimate]).startswith("|  | a | b |")
+
+
+@given(
+    st.sampled_from(["step_time_s", "energy_joules", "peak_memory_bytes", "cost_usd", "tokens_per_s", "mfu", "max_sequences"]),
+    st.sampled_from(sorted({*WINDOWS} - {"USD/J"})),
+    st.floats(1e-9, 1e15),
+    st.floats(0.01, 1.0),
+    st.floats(1.0, 100.0),
+)
+def test_a_figure_and_its_range_are_in_one_unit(key: str, unit: str, value: float, down: float, up: float) -> None:
+    _, shown_in = amount(key, value, unit)
+    low, high = span(key, (value * down, value * up), unit, value)
+    assert re.fullmatch(r"[-\d.,e+]+", low), low
+    assert high.partition(" ")[2] == shown_in
+
+
+def test_the_range_of_an_energy_is_in_the_unit_of_the_energy() -> None:
+    assert span("energy_joules", (2.48e6, 5.27e6), "J", 3.64e6) == ("0.689", "1.46 kWh")
+    assert span("max_sequences", (2.0, 4.92), "1", 2.0) == ("2", "5")

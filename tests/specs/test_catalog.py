@@ -1,5 +1,6 @@
 """Names: what finds which file, what is ambiguous, what is unknown, and whose file wins."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from gpuplan.errors import Exit, UnknownError, UsageError
 from gpuplan.specs import catalog as module
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.catalog import Catalog, aliases_of, key, shipped_folder
+from gpuplan.specs.catalog import Catalog, aliases_of, key, shipped_folder, without_size
 
 from .test_accelerators import GOOD
 
@@ -41,6 +42,10 @@ def shipped() -> Catalog:
         ("v5p", "tpu-v5p"),
         ("m2-ultra", "apple-m2-ultra"),
         ("amd mi300x", "mi300x"),
+        ("rtx 4060 ti", "rtx-4060-ti-8gb"),
+        ("5060ti", "rtx-5060-ti-8gb"),
+        ("agx-orin", "jetson-agx-orin-32gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", "rtx-4060-ti-8gb"),
     ],
 )
 def test_finds(name: str, ident: str) -> None:
@@ -53,6 +58,52 @@ def test_a_short_name_says_what_it_was_taken_as() -> None:
     assert "h100-pcie-80gb" in notes[0].hint
     assert shipped().find("accelerators", "l4").notes == ()
     assert shipped().find("accelerators", "h100-sxm-80gb").notes == ()
+
+
+USUAL = ("a100", "a800", "h100", "h800")
+"""Parts whose plain name means the size that their vendor's datasheet has today: smaller ones are older or made for one buyer."""
+OTHER_PART = re.compile(r"xt|xtx|ti|gre|super|max|pro|ultra|q|d|laptop|server|workstation|sff|ada|s|x|\d+c|\d+s")
+
+
+@pytest.mark.parametrize("kind", ["accelerators", "systems"])
+def test_the_beginning_of_a_name_never_means_another_part(kind: str) -> None:
+    """Every beginning of every id is refused, or means a part that differs from it by its size and form alone."""
+    catalog = shipped()
+    for ident in catalog.paths(kind):
+        for end in range(1, len(ident)):
+            begun = ident[:end]
+            if begun in catalog.names(kind):
+                continue
+            try:
+                found = catalog.find(kind, begun).id
+            except (UnknownError, UsageError):
+                continue
+            left_out = found.removeprefix(begun).strip("-").split("-")
+            assert found.startswith(begun.strip("-")), begun
+            assert not any(OTHER_PART.fullmatch(word) for word in left_out), (begun, found)
+
+
+def test_a_name_without_a_size_means_the_smallest_and_says_so() -> None:
+    catalog = shipped()
+    sizes: dict[str, dict[str, float]] = {}
+    for ident in catalog.paths("accelerators"):
+        sizes.setdefault(without_size(ident), {})[ident] = catalog.load(Accelerator, ident).memory.capacity.value
+    several = {stem: found for stem, found in sizes.items() if len(found) > 1 and not stem.startswith(USUAL)}
+    names = {name: idents[0] for name, idents in catalog.names("accelerators").items()}
+    seen = set()
+    for stem, found in several.items():
+        for name in {stem, *(name for name, ident in names.items() if ident in found)}:
+            if without_size(name) != name:
+                continue
+            try:
+                meant = catalog.find("accelerators", name)
+            except UsageError:
+                continue  # It asks which is meant.
+            seen.add(stem)
+            assert meant.id not in found or found[meant.id] == min(found.values()), (name, meant.id)
+            said = " ".join(f"{note.text} {note.hint}" for note in meant.notes)
+            assert name == meant.id or all(other in said for other in found), (name, said)
+    assert {"rtx-4060-ti", "rtx-5060-ti", "gh200", "v100-sxm2", "jetson-orin-nx"} <= seen
 
 
 def test_unknown_name() -> None:

@@ -376,7 +376,7 @@ def _gone(error: RuntimeError) -> RanksLostError:
 
 def _count(name: str, default: str = "") -> int:
     text = os.environ.get(name, default)
-    if not text.strip().isdigit():
+    if not re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
         what = f"{name}=`{text}` in the environment is no number of a rank"
         raise UsageError(Problem("calibrate.no-rendezvous", what, "start it with torchrun or srun, or unset the variable"))
     return int(text)

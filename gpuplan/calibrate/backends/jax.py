@@ -16,9 +16,9 @@ from typing import Any
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.jax_kernels import kernel, loop, over_links, refusal, tensor
 from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 
-INSTALL = "pip install 'gpuplan[tpu]' brings JAX; on a TPU, its package `jax[tpu]`"
+INSTALL = f"{install('tpu')} brings JAX; on a TPU, its package `jax[tpu]`"
 LOST = ("data_loss", "device lost", "unavailable:", "aborted:", "illegal memory access", "halted")
 """What the messages of errors say after which nothing runs in this process."""
 FULL = ("resource_exhausted", "out of memory", "not enough memory")

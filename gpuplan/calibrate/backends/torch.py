@@ -13,9 +13,9 @@ from gpuplan.calibrate.backends.distributed import Peers
 from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
 from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, UsageError, install
 
-INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch"
+INSTALL = f"{install('calibrate')} brings PyTorch"
 LEAST_CONTEXT = 50e6
 """No context is smaller: one was there already."""
 LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable",

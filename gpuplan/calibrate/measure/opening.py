@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.calibrate.device import Device, DeviceLostError
-from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean, install
 from gpuplan.probe import tpu
 from gpuplan.probe.host import Host
 
 BACKENDS = ("torch", "jax")
 """Modules of `gpuplan.calibrate.backends`, in the order in which `auto` looks for their frameworks."""
-INSTALL = "pip install 'gpuplan[calibrate]' brings PyTorch; on a TPU, pip install 'gpuplan[tpu]' brings JAX"
+INSTALL = f"{install('calibrate')} brings PyTorch; on a TPU, {install('tpu')} brings JAX"
 
 
 def open_device(backend: str, index: int | None) -> Device:

@@ -1,0 +1,53 @@
+"""Which of several answers to one question is best: the fastest, the cheapest, the one with most room; and is that sure?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.formulas.cost import usd_per_s_of_all
+from gpuplan.record import Record
+from gpuplan.term import Term
+
+FASTEST = ("tokens_per_s", "samples_per_s")
+CHEAPEST = ("cost_usd", "cost_usd_per_million_output_tokens")
+ROOMIEST = ("headroom_bytes",)
+
+
+class Winner(Record):
+    """The best answer by one figure: `word` says in what, `times` how far ahead of the next it is."""
+
+    word: str
+    key: str
+    name: str
+    next: str
+    times: float
+    sure: bool
+    """Whether the ranges of the two do not overlap."""
+
+
+def winners(answers: Mapping[str, Estimate]) -> tuple[Winner, ...]:
+    """The best of the answers that fit, by speed and by cost, or by room where neither is asked about; none of one alone."""
+    fit = {name: one for name, one in answers.items() if one.verdict.fits}
+    found = [*_best(fit, "fastest", FASTEST, more=True), *_best(fit, "cheapest", CHEAPEST, more=False)]
+    return tuple(found or _best(fit, "most room", ROOMIEST, more=True))
+
+
+def price_of(answer: Estimate) -> Term | None:
+    """The price of one accelerator that the cost of an answer rests on; None where it tells no cost."""
+    cost = next((answer.figures[key] for key in CHEAPEST if key in answer.figures), None)
+    rates = (term for term in cost.walk() if term.unit == "USD/s") if cost is not None else iter(())
+    return next((term for term in rates if term.formula is not usd_per_s_of_all), None)
+
+
+def _best(fit: Mapping[str, Estimate], word: str, keys: tuple[str, ...], *, more: bool) -> Iterator[Winner]:
+    key = next((key for key in keys if all(key in one.figures for one in fit.values())), None)
+    if key is None or len(fit) < 2:
+        return
+    order = sorted(fit, key=lambda name: float(fit[name].figures[key].value), reverse=more)
+    first, second = (fit[name] for name in order[:2])
+    best, other = float(first.figures[key].value), float(second.figures[key].value)
+    (low, high), (other_low, other_high) = first.ranges[key], second.ranges[key]
+    sure = low > other_high if more else high < other_low
+    large, small = (best, other) if more else (other, best)
+    yield Winner(word, key, order[0], order[1], large / small if small > 0 else 1.0, sure)
