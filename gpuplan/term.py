@@ -43,6 +43,8 @@ def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
 
 DEFINITION = Source("definition", "by definition")
 USER = Source("user", "given by the user")
+NOT_ON_RECORD = Source("assumed", "source not on record")
+"""Of a value that names no source: it stands in a file, and nothing says who printed it."""
 
 
 class WiringError(TypeError):

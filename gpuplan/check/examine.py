@@ -18,6 +18,7 @@ from gpuplan.check.rules import RULES, Severity, covers
 from gpuplan.check.sources import MAX_AGE, sources
 from gpuplan.check.systems import instances, systems
 from gpuplan.errors import Problem, SpecError
+from gpuplan.files.read import exists, is_folder
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_lined
@@ -120,14 +121,14 @@ def _finding(problem: Problem) -> Finding:
 
 def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
     for path in given:
-        if path.is_dir():
+        if is_folder(path):
             found = [one for one in sorted(path.rglob("*.yaml")) if not (_kind_or_none(one) is None and one.parent != path)]
             if not found:
                 hint = f"a specs folder has {', '.join(KINDS)} in it"
                 findings.append(Finding("spec.empty-folder", "error", "the folder holds no YAML file", hint, str(path)))
             yield from found
-        elif path.is_file():
-            yield path
+        elif exists(path):
+            yield path  # a pipe, say, which the reader refuses
         else:
             findings.append(Finding("spec.no-file", "error", "there is no such file or folder", where=str(path)))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.measured import Measured
+from gpuplan.specs.measured import CollectiveFit, Measured
 
 
 def measured(one: LoadedFile, spec: Measured, library: SpecLibrary) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def _of_accelerator(one: LoadedFile, spec: Measured, about: Accelerator) -> Iter
     domain = about.scale_up.domain if about.scale_up is not None else None
     for kind in spec.collective.field_names() if spec.collective is not None else ():
         fit = getattr(spec.collective, kind)
-        if fit is not None and domain is not None and fit.ranks.value > domain.value:
+        if isinstance(fit, CollectiveFit) and domain is not None and fit.ranks.value > domain.value:
             message = f"{fit.ranks.text} ranks on links that join {domain.text} accelerators"
             yield one.bad(
                 "spec.measured-ranks", ("collective", kind, "ranks"), message, "collectives between nodes stand in `network`"

@@ -21,9 +21,10 @@ from gpuplan.formulas.memory import (
     tensor_bytes,
     uncounted_bytes,
     waiting_bytes,
+    without_pipeline_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -91,7 +92,8 @@ def _stage(
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
-        elif profile.gradients.sums is not None:
+        piped, pp = _stays(profile, work), work.pipeline.group
+        if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
             held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
             element = subject.habit("summed_whole", profile.gradients.sums)
             sums = {
@@ -100,7 +102,10 @@ def _stage(
                 )
                 for kind, one in held.items()
             }
-            parts["summed_gradients"] = total(f"{at}.summed_gradients", sums)
+            whole = total(f"{at}.summed_gradients", sums)
+            parts["summed_gradients"] = (
+                without_pipeline_bytes.term(f"{at}.summed_without_pipeline", size=whole, pp=pp) if piped else whole
+            )
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
     parts |= _copies(at, plan, work, recipe, stage)

@@ -25,10 +25,13 @@ from gpuplan.formulas.training import (
     sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
+    with_pipeline_seconds,
+    without_pipeline_seconds,
 )
 from gpuplan.machine.hardware import Hardware
+from gpuplan.num import any_true
 from gpuplan.record import Record
-from gpuplan.term import Parts, Term, greatest, total
+from gpuplan.term import Parts, Term, greatest, numbered, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
@@ -71,12 +74,13 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
     """The whole step as this stage sees it; every part is over all micro-batches."""
     at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
     micro = micro_batch_seconds(pricer, at, stage, layers)
-    stays = profile.sharding.in_pipelines == "gathered" and not alone(work.pipeline.group)
-    apart = profile.sharding.in_pipelines == "regathered" and not alone(work.pipeline.group)
-    if pricer.plan.parallel.zero_stage == 3 and pricer.replicated and not stays:
-        micro["sharded_data_parallel"] = fully_sharded_seconds(
-            pricer, stage, total(f"{at}.micro.compute", dict(micro)), apart=apart
-        )
+    group = work.pipeline.group
+    gathers = pricer.plan.parallel.zero_stage == 3 and pricer.replicated
+    stays = profile.sharding.in_pipelines == "gathered" and not alone(group)
+    apart = profile.sharding.in_pipelines == "regathered" and not alone(group)
+    mixed = (stays or apart) and any_true(group.value == 1)
+    if gathers and (mixed or not stays):
+        micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
     beside: Term | None = None
     if pricer.scattered and pricer.replicated:
         beside = total(f"{at}.micro.compute", dict(micro))
@@ -98,6 +102,8 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
         parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
     elif apart and pricer.replicated:
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
+    if gathers and mixed and "data_parallel" in parts:
+        parts["data_parallel"] = with_pipeline_seconds.term(f"{at}.synced", seconds=parts["data_parallel"], pp=group)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
@@ -124,6 +130,21 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
         residual=pricer.subject.habit("residual", profile.residual_of(experts=pricer.subject.has_experts())),
     )
     return total(f"{at}.seconds", parts, begun=counted), parts
+
+
+def gathering_seconds(
+    pricer: StepPricer, stage: Stage, micro: Mapping[str, Term], *, apart: bool, stays: bool, mixed: bool
+) -> Term:  # fmt: skip
+    """What sharded weights cost each micro-batch, with pipeline stages as the engine has it or without; `mixed`: both."""
+    at, pp = f"{stage.prefix}step.micro", pricer.work.pipeline.group
+    compute, ways = total(f"{at}.compute", dict(micro)), list[Term]()
+    if mixed or not (stays or apart):
+        each = fully_sharded_seconds(pricer, stage, compute)
+        ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)
+    if apart:
+        each = fully_sharded_seconds(pricer, stage, compute, apart=True)
+        ways.append(with_pipeline_seconds.term(f"{at}.sharding_with_pipeline", seconds=each, pp=pp) if mixed else each)
+    return ways[0] if len(ways) == 1 else total(f"{at}.sharding_of_both", numbered(("way", one) for one in ways))
 
 
 def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:

@@ -166,6 +166,26 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
+def without_pipeline_bytes(*, size: Bytes, pp: Count) -> Bytes:
+    """What is only held where there are no pipeline stages.
+
+    >>> without_pipeline_bytes(size=3.0, pp=1.0), without_pipeline_bytes(size=3.0, pp=2.0)
+    (3.0, 0.0)
+    """
+    return where(pp > 1, 0.0 * size, size)
+
+
+@formula(DEFINITION)
+def split_or_whole_bytes(*, tp: Count, split: Bytes, whole: Bytes) -> Bytes:
+    """What is held where several tensor parallel ranks share it, or where one has it all.
+
+    >>> split_or_whole_bytes(tp=4.0, split=3.0, whole=10.0), split_or_whole_bytes(tp=1.0, split=3.0, whole=10.0)
+    (3.0, 10.0)
+    """
+    return where(tp > 1, split, whole)
+
+
+@formula(DEFINITION)
 def partly_recomputed_bytes(*, layers: Count, share: Ratio, saved: Bytes, kept: Bytes) -> Bytes:
     """Activations of `layers` layers of which a share keeps only `saved` bytes each.
 

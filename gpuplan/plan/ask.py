@@ -96,6 +96,14 @@ class Common(Record, kw_only=True):
     ] = field(default_factory=dict)  # fmt: skip
     specs: Annotated[tuple[Path, ...], Option("A folder of your own specs, which win; repeatable", DATA, "DIR", samples=True)] = ()
 
+    margin: Annotated[
+        float | None,
+        Option(
+            "Share of the memory that is to stay free, such as `5%`, beyond what the high end needs", RUN, "SHARE", "1", least=0,
+            samples=True,
+        ),
+    ] = None  # fmt: skip
+
     def asks_for_price(self) -> bool:
         """Whether the user said anything about the price."""
         return any(getattr(self, name) is not None for name in grouped(Common, "price"))

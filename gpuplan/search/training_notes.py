@@ -67,6 +67,24 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
     return notes
 
 
+def habit_note(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> Note:
+    """What was left open and not searched, but taken as the engine has it."""
+    profile, engine = training_profile(subject.engine), subject.engine.name
+    p = plan.parallel
+    fixed = (
+        {"optimizer": plan.optimizer}
+        | ({"schedule": p.schedule} if p.pp > 1 else {})
+        | ({"cp-kind": p.cp_kind} if p.cp > 1 else {})
+    )
+    said = [f"{name} {value}" for name, value in fixed.items() if getattr(ask, name.replace("-", "_")) is None]
+    left = {"compiled": "compilation", "overlap": "overlap", "reduce_in": "type of gradients"}
+    said += [words for name, words in left.items() if getattr(ask, name) is None]
+    alone = [name for name in ("tp", "pp", "cp") if name not in profile.splits and getattr(ask, name) is None]
+    if alone:
+        said.append(f"no {', '.join(alone)}, which {engine} is not run with")
+    return Note("search.fixed", f"not searched but taken as {engine} has it: {'; '.join(said)}", "give another by its own option")
+
+
 def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
     """Options of how the engine is set up that its profile says nothing of."""
     how, found = plan.how, list[str]()

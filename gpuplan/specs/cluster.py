@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
-from gpuplan.schema import Fault, Limits, Schema
-from gpuplan.specs.base import Id, SpecFile
+from gpuplan.schema import Fault, Limits
+from gpuplan.specs.base import Id, Section, SpecFile
 from gpuplan.specs.quantity import BytesPerSField, CountField, OverField
 
 
-class ClusterLevel(Schema):
+class ClusterLevel(Section):
     """One level of the network beyond the nodes: a scalable unit, a pod, a spine. Rates are one way and per accelerator."""
 
     name: str

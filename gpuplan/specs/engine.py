@@ -104,6 +104,8 @@ class TrainingProfile(Schema):
 
     splits: tuple[Split, ...] = ("tp", "pp", "cp", "ep", "vpp")
     """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
+    splits_if_asked: tuple[Split, ...] = ()
+    """Further kinds that it can be run with: looked at only where the user says so. Others are refused."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss

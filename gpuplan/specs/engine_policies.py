@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema
-from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, PartField, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import (
+    BytesField,
+    BytesPerSField,
+    CountField,
+    Measure,
+    PartField,
+    RatioField,
+    SecondsField,
+    Sourced,
+)
 from gpuplan.specs.training_habits import Share
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -30,6 +39,8 @@ class Sharding(Schema):
     """Under ZeRO-3 with pipeline stages, weights are released after each use; or they and unsharded gradients stay from the first
     micro-batch to the last; or the same, but each forward pass releases the weights, so that each backward pass gathers them, and
     what is summed is scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
+    with_pipelines: CountField | None = None
+    """The highest stage that it combines with pipeline stages; None: any."""
     offloaded: Literal["alone", "with-states"] = "alone"
     """Weights go to the host alone, or the optimizer's states do too, since its step runs where the weights are."""
     loaded: Literal["in-shards", "whole"] = "in-shards"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
 from gpuplan import physics
-from gpuplan.schema import Fault, Schema, field
-from gpuplan.specs.base import Date, Id, SpecFile
+from gpuplan.schema import Fault, field
+from gpuplan.specs.base import Date, Id, Section, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
 from gpuplan.specs.quantity import CountField, Measure, Sourced
 
@@ -41,7 +41,7 @@ OfElement: TypeAlias = Annotated[Sourced, Measure("B", zero=True, within=physics
 Message: TypeAlias = Annotated[Sourced, Measure("B", within=physics.MESSAGE)]
 
 
-class Fit(Schema):
+class Fit(Section):
     """How well a set of parameters meets the rows it was fitted to and the rows that were held back."""
 
     backend: str = ""
@@ -74,7 +74,7 @@ class Fit(Schema):
             yield Fault("spec.physics", message, "is the error a share, and the bias in %?", ("bias",))
 
 
-class Residual(Schema):
+class Residual(Section):
     """The range of measured / predicted for a kind of work, on the rows that were held back: the 10th and the 90th percentile."""
 
     low: Ratio
@@ -89,7 +89,7 @@ class Residual(Schema):
             yield Fault("spec.physics", message, "are the two in each other's place?", ("high",))
 
 
-class MatmulFit(Schema):
+class MatmulFit(Section):
     """Parameters of matmuls in one data type; see gpuplan/formulas/kernels.py for what each does."""
 
     efficiency: Share
@@ -126,7 +126,7 @@ class MatmulFit(Schema):
     """How well it fits."""
 
 
-class PrefillFit(Schema):
+class PrefillFit(Section):
     """Parameters of fused attention over many queries in one data type."""
 
     efficiency: Share
@@ -161,7 +161,7 @@ class PrefillFit(Schema):
     """How well it fits."""
 
 
-class DecodeFit(Schema):
+class DecodeFit(Section):
     """Parameters of decode attention by the data type of the stored keys and values."""
 
     efficiency: Share
@@ -188,7 +188,7 @@ class DecodeFit(Schema):
     """How well it fits."""
 
 
-class AttentionFits(Schema):
+class AttentionFits(Section):
     """Fused attention."""
 
     prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class AttentionFits(Schema):
     """Traffic of the kernels around the backward one for each element of the queries; see `backward_prepare_bytes`."""
 
 
-class StreamFit(Schema):
+class StreamFit(Section):
     """Memory-bound kernels: norms, activations, casts, optimizer."""
 
     efficiency: Share
@@ -214,7 +214,7 @@ class StreamFit(Schema):
     """How well it fits."""
 
 
-class HostFit(Schema):
+class HostFit(Section):
     """Copies between the accelerator and pinned memory of its host."""
 
     efficiency: Share
@@ -227,7 +227,7 @@ class HostFit(Schema):
     """How well it fits."""
 
 
-class LaunchFit(Schema):
+class LaunchFit(Section):
     """What the host needs to start one kernel, however short it is."""
 
     eager: Start
@@ -236,7 +236,7 @@ class LaunchFit(Schema):
     """Inside a CUDA graph (or a program compiled as a whole): the distance of empty kernels."""
 
 
-class CollectiveFit(Schema):
+class CollectiveFit(Section):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
     pair: Share
@@ -259,7 +259,7 @@ class CollectiveFit(Schema):
     """How well it fits."""
 
 
-class Fabric(Schema):
+class Fabric(Section):
     """Collectives on the links between accelerators, or on a network."""
 
     all_reduce: CollectiveFit
@@ -279,12 +279,12 @@ class Fabric(Schema):
         """More than a link carries, where no switch can add."""
         for kind in self.field_names():
             fit = getattr(self, kind)
-            if fit is not None and kind != "all_reduce" and not physics.SHARE.holds(fit.full.value):
+            if isinstance(fit, CollectiveFit) and kind != "all_reduce" and not physics.SHARE.holds(fit.full.value):
                 message = f"`{fit.full.text}` is no {physics.SHARE.says}"
                 yield Fault("spec.physics", message, "only all-reduces pass the rate of a link, where switches add", (kind, "full"))
 
 
-class EngineFits(Schema):
+class EngineFits(Section):
     """What differs when an engine's own kernels run."""
 
     matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)

@@ -19,7 +19,7 @@ _KEYS = ("value", "source", "note", "accept")
 class Sourced(Record):
     """A value in base units as a data file gives it.
 
-    `text` is the value as printed; `source` the key in the file's `sources` ("": the first one); `accept` the
+    `text` is the value as printed; `source` the key in the file's `sources` ("": not on record); `accept` the
     (low, high) in base units inside which credible sources differ.
     """
 
@@ -39,7 +39,7 @@ class Sourced(Record):
 
 
 class SourcedText(Record):
-    """A word or sentence as a data file gives it, with the key of its source ("": the first one)."""
+    """A word or sentence as a data file gives it, with the key of its source ("": not on record)."""
 
     text: str
     source: str = ""

@@ -101,7 +101,7 @@ def merge(
         why = "; ".join(f"{place}: {reason}" for place, reason in unfitted.items()) or "no kind of it has parameters"
         hint = f"import more shapes: a set of parameters needs {FEWEST} rows of 2 shapes or more"
         raise UsageError(Problem("import.nothing", f"no parameters come of it: {why}", hint, made.file))
-    _residuals(tree, fits, sets)
+    _residuals(tree, fits, sets, key)
     _say(tree, made, [*sets, *rates])
     return MergedMeasurement(_text(tree, out), sets, rates, unfitted)
 
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _source(tree: dict[str, Any], made: ImportedFile) -> str:
-    """The key of the import's source, which is put behind those that are there: the first one is that of unmarked values."""
+    """The key of the import's source, which is put behind those that are there."""
     sources = tree.setdefault("sources", {})
     title = f"{made.kind}: {made.file}"
     key = next((name for name, source in sources.items() if source.get("title") == title), "")
@@ -189,14 +189,14 @@ def _source(tree: dict[str, Any], made: ImportedFile) -> str:
 
 
 def _set(one: FitResult, key: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"source": key}
     for name, value in one.values.items():
         if name == "ranks":
-            values[name] = {"value": round(value.value), "source": key}
+            values[name] = round(value.value)
         elif value.low is None:
             values[name] = _kept(value)
         else:
-            values[name] = {**measured_file.ranged(value), "source": key}
+            values[name] = measured_file.ranged(value)
     return {**values, "fit": measured_file.fit_record(one, digits=4)}
 
 
@@ -263,7 +263,7 @@ def _put(tree: dict[str, Any], place: str, values: Mapping[str, Any]) -> None:
     at[last] = dict(values)
 
 
-def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitResult]) -> None:
+def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitResult], key: str) -> None:
     """Ranges of the kinds that were fitted; where the file has other sets of the kind, no narrower than before."""
     told = tree.get("residual", {})
     for kind, (least, _, most) in fits.ranges().items():
@@ -272,7 +272,7 @@ def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitRes
         old = told.get(kind)
         low = least if old is None else min(least, _number(old["low"]))
         high = most if old is None else max(most, _number(old["high"]))
-        told[kind] = {"low": round(low, 3), "high": round(high, 3)}
+        told[kind] = {"source": key, "low": round(low, 3), "high": round(high, 3)}
     if told:
         tree.pop("residual", None)
         tree["residual"] = told
@@ -320,21 +320,16 @@ def with_earlier(text: str, out: Path) -> str:
     old, tree = _plain(load_yaml(out)[0]), _plain(parse_yaml(text, str(out))[0])
     if "machine" not in old:
         return text
-    first = next(iter(old.get("sources", {})), "")
     taken = [place for place in _places(old) if place not in _places(tree)]
     for place in taken:
-        _put(tree, place, {key: _dated(value) if key != "fit" else value for key, value in _at(old, place).items()})
+        _put(tree, place, _renamed(_at(old, place)))
     if not taken:
         return text
-    sources = {EARLIER if key == first and not key.startswith("import-") else key: one for key, one in old["sources"].items()}
+    sources = {EARLIER if key == measured_file.HERE else key: one for key, one in old["sources"].items()}
     tree["sources"] = {**tree["sources"], **{key: one for key, one in sources.items() if key not in tree["sources"]}}
-    for place in taken:
-        for value in _at(tree, place).values():
-            if isinstance(value, dict) and value.get("source") == "":
-                value["source"] = EARLIER if EARLIER in sources else first
     told = f"kept from the file before: {', '.join(taken)}"
     tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
-    residuals = {kind: one for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
+    residuals = {kind: _renamed(one) for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
     if residuals:
         tree["residual"] = {**tree.pop("residual", {}), **residuals}
     return _text(tree, out)
@@ -363,6 +358,13 @@ def _at(tree: Mapping[str, Any], place: str) -> dict[str, Any]:
     return dict(made) if not isinstance(made, dict) else made
 
 
-def _dated(value: Any) -> dict[str, Any]:
-    """A value with room for its source."""
-    return {"source": "", **value} if isinstance(value, dict) else {"value": value, "source": ""}
+def _renamed(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of an earlier file, in which what was measured then does not count as measured now."""
+    return {
+        key: EARLIER
+        if key == "source" and value == measured_file.HERE
+        else _renamed(value)
+        if isinstance(value, Mapping)
+        else value
+        for key, value in section.items()
+    }
