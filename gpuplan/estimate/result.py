@@ -105,6 +105,7 @@ class Estimate(Record):
             for term in self.bounds.values() if not PART.holds(float(term.value) / (1 + _ROUNDING))
         ]  # fmt: skip
         for one in self.breakdowns:
+            wrong += [_problem(f"this part is {part.value:.6g}", part) for part in one.parts if impossible("", float(part.value))]
             whole, parts = float(one.total.value), sum(float(part.value) for part in one.parts)
             if not abs(parts - whole) <= _ROUNDING * abs(whole):
                 wrong.append(_problem(f"its parts sum to {parts:.6g}, not to {whole:.6g}", one.total))
