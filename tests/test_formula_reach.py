@@ -33,6 +33,7 @@ from tests.golden.test_golden import SCENARIOS, answered
 TESTS = Path(__file__).parent
 QUESTIONS = {
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
+    "serve whisper-large-v3 --on 2xh100 --tp 1 --pp 2": "decode steps that wait for the fullest stage",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
     "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
     "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",

@@ -119,7 +119,8 @@ PLAN: dict[str, Fitted] = {
         # Communication beside computation takes 20 of 132 multiprocessors (DeepSeek-V3, 3.2.2).
         | {"contention": (0.15, 0.2), "straggle": (0.005, 0.7), "hidden_passes": (11, 0.2)}
         | {"switched.tp": (0.6, 0.3), "pace.blackwell.matmul_fp4": (1.0, 0.15)}
-        | {f"pace.{chip}.matmul_fp8": (1.0, 0.08) for chip in ("gb200-186gb", "gb300-279gb")},
+        # Clocks of siblings are pooled: what is left of a chip by itself is little.
+        | {f"pace.{chip}.matmul_fp8": (1.0, 0.03) for chip in ("gb200-186gb", "gb300-279gb")},
         lambda row: not (row.model.get("moe") or row.model.get("hybrid")),
     ),
     "megatron-experts": Fitted(

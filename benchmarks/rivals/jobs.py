@@ -133,12 +133,12 @@ def serving_plan(row: Row, ask: ServeAsk, made: Estimate, engine: Engine) -> dic
 
 def selective(engine: Engine, layers_of_a_stage: int) -> tuple[str, int | None]:
     """What an engine runs again under that name: the core of attention, every so many layers, or operators of its choice."""
-    share = engine.training.recompute.selective if engine.training is not None else None
-    if share is None:
+    if engine.training is None:
         return "attention", None
-    if share.matmul.value == share.attention.value == share.elementwise.value:
-        return "full", max(round(float(share.matmul.value) * layers_of_a_stage), 1)
-    return "operators", None
+    recompute = engine.training.recompute
+    if recompute.blocks is not None:
+        return "full", max(round(float(recompute.blocks.value) * layers_of_a_stage), 1)
+    return ("operators" if recompute.keeps == "matmuls" else "attention"), None
 
 
 def plan_of(ask: TrainAsk, made: Estimate, engine: Engine, depth: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from gpuplan.errors import SpecError, UnknownError
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.hardware import settled
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
@@ -162,12 +163,30 @@ def test_a_measured_bus_bandwidth_replaces_that_of_another_fabric() -> None:
 
 def test_a_clock_that_was_not_seen_to_settle_falls_no_further_than_others() -> None:
     # The tables of fp4 matmuls on B200 end where the clock still falls; what a fit makes of the rest would be three times slower.
-    hw = subject("llama-3.1-8b", "1xb200-sxm-180gb").hw
-    before, after = hw.parameters, hw.under_load().parameters
+    before = subject("llama-3.1-8b", "1xb200-sxm-180gb").hw.parameters
+    after = {**before, **settled(before)}
     assert float(before["matmul.fp4.throttle"].value) > 1
     assert after["matmul.fp4.throttle"].value == before["matmul.bf16.throttle"].value
     for kind in ("matmul.bf16", "matmul.fp8", "attention.prefill.bf16"):
         assert after[f"{kind}.throttle"].value == before[f"{kind}.throttle"].value
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_siblings_settle_in_the_order_of_their_power_limits(dtype: str) -> None:
+    def rate(chip: str, *, loaded: bool) -> float:
+        hw = subject("llama-3.1-8b", f"1x{chip}").hw
+        held = (hw.under_load() if loaded else hw).parameters
+        share = float(held[f"matmul.{dtype}.efficiency"].value) / (1 + float(held[f"matmul.{dtype}.throttle"].value))
+        return share * float(hw.peaks[dtype].value)
+
+    chips = ("b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb")
+    b200, b300, gb200, gb300 = (rate(chip, loaded=True) for chip in chips)
+    assert b200 * (1 - 1e-9) <= min(b300, gb200)
+    assert max(b300, gb200) <= gb300 * 1.1
+    apart = [rate(chip, loaded=False) for chip in ("b200-sxm-180gb", "gb200-186gb")]
+    assert apart[1] < apart[0]  # Measured each by itself, the one with more watts comes out slower: both take the mean.
+    assert b200 == pytest.approx((apart[0] * apart[1]) ** 0.5, rel=1e-9)
+    assert gb200 == pytest.approx(b200, rel=1e-9)
 
 
 def test_all_targets_of_a_chip_share_the_terms_of_its_kernels() -> None:

@@ -95,8 +95,8 @@ def test_another_length_keeps_the_tokens_of_a_step() -> None:
 @pytest.mark.parametrize(
     ("engine", "given", "told"),
     [
-        ("accelerate", {"compiled": True}, "--compile"),
-        ("accelerate", {"compiled": False, "overlap": ("dp",)}, "--no-compile, --overlap"),
+        ("accelerate", {"compiled": True}, ""),
+        ("accelerate", {"compiled": False, "overlap": ("dp",)}, "--overlap"),
         ("deepspeed", {"graphs": True, "precision": "fp8", "scaling": "rowwise"}, "--graphs, --scaling"),
         ("fsdp", {"compiled": True}, ""),
         ("megatron-lm", {"overlap": ("dp",), "graphs": True}, ""),
