@@ -148,7 +148,7 @@ def test_the_example_folder_is_clean() -> None:
         (PRICES, "26.40 USD/h", "0.00 USD/h", ["price", "`0.00 USD/h`", "zero"]),
         (PRICES, "26.40 USD/h", "26.40", ["price", "has no unit"]),
         (INSTANCE, "accelerator: nova-96gb", "accelerator: nova-90gb", ["`nova-90gb`", "did you mean"]),
-        (NODE, "accelerators: 8", 'accelerators: "?"', ["fill this in: `accelerators`"]),
+        (NODE, "accelerators: {value: 8, source: order}", 'accelerators: "?"', ["fill this in: `accelerators`"]),
     ],
 )  # fmt: skip
 def test_a_fault_in_a_pull_request_fails_with_a_message_that_says_so(

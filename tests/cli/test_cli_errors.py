@@ -79,8 +79,8 @@ unit: gpu
 confidence: low
 sources:
   sheet: {title: My sheet, url: "https://example.org/sheet", checked: 2026-11-20}
-memory: {capacity: 80 GiB, type: HBM3, bandwidth: 3 TB/s}
-compute_dense: {bf16: 900 TFLOP/s}
+memory: {source: sheet, capacity: 80 GiB, type: HBM3, bandwidth: 3 TB/s}
+compute_dense: {source: sheet, bf16: 900 TFLOP/s}
 """
 FILES = {
     "capacity without a unit": (GOOD.replace("80 GiB", "80"), "80", "GB"),
