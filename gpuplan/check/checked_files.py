@@ -9,9 +9,12 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 
+from gpuplan.check.family_table import ModelFamilies, model_families
 from gpuplan.check.rules import Severity, severity_of
 from gpuplan.check.silicon import Silicon, silicon
 from gpuplan.errors import SpecError
+from gpuplan.models.card import ModelCard
+from gpuplan.models.generic import GenericCard
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import Spec, SpecFile
@@ -58,6 +61,18 @@ class LoadedFile(Record):
         return Finding(code, severity_of(code), message, hint, self.lines.where(at))
 
 
+class LoadedCard(Record):
+    """A loaded model card with the lines of its keys."""
+
+    path: Path
+    card: ModelCard | GenericCard
+    lines: LineMap
+
+    def bad(self, code: str, at: Path_, message: str, hint: str = "") -> Finding:
+        """A finding at a key of the card."""
+        return Finding(code, severity_of(code), message, hint, self.lines.where(at))
+
+
 @dataclass
 class SpecLibrary:
     """What the files refer to: those given, and behind them the catalog, parsed once and only where it is asked for."""
@@ -70,7 +85,16 @@ class SpecLibrary:
 
     def __post_init__(self) -> None:
         for one in self.files:
-            self._specs[os.path.abspath(one.path)] = one.spec
+            self.put(one)
+
+    def put(self, one: LoadedFile) -> None:
+        """Let names that lead to this file mean what was loaded of it."""
+        self._specs[os.path.abspath(one.path)] = one.spec
+
+    @cached_property
+    def families(self) -> ModelFamilies:
+        """The table of families of models."""
+        return model_families()
 
     @cached_property
     def silicon(self) -> Silicon:

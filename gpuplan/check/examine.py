@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
-from gpuplan.check.clusters import clusters, ports
-from gpuplan.check.links import links
-from gpuplan.check.memory import memory
-from gpuplan.check.names import names, root
-from gpuplan.check.prices import PriceGroup, price_groups, prices
-from gpuplan.check.rates import rates
+from gpuplan.check.cards import load_lined_card
+from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.held import held_to_rules
+from gpuplan.check.names import root
 from gpuplan.check.rules import RULES, Severity, covers
-from gpuplan.check.sources import MAX_AGE, sources
-from gpuplan.check.systems import instances, systems
+from gpuplan.check.sources import MAX_AGE
 from gpuplan.errors import Problem, SpecError
+from gpuplan.models.catalog import CARDS
+from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
-from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
-from gpuplan.specs.cluster import Cluster
-from gpuplan.specs.instance import InstanceFamily
-from gpuplan.specs.price import PriceList
-from gpuplan.specs.system import System
 
 
 class Examination(Record):
@@ -60,48 +53,29 @@ def examine(
     `behind` are folders, besides the shipped one, where names may lead that the files refer to. `select` and `ignore` are
     codes, with or without `spec.`, or a group of codes before a dot (`yaml`). `max_age` is in days.
     """
-    given = list(paths) or [shipped_folder()]
+    given = list(paths) or [shipped_folder(), CARDS, GENERIC]
     findings: list[Finding] = []
     loaded: list[LoadedFile] = []
+    models: list[LoadedCard] = []
     count = 0
     for path in _files(given, findings):
         count += 1
         try:
             kind = _kind_of(path)
             cls = schema_of(kind)
-            if cls is not None:
+            if cls is None:
+                models.append(load_lined_card(path))
+            else:
                 loaded.append(LoadedFile(kind, path, *load_lined(cls, path)))
         except SpecError as error:
             findings += [_finding(problem) for problem in error.problems]
     folders = dict.fromkeys([shipped_folder(), *behind, *(root(one) for one in loaded)])
-    library = SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age)
-    findings += names(library)
-    known = price_groups(library) if any(one.kind == "prices" for one in loaded) else {}
-    for one in loaded:
-        findings += _of_one(one, library, known)
+    findings += held_to_rules(SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age), models)
     kept = [one for one in findings if _wanted(one.code, select, ignore)]
     # A value outside its own range is mostly that because something else is wrong with it, which says more.
     told = {one.where for one in kept if one.code != "spec.outside-accept"}
     kept = [one for one in kept if one.code != "spec.outside-accept" or one.where not in told]
     return Examination(tuple(sorted(dict.fromkeys(kept), key=lambda found: (found.file, found.line, found.code))), count)
-
-
-def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str], PriceGroup]) -> Iterator[Finding]:
-    yield from sources(one, library)
-    if isinstance(one.spec, Accelerator):
-        found, wrong = rates(one, one.spec, library)
-        yield from found
-        yield from memory(one, one.spec, wrong)
-        yield from links(one, one.spec, library)
-    elif isinstance(one.spec, System):
-        yield from systems(one, one.spec, library)
-        yield from ports(one, one.spec, library)
-    elif isinstance(one.spec, Cluster):
-        yield from clusters(one, one.spec, library)
-    elif isinstance(one.spec, InstanceFamily):
-        yield from instances(one, one.spec, library)
-    elif isinstance(one.spec, PriceList):
-        yield from prices(one, one.spec, library, known)
 
 
 def _wanted(code: str, select: Sequence[str], ignore: Sequence[str]) -> bool:

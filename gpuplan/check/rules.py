@@ -99,6 +99,18 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.network-port E cards, or a level of a cluster, that are no whole number of ports of the network they name",
         "spec.cluster-node E a cluster of another accelerator than its nodes, or with a level inside them",
     ),
+    "Models": (
+        "model E what the schema of a model card refuses: a word for a number, heads that do not divide (codes begin with `model.`)",
+        "model.alias-twice E a name that two cards claim, or that stands twice",
+        "model.params-recount E parameters, counted from the architecture, that are not those published or recounted",
+        "model.params-active E parameters of one token that are not those published or recounted",
+        "model.size-in-name E a size, an active size, or a number of experts other than the name says",
+        "model.context E a context shorter than any model of its kind has, or other than its family's or its name's",
+        "model.family E a vocabulary, window or data type that no model of its family has",
+        "model.shape E heads, widths, depths, windows or experts that no model has",
+        "model.weights-format E bits, groups or blocks that its quantisation does not have",
+        "model.pretraining E a sequence beyond the context, or a batch in tokens",
+    ),
     "Prices": (
         "spec.sentinel-price E a number that stands for `unknown` in some catalog, such as 700.0 or 9999",
         "spec.price-out-of-kin E a price for one accelerator far from what others ask: per accelerator or per instance?",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 
-from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.models.card import CardSource
+from gpuplan.specs.base import SourceEntry
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import Path_
@@ -21,19 +23,14 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
     used = {value.source for _, value in one.spec.values()} | {next(iter(one.spec.sources))}
     if isinstance(one.spec, PriceList):
         used |= {offer.source for offer in one.spec.offers}
-    for name, entry in one.spec.sources.items():
+    yield from pages(one, one.spec.sources, library)
+    for name in one.spec.sources:
         at: Path_ = ("sources", name)
-        if entry.url.startswith("http:"):
-            hint = f"write https://{entry.url[7:]} where the site has it"
-            yield one.bad("spec.http-source", (*at, "url"), f"the source `{name}` is not https", hint)
         # Files of accelerators, systems and engines also list sources that were only compared with.
         if name not in used and one.kind in ("instances", "prices"):
             yield one.bad(
                 "spec.orphan-source", at, f"nothing in the file uses the source `{name}`", "take it out, or name it at a value"
             )
-        said = f"the source `{name}` was looked at on {entry.checked}"
-        again = "look again and write the day"
-        yield from _day(one, library, (*at, "checked"), entry.checked, said, "spec.stale-source", again)
     for path, value in one.spec.values():
         if isinstance(value, Sourced) and value.accept is not None and not value.accept[0] <= value.value <= value.accept[1]:
             message = f"{path}: `{value.text}` is outside its own `accept`"
@@ -48,7 +45,21 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             yield from _day(one, library, ("offers", place, "date"), offer.date, said, stale, again)
 
 
-def _day(one: LoadedFile, library: SpecLibrary, at: Path_, text: str, said: str, stale: str, again: str) -> Iterator[Finding]:
+def pages(
+    one: LoadedFile | LoadedCard, listed: Mapping[str, SourceEntry] | Mapping[str, CardSource], library: SpecLibrary
+) -> Iterator[Finding]:
+    """What is wrong with the pages that a file of any kind names."""
+    for name, entry in listed.items():
+        at: Path_ = ("sources", name)
+        if entry.url.startswith("http:"):
+            hint = f"write https://{entry.url[7:]} where the site has it"
+            yield one.bad("spec.http-source", (*at, "url"), f"the source `{name}` is not https", hint)
+        said = f"the source `{name}` was looked at on {entry.checked}"
+        again = "look again and write the day"
+        yield from _day(one, library, (*at, "checked"), entry.checked, said, "spec.stale-source", again)
+
+
+def _day(one: LoadedFile | LoadedCard, library: SpecLibrary, at: Path_, text: str, said: str, stale: str, again: str) -> Iterator[Finding]:
     first, last = days(text)
     age = (library.today - last).days
     if first > library.today + _TOMORROW:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.schema import Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
-from gpuplan.strict_yaml import LineMap, Path_, load_yaml
+from gpuplan.strict_yaml import LineMap, Path_, parse_yaml, read_text
 from gpuplan.term import Kind, Source, Term
 
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
@@ -99,7 +99,12 @@ def load_spec(cls: type[Spec], path: Path) -> Spec:
 
 def load_lined(cls: type[Spec], path: Path) -> tuple[Spec, LineMap]:
     """The spec that a file holds, and the lines of its keys; errors as `load_spec`."""
-    data, lines = load_yaml(path)
+    return as_spec(cls, path, read_text(path))
+
+
+def as_spec(cls: type[Spec], path: Path, text: str) -> tuple[Spec, LineMap]:
+    """The same for a text that is at hand; errors as `load_spec`."""
+    data, lines = parse_yaml(text, str(path))
     spec = read(cls, data, lines)
     if spec.id != path.stem:
         hint = f"rename the file to `{spec.id}.yaml`, or write `id: {path.stem}`"
