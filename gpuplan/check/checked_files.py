@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gpuplan.check.family_table import ModelFamilies, model_families
+from gpuplan.check.product_table import Product, products
 from gpuplan.check.rules import Severity, severity_of
 from gpuplan.check.silicon import Silicon, silicon
 from gpuplan.errors import SpecError
@@ -18,7 +19,7 @@ from gpuplan.models.generic import GenericCard
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import Spec, SpecFile
-from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
 from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
@@ -100,6 +101,16 @@ class SpecLibrary:
     def silicon(self) -> Silicon:
         """The table of architectures and links."""
         return silicon()
+
+    @cached_property
+    def _products(self) -> Mapping[str, Product]:
+        """Every product on record, by its id and by its name."""
+        listed = products().products
+        return {key(one.name): one for one in listed} | {one.id: one for one in listed}
+
+    def product(self, spec: Accelerator) -> Product | None:
+        """The product that an accelerator file describes, by its id or its name, or None where that is not on record."""
+        return self._products.get(spec.id) or self._products.get(key(spec.name))
 
     def accelerator(self, ident: str) -> Accelerator | None:
         """The accelerator of that id, or None where there is none or its file is broken."""

@@ -9,8 +9,10 @@ from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLib
 from gpuplan.check.clusters import clusters, ports
 from gpuplan.check.links import links
 from gpuplan.check.memory import memory
+from gpuplan.check.mig import mig
 from gpuplan.check.names import names
 from gpuplan.check.prices import PriceGroup, price_groups, prices
+from gpuplan.check.products import products
 from gpuplan.check.rates import rates
 from gpuplan.check.sources import sources
 from gpuplan.check.systems import instances, systems
@@ -39,6 +41,8 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from found
         yield from memory(one, one.spec, wrong)
         yield from links(one, one.spec, library)
+        yield from mig(one, one.spec)
+        yield from products(one, one.spec, library)
     elif isinstance(one.spec, System):
         yield from systems(one, one.spec, library)
         yield from ports(one, one.spec, library)

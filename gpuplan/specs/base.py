@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
-from gpuplan.schema import Fault, Limits, Pattern, Schema, read
+from gpuplan.schema import DAY, Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import LineMap, Path_, parse_yaml, read_text
 from gpuplan.term import Kind, Source, Term
@@ -16,8 +16,8 @@ from gpuplan.term import Kind, Source, Term
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
 Id: TypeAlias = Annotated[str, Pattern(r"^[a-z0-9][a-z0-9._-]*$")]
-Date: TypeAlias = Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
-Month: TypeAlias = Annotated[str, Pattern(r"^(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$")]
+Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
+Month: TypeAlias = Annotated[str, Pattern(rf"^((19|20)\d\d(-(0[1-9]|1[0-2]))?|{DAY})$")]
 
 
 class SourceEntry(Schema):

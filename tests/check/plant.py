@@ -198,6 +198,7 @@ FIELDS = (
             (r"sources\.[^.]+\.title", "empty"),
             (r"(?!sources\.).*\.source", "key"),
         )
+        if (kind, slips) != ("models", "key")
     ),
 )  # fmt: skip
 _COMPILED = [(field, re.compile(field.pattern)) for field in FIELDS]
