@@ -100,7 +100,7 @@ def _name(one: LoadedCard, card: ModelCard, total: float, active: float) -> Iter
 
 def _sizes(name: str) -> tuple[float, tuple[float, float]] | None:
     """The size that a name says, and what a count may be over it."""
-    found = _SIZE.search(name)
+    found = _SIZE.search(re.sub(r"(?<=\d)_(?=\d)", ".", name))
     if found is None:
         return None
     size = float(found[2]) * _TIMES[found[3].lower()]

@@ -73,7 +73,7 @@ def _block(one: LoadedCard, at: Path_, hidden: int, block: Block, stack: Stack) 
         elif isinstance(mixer, GatedDelta):
             yield from _ratio(one, (*where, "value_dim"), "width of all values", mixer.values / hidden, (0.5, 4.5))
         elif isinstance(mixer, StateSpace):
-            yield from _ratio(one, (*where, "inner"), "width of the values", mixer.inner / hidden, (0.9, 4.5))
+            yield from _ratio(one, (*where, "inner"), "width of the values", mixer.inner / hidden, (0.5, 4.5))
             if mixer.state > 512:
                 yield one.bad("model.shape", (*where, "state"), f"a state of {mixer.state}", "states have up to 512 values")
     mlp = block.mlp

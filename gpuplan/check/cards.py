@@ -49,8 +49,10 @@ def cards(one: LoadedCard, library: SpecLibrary) -> Iterator[Finding]:
         yield from _samples(one, one.card)
         return
     yield from counts(one, one.card)
-    yield from shapes(one, one.card)
-    yield from families_of(one, one.card, library)
+    of_family = list(families_of(one, one.card, library))
+    yield from of_family
+    told = {found.where for found in of_family}
+    yield from (found for found in shapes(one, one.card) if found.where not in told)
     yield from _training(one, one.card)
 
 

@@ -112,6 +112,12 @@ class SpecLibrary:
         """The product that an accelerator file describes, by its id or its name, or None where that is not on record."""
         return self._products.get(spec.id) or self._products.get(key(spec.name))
 
+    @cached_property
+    def accelerator_words(self) -> frozenset[str]:
+        """How ids of accelerators begin, where that says which they are: `h100`, `mi300x`, `l40s`."""
+        words = {ident.split("-")[0] for ident in self.catalog.paths("accelerators")}
+        return frozenset(word for word in words if any(char.isdigit() for char in word))
+
     def accelerator(self, ident: str) -> Accelerator | None:
         """The accelerator of that id, or None where there is none or its file is broken."""
         return self._load(Accelerator, "accelerators", ident)

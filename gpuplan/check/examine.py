@@ -20,6 +20,9 @@ from gpuplan.specs.base import load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 
 
+_VAGUE = {"spec.outside-accept", "spec.misquoted", "spec.product", "model.family"}
+
+
 class Examination(Record):
     """What an examination found, in the order of files and lines, and how many files it read."""
 
@@ -72,9 +75,9 @@ def examine(
     folders = dict.fromkeys([shipped_folder(), *behind, *(root(one) for one in loaded)])
     findings += held_to_rules(SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age), models)
     kept = [one for one in findings if _wanted(one.code, select, ignore)]
-    # A value outside its own range is mostly that because something else is wrong with it, which says more.
-    told = {one.where for one in kept if one.code != "spec.outside-accept"}
-    kept = [one for one in kept if one.code != "spec.outside-accept" or one.where not in told]
+    # Some rules only say that something is wrong: where another says what, that is enough.
+    told = {one.where for one in kept if one.code not in _VAGUE}
+    kept = [one for one in kept if one.code not in _VAGUE or one.where not in told]
     return Examination(tuple(sorted(dict.fromkeys(kept), key=lambda found: (found.file, found.line, found.code))), count)
 
 

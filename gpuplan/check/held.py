@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuplan.check.cards import card_names, cards
 from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
 from gpuplan.check.clusters import clusters, ports
+from gpuplan.check.instance_sizes import sizes
 from gpuplan.check.links import links
 from gpuplan.check.memory import memory
 from gpuplan.check.mig import mig
@@ -14,6 +15,7 @@ from gpuplan.check.names import names
 from gpuplan.check.prices import PriceGroup, price_groups, prices
 from gpuplan.check.products import products
 from gpuplan.check.rates import rates
+from gpuplan.check.shipped import against_shipped
 from gpuplan.check.sources import sources
 from gpuplan.check.systems import instances, systems
 from gpuplan.specs.accelerator import Accelerator
@@ -32,10 +34,12 @@ def held_to_rules(library: SpecLibrary, models: Sequence[LoadedCard] = ()) -> It
     yield from card_names(models)
     for card in models:
         yield from cards(card, library)
+        yield from against_shipped(card, library)
 
 
 def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str], PriceGroup]) -> Iterator[Finding]:
     yield from sources(one, library)
+    yield from against_shipped(one, library)
     if isinstance(one.spec, Accelerator):
         found, wrong = rates(one, one.spec, library)
         yield from found
@@ -50,5 +54,6 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from clusters(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
+        yield from sizes(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
         yield from prices(one, one.spec, library, known)

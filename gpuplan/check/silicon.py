@@ -25,6 +25,8 @@ class PartLine(Schema):
     """FLOP (or OP) of one unit in one clock, dense, accumulating in 32 bits."""
     also: tuple[RateName, ...] = ()
     """Data types that these parts have at rates that differ from part to part."""
+    fp32_per_fp64: tuple[CountField, ...] = ()
+    """How many times fp64 the rate of fp32 is, where fp64 is not among the above."""
     half_accumulate: tuple[RateName, ...] = ()
     """Data types that run twice as fast when they accumulate in 16 bits."""
     note: str = ""
