@@ -112,6 +112,10 @@ class SpecLibrary:
         """The product that an accelerator file describes, by its id or its name, or None where that is not on record."""
         return self._products.get(spec.id) or self._products.get(key(spec.name))
 
+    def ids(self, kind: str) -> Iterable[str]:
+        """The ids of a kind."""
+        return self.catalog.paths(kind)
+
     @cached_property
     def accelerator_words(self) -> frozenset[str]:
         """How ids of accelerators begin, where that says which they are: `h100`, `mi300x`, `l40s`."""

@@ -17,6 +17,7 @@ from gpuplan.check.products import products
 from gpuplan.check.rates import rates
 from gpuplan.check.shipped import against_shipped
 from gpuplan.check.sources import sources
+from gpuplan.check.system_shapes import shapes
 from gpuplan.check.systems import instances, systems
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.cluster import Cluster
@@ -50,6 +51,7 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
     elif isinstance(one.spec, System):
         yield from systems(one, one.spec, library)
         yield from ports(one, one.spec, library)
+        yield from shapes(one, one.spec, library)
     elif isinstance(one.spec, Cluster):
         yield from clusters(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):

@@ -68,7 +68,7 @@ def _listed(one: LoadedFile, family: InstanceFamily) -> Iterator[Finding]:
             message = f"`{family.provider}:{shape.name}` is not among the `aliases` of the file"
             yield one.bad("spec.instance-size", ("instances", place, "name"), message, "correct the name, or list it there too")
         others = {*kinds[:place], *kinds[place + 1 :]}
-        if len(kinds) > _FEWEST and len(others) == 1 and shape.accelerator not in others and kinds.count(shape.accelerator) == 1:
+        if len(kinds) > _FEWEST and shape.system is None and len(others) == 1 and shape.accelerator not in others and kinds.count(shape.accelerator) == 1:
             message = f"{shape.accelerator}, where every other size of the family has {next(iter(others))}"
             yield one.bad("spec.instance-accelerator", ("instances", place, "accelerator"), message, "correct the one that differs")
 

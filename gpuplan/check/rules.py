@@ -95,6 +95,11 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "Systems and instances": (
         "spec.system-link E a level of a system that is faster than the accelerator's own link",
         "spec.system-power E a system that draws less than half of, or four times, what its accelerators draw",
+        "spec.system-form E accelerators or hosts other than the name or the form of the system has",
+        "spec.system-level E a level that joins too few or too many, is wired otherwise than its name says, or is as late as none",
+        "spec.system-host E processors, main memory or a link to the host that do not fit the accelerators",
+        "spec.system-measured E a measured bandwidth above what the links carry",
+        "spec.system-slice E a slice whose shape or name does not give its chips",
         "spec.network-total E a network that is not the number of cards x the rate of one",
         "spec.network-bits E bytes where bits belong, or the reverse",
         "spec.instance-count E a number of accelerators that is not that of the name, or more than the system has",
