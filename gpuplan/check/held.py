@@ -12,6 +12,7 @@ from gpuplan.check.links import links
 from gpuplan.check.memory import memory
 from gpuplan.check.mig import mig
 from gpuplan.check.names import names
+from gpuplan.check.networks import networks
 from gpuplan.check.prices import PriceGroup, price_groups, prices
 from gpuplan.check.products import products
 from gpuplan.check.rates import rates
@@ -22,6 +23,7 @@ from gpuplan.check.systems import instances, systems
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
 
@@ -54,6 +56,8 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from shapes(one, one.spec, library)
     elif isinstance(one.spec, Cluster):
         yield from clusters(one, one.spec, library)
+    elif isinstance(one.spec, Network):
+        yield from networks(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
         yield from sizes(one, one.spec, library)

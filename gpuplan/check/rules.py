@@ -110,7 +110,12 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.instance-network E a network that the provider does not have, or other than the cards of the system carry",
         "spec.host-memory E main memory that is implausible for the number of processors",
         "spec.network-port E cards, or a level of a cluster, that are no whole number of ports of the network they name",
+        "spec.network-kind E a port, a latency or a protocol that a network of that name does not have",
+        "spec.cluster-rate E a level whose rate, network or layout is not that of the nodes' cards",
         "spec.cluster-node E a cluster of another accelerator than its nodes, or with a level inside them",
+    ),
+    "Measured files, engines and operations": (
+        "spec.share E a share that is not above 0 and at most 1: write 89.87 % as 0.8987",
     ),
     "Models": (
         "model E what the schema of a model card refuses: a word for a number, heads that do not divide (codes begin with `model.`)",

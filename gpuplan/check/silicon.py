@@ -9,6 +9,7 @@ from gpuplan.schema import Limits, Schema
 from gpuplan.specs.accelerator import Accelerator, RateName
 from gpuplan.specs.base import Id, SpecFile, load_spec
 from gpuplan.specs.catalog import shipped_folder
+from gpuplan.specs.network import Protocol
 from gpuplan.specs.quantity import BytesPerSField, CountField, RatioField
 
 
@@ -74,6 +75,21 @@ class PcieGeneration(Schema):
     """What one lane carries in one direction, after encoding."""
 
 
+class NetworkPort(Schema):
+    """What one port of a network carries."""
+
+    network: Id
+    """The id of the network."""
+    protocol: Protocol
+    """How it is spoken."""
+    rate: BytesPerSField
+    """One way, on the wire."""
+    per_instance: Annotated[int, Limits(1)] | None = None
+    """How many ports an instance has, where it is sold so."""
+    per_accelerator: Annotated[int, Limits(1)] | None = None
+    """How many ports an accelerator has, where it is sold so."""
+
+
 class Silicon(SpecFile):
     """Rates that belong to an architecture or a link rather than to one part."""
 
@@ -83,6 +99,8 @@ class Silicon(SpecFile):
     """Links between accelerators."""
     pcie: tuple[PcieGeneration, ...]
     """Links to the host."""
+    ports: tuple[NetworkPort, ...]
+    """Ports of networks."""
 
     def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""
