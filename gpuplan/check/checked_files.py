@@ -141,6 +141,12 @@ class SpecLibrary:
         return {f"{one.provider}:{shape.name}": shape for one in families if one is not None for shape in one.instances}
 
     @cached_property
+    def family_of(self) -> Mapping[str, str]:
+        """The id of the family of every instance by `provider:name`."""
+        families = ((ident, self._load(InstanceFamily, "instances", ident)) for ident in self.catalog.paths("instances"))
+        return {f"{one.provider}:{shape.name}": ident for ident, one in families if one is not None for shape in one.instances}
+
+    @cached_property
     def price_lists(self) -> Iterable[PriceList]:
         """Every price list of the catalog: that of a later folder adds to that of an earlier one."""
         paths = (path for folder in self.catalog.folders for path in sorted((folder / "prices").rglob("*.yaml")))

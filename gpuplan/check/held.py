@@ -13,6 +13,7 @@ from gpuplan.check.memory import memory
 from gpuplan.check.mig import mig
 from gpuplan.check.names import names
 from gpuplan.check.networks import networks
+from gpuplan.check.price_series import series
 from gpuplan.check.prices import PriceGroup, price_groups, prices
 from gpuplan.check.products import products
 from gpuplan.check.rates import rates
@@ -63,3 +64,4 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from sizes(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
         yield from prices(one, one.spec, library, known)
+        yield from series(one, one.spec, library)

@@ -38,7 +38,7 @@ _SAME = 0.02
 _CARDS = 0.15
 """How far the network of an instance may be from the cards of its system: some count front-end cards too."""
 _FEWEST = 3
-_OTHER_MEMORY = re.compile(r"highcpu|highmem|mega|ultra|\d[a-z]*m[a-z]*_")
+OTHER_MEMORY = re.compile(r"highcpu|highmem|mega|ultra|\d[a-z]*m[a-z]*_")
 """Sizes that are sold for having more or less memory than others: Azure marks them with an m."""
 
 
@@ -240,7 +240,7 @@ def _order(one: LoadedFile, family: InstanceFamily) -> Iterator[Finding]:
 
 def _each(one: LoadedFile, place: int, shape: InstanceShape, others: list[InstanceShape]) -> Iterator[Finding]:
     shares = [other.memory.value / other.vcpus for other in others if other.memory is not None and other.vcpus]
-    if shape.memory is None or not shape.vcpus or len(shares) < 2 or _OTHER_MEMORY.search(shape.name):
+    if shape.memory is None or not shape.vcpus or len(shares) < 2 or OTHER_MEMORY.search(shape.name):
         return
     own, middle = shape.memory.value / shape.vcpus, median(shares)
     close = max(shares) <= min(shares) * (1 + _SAME)
@@ -264,7 +264,7 @@ def _larger(
         return
     for key, of in _GROWING:
         one_has, other_has = of(less), of(more)
-        if key == "memory" and (_OTHER_MEMORY.search(less.name) or _OTHER_MEMORY.search(more.name)):
+        if key == "memory" and (OTHER_MEMORY.search(less.name) or OTHER_MEMORY.search(more.name)):
             continue
         if one_has is None or other_has is None or (place, key) in wrong or one_has.value <= other_has.value * (1 + _SAME):
             continue

@@ -136,6 +136,11 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.promo-price E a promotional size sold as current",
         "spec.retired-price E a current price of an instance that is retired",
         "spec.default-region E a usual region in which nothing is offered",
+        "spec.price-region E a region that the provider does not have",
+        "spec.price-kind E a kind or a unit that the price, the accelerator, or the provider does not have",
+        "spec.price-series E a price out of line with the provider's other sizes, terms, regions, or earlier prices",
+        "spec.price-date E a price of before the accelerator was there, or of after its source was read",
+        "spec.undated-price E a price without a date where its source has dates for others",
         "spec.duplicate-offer E two current prices for one instance, region and kind on one day",
     ),
 }  # fmt: skip

@@ -159,7 +159,8 @@ FIELDS = (
     Field("instances", r"instances\.\d+\.scale_up\.kind", "instances", "word"),
     Field("instances", r"instances\.\d+\.name", "instances", "name"),
     Field("prices", r"offers\.\d+\.(price|credits_per_hour)(\.value)?", "prices", "number"),
-    Field("prices", r"offers\.\d+\.(region|kind|status|instance)", "prices", "word"),
+    Field("prices", r"offers\.\d+\.(region|kind|instance)", "prices", "word"),
+    Field("prices", r"offers\.\d+\.status", "prices", "sold"),
     Field("prices", r"offers\.\d+\.per", "prices", "word"),
     Field("prices", r"offers\.\d+\.date", "prices", "date drop"),
     Field("prices", r"default_region", "prices", "word"),
@@ -265,6 +266,9 @@ class Planter:
                 yield "turned", {"true": "false", "false": "true"}[leaf.text]
             elif slip == "date":
                 yield from _dates(leaf.text)
+            elif slip == "sold":
+                if leaf.text != "current":
+                    yield "sold as current", "current"
             elif slip == "drop":
                 yield "left out", ""
             elif slip == "name":
