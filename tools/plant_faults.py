@@ -20,6 +20,9 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=400, help="faults of each class")
     parser.add_argument("--only", default="", help="classes, with commas")
     parser.add_argument("--silent", type=int, default=0, help="how many that are not found are shown for each class")
+    parser.add_argument(
+        "--copy", action="store_true", help="in a folder with a copy of the one file, instead of in the shipped folder"
+    )
     given = parser.parse_args()
     desk = Desk()
     planted: dict[str, list[Fault]] = defaultdict(list)
@@ -29,7 +32,8 @@ def main() -> None:
         if given.only and group not in given.only.split(","):
             continue
         drawn = random.Random(given.seed).sample(faults, min(given.most, len(faults)))
-        silent = [fault for fault in drawn if not desk.found(fault)]
+        find = desk.found_in_copy if given.copy else desk.found
+        silent = [fault for fault in drawn if not find(fault)]
         print(f"{group:12} {1 - len(silent) / len(drawn):6.1%} of {len(drawn)} (of {len(faults)})")
         by = Counter((fault.at[-1] if fault.at[-1] != "value" else fault.at[-2], fault.slip) for fault in silent)
         for (key, slip), count in by.most_common(given.silent):

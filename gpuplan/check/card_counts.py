@@ -127,5 +127,3 @@ def _shares(one: LoadedCard, card: ModelCard, total: float) -> Iterator[Finding]
             if value > total / 2:
                 message = f"`{name}` of {value:,} is more than half of the {total:,.0f} parameters"
                 yield one.bad("model.params-recount", (*at, name), message, "is a digit too many in it?")
-
-

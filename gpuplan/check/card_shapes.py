@@ -27,6 +27,7 @@ _DEPTH = 256
 _LEAST_CONTEXT = 2048
 """No model that writes text and takes positions as they come has seen less since 2020."""
 _WHOLE_WIDTH = 64
+_WINDOWS = {2**power for power in range(6, 24)}
 _METHODS = {
     "fp8": (8, "float"), "nvfp4": (4, "float"), "mxfp4": (4, "float"), "awq": (4, "int"), "gptq": (None, "int"),
     "bitsandbytes": (None, None), "compressed-tensors": (None, None), "mixed_precision": (None, None),
@@ -90,19 +91,16 @@ def _ratio(one: LoadedCard, at: Path_, what: str, share: float, bounds: tuple[fl
         yield one.bad("model.shape", at, message, "is a digit wrong, or is it the figure of another key?")
 
 
-def _attention(
-    one: LoadedCard, at: Path_, hidden: int, mixer: Attention, stack: Stack, *, cross: bool
-) -> Iterator[Finding]:
+def _attention(one: LoadedCard, at: Path_, hidden: int, mixer: Attention, stack: Stack, *, cross: bool) -> Iterator[Finding]:
     if not _HEAD_DIM[0] <= mixer.head_dim <= _HEAD_DIM[1] or mixer.head_dim % 4:
         message = f"heads of {mixer.head_dim}: models have {_HEAD_DIM[0]} to {_HEAD_DIM[1]}"
         yield one.bad("model.shape", (*at, "head_dim"), message, "is it the number of heads, or the hidden width?")
     most = 20.0 if hidden <= 1024 else _QUERIES[1]
     width = mixer.heads * mixer.head_dim / hidden
     yield from _ratio(one, (*at, "heads"), "width of all heads", width, (_QUERIES[0], most))
-    if mixer.window is not None:
-        if mixer.window < 64 or not {mixer.window, mixer.window + 1} & {2**power for power in range(6, 24)}:
-            message = f"a window of {mixer.window:,} positions"
-            yield one.bad("model.shape", (*at, "window"), message, "windows are powers of two: is a digit wrong?")
+    if mixer.window is not None and not {mixer.window, mixer.window + 1} & _WINDOWS:
+        message = f"a window of {mixer.window:,} positions"
+        yield one.bad("model.shape", (*at, "window"), message, "windows are powers of two: is a digit wrong?")
     if mixer.chunk is not None and (mixer.chunk < 512 or mixer.chunk & (mixer.chunk - 1)):
         message = f"chunks of {mixer.chunk:,} positions"
         yield one.bad("model.shape", (*at, "chunk"), message, "chunks are powers of two: is a digit wrong?")
@@ -167,10 +165,10 @@ def _context(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:
     # 4k, 32k, 128k of 1,024 or of 1,000 positions each
     for alias in (card.id, *card.aliases):
         said = _IN_ALIAS.search(alias)
-        if said is not None and not any(abs(most / (int(said[1]) * unit) - 1) < 0.03 for unit in (1000, 1024)):
-            if alias == card.id or all(_IN_ALIAS.search(other) for other in card.aliases if "/" in other):
-                message = f"a context of {most:,}, where the name `{alias}` says {said[1]}k"
-                yield one.bad("model.context", at, message, "correct the one that is wrong")
+        alone = alias == card.id or all(_IN_ALIAS.search(other) for other in card.aliases if "/" in other)
+        if said is not None and alone and not any(abs(most / (int(said[1]) * unit) - 1) < 0.03 for unit in (1000, 1024)):
+            message = f"a context of {most:,}, where the name `{alias}` says {said[1]}k"
+            yield one.bad("model.context", at, message, "correct the one that is wrong")
 
 
 def _two_ends(card: ModelCard) -> bool:

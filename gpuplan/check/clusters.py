@@ -105,16 +105,22 @@ def _rates(one: LoadedFile, spec: Cluster, node: System) -> Iterator[Finding]:
             yield one.bad("spec.cluster-rate", ("levels", at, "bandwidth_per_direction"), message, hint)
         if level.oversubscription is not None and level.oversubscription.value > _THINNEST:
             message = f"`{level.name}` is oversubscribed by {level.oversubscription.text}"
-            yield one.bad("spec.cluster-rate", ("levels", at, "oversubscription"), message, f"nobody builds it thinner than {_THINNEST:g}")
+            yield one.bad(
+                "spec.cluster-rate", ("levels", at, "oversubscription"), message, f"nobody builds it thinner than {_THINNEST:g}"
+            )
         cards = node.scale_out.network if node.scale_out is not None else None
         spoken = any(word in spec.id for word in _SPOKEN)
         if level.network is not None and cards is not None and level.network != cards and not spoken and not spec.same_board:
             message = f"`{level.network}`, where the cards of {node.id} speak {cards}"
-            yield one.bad("spec.cluster-rate", ("levels", at, "network"), message, "correct it; `same_board` says that cards differ")
+            yield one.bad(
+                "spec.cluster-rate", ("levels", at, "network"), message, "correct it; `same_board` says that cards differ"
+            )
         dragonfly = (level.network or "").startswith("slingshot")
         if (level.layout == "dragonfly") != dragonfly and level.network is not None:
             message = f"`{level.layout}` on {level.network}"
-            yield one.bad("spec.cluster-rate", ("levels", at, "layout"), message, "Slingshot is built as a dragonfly, others are not")
+            yield one.bad(
+                "spec.cluster-rate", ("levels", at, "layout"), message, "Slingshot is built as a dragonfly, others are not"
+            )
 
 
 __all__ = ["clusters", "ports"]

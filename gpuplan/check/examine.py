@@ -8,18 +8,23 @@ from pathlib import Path
 
 from gpuplan.check.cards import load_lined_card
 from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.family_table import ModelFamilies
 from gpuplan.check.held import held_to_rules
 from gpuplan.check.names import root
+from gpuplan.check.product_table import Products
 from gpuplan.check.rules import RULES, Severity, covers
+from gpuplan.check.silicon import Silicon
 from gpuplan.check.sources import MAX_AGE
 from gpuplan.errors import Problem, SpecError
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
-from gpuplan.specs.base import load_lined
+from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 
-
+_RULES_FOLDER = "rules"
+_RULES_FILES: dict[str, type[SpecFile]] = {"silicon": Silicon, "products": Products, "models": ModelFamilies}
+"""The files that others are held to, which are checked like all others."""
 _VAGUE = {"spec.outside-accept", "spec.misquoted", "spec.product", "model.family"}
 
 
@@ -65,7 +70,7 @@ def examine(
         count += 1
         try:
             kind = _kind_of(path)
-            cls = schema_of(kind)
+            cls = _rules_of(path) if kind == _RULES_FOLDER else schema_of(kind)
             if cls is None:
                 models.append(load_lined_card(path))
             else:
@@ -106,7 +111,13 @@ def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
 
 
 def _kind_or_none(path: Path) -> str | None:
+    if path.parent.name == _RULES_FOLDER and path.stem in _RULES_FILES:
+        return _RULES_FOLDER
     return next((part for part in reversed(path.absolute().parts[-3:-1]) if part in KINDS), None)
+
+
+def _rules_of(path: Path) -> type[SpecFile]:
+    return _RULES_FILES[path.stem]
 
 
 def _kind_of(path: Path) -> str:

@@ -68,14 +68,18 @@ def _listed(one: LoadedFile, family: InstanceFamily) -> Iterator[Finding]:
             message = f"`{family.provider}:{shape.name}` is not among the `aliases` of the file"
             yield one.bad("spec.instance-size", ("instances", place, "name"), message, "correct the name, or list it there too")
         others = {*kinds[:place], *kinds[place + 1 :]}
-        if len(kinds) > _FEWEST and shape.system is None and len(others) == 1 and shape.accelerator not in others and kinds.count(shape.accelerator) == 1:
+        if (
+            len(kinds) > _FEWEST
+            and shape.system is None
+            and len(others) == 1
+            and shape.accelerator not in others
+            and kinds.count(shape.accelerator) == 1
+        ):
             message = f"{shape.accelerator}, where every other size of the family has {next(iter(others))}"
             yield one.bad("spec.instance-accelerator", ("instances", place, "accelerator"), message, "correct the one that differs")
 
 
-def _named(
-    one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, library: SpecLibrary
-) -> Iterator[Finding]:
+def _named(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, library: SpecLibrary) -> Iterator[Finding]:
     vcpus = _named_vcpus(family.provider, shape.name)
     if vcpus is not None and shape.vcpus is not None and shape.vcpus != vcpus:
         message = f"{shape.vcpus} virtual processors, where the name `{shape.name}` means {vcpus}"
@@ -120,16 +124,16 @@ def _units(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
                 hint = "providers mean GiB, also where they write GB: a guest sees 2**30"
                 yield one.bad("spec.instance-size", (*at, key), f"main memory of `{given.text}`", hint)
             continue
-        if len(others) >= _FEWEST and len({"iB" in other.text for other in others}) == 1 and (
-            ("iB" in given.text) != ("iB" in others[0].text)
+        if (
+            len(others) >= _FEWEST
+            and len({"iB" in other.text for other in others}) == 1
+            and (("iB" in given.text) != ("iB" in others[0].text))
         ):
             message = f"`{given.text}`, where all other sizes are in `{others[0].text.split()[-1]}`"
             yield one.bad("spec.instance-size", (*at, key), message, "is it the same unit?")
 
 
-def _link(
-    one: LoadedFile, at: Path_, shape: InstanceShape, accelerator: Accelerator, system: System | None
-) -> Iterator[Finding]:
+def _link(one: LoadedFile, at: Path_, shape: InstanceShape, accelerator: Accelerator, system: System | None) -> Iterator[Finding]:
     kind, where = shape.scale_up.kind, (*at, "scale_up", "kind")
     count = shape.accelerators.value
     if count <= 1 and kind not in ("none", "ici", "nvlink-domain"):
@@ -179,9 +183,7 @@ def _kinds(accelerator: Accelerator) -> set[str]:
     return _LINKS.get(accelerator.scale_up.topology, {"pcie"})
 
 
-def _network(
-    one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, system: System | None
-) -> Iterator[Finding]:
+def _network(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, system: System | None) -> Iterator[Finding]:
     network = shape.network
     where, only = (*at, "network", "kind"), _ONLY.get(network.kind)
     never = next((kinds for provider, kinds in _NEVER.items() if family.provider.startswith(provider)), ())
@@ -195,7 +197,9 @@ def _network(
         return
     if family.provider == "azure" and (network.kind == "infiniband") != bool(_AZURE_RDMA.match(shape.name)):
         message = f"`{network.kind}` for `{shape.name}`"
-        yield one.bad("spec.instance-network", where, message, "sizes with an r behind their number have InfiniBand, others have none")
+        yield one.bad(
+            "spec.instance-network", where, message, "sizes with an r behind their number have InfiniBand, others have none"
+        )
         return
     if network.kind == "efa" and network.bandwidth is not None and network.bandwidth.value < _LEAST_EFA:
         message = f"`efa` with `{network.bandwidth.text}`"
@@ -211,7 +215,9 @@ def _network(
     own = system.id.startswith(f"{family.provider}-")
     fit = (1.0,) if own else (1.0, 0.5, 0.25)
     if network.kind not in ("ethernet", "dcn") and all(abs(given.value / total / share - 1) > _CARDS for share in fit):
-        message = f"a network of `{given.text}`, where the {cards.nics} cards of `{cards.bandwidth_each.text}` of {system.id} carry "
+        message = (
+            f"a network of `{given.text}`, where the {cards.nics} cards of `{cards.bandwidth_each.text}` of {system.id} carry "
+        )
         message += f"{total * 8 / 1e9:,.0f} Gbit/s for {shape.accelerators.text} accelerators"
         key = "accelerator_bandwidth" if network.accelerator_bandwidth is not None else "bandwidth"
         yield one.bad("spec.instance-network", (*at, "network", key), message, "is it of one card, or in bytes?")

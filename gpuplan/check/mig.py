@@ -50,5 +50,6 @@ def _profile(one: LoadedFile, spec: Accelerator, name: str, said: tuple[int, int
     if profile.units is not None and spec.units is not None:
         expected = spec.units.count.value * part / slices
         if not _UNITS[0] <= profile.units.value / expected <= _UNITS[1] or profile.units.value > spec.units.count.value:
-            message = f"{profile.units.text} units for `{name}`, where {part} of {slices} slices of {spec.units.count.text} are {expected:.3g}"
+            of_all = f"{part} of {slices} slices of {spec.units.count.text}"
+            message = f"{profile.units.text} units for `{name}`, where {of_all} are {expected:.3g}"
             yield one.bad("spec.mig", (*at, "units"), message, "is it the count of another profile?")

@@ -45,7 +45,9 @@ def networks(one: LoadedFile, spec: Network, library: SpecLibrary) -> Iterator[F
         yield one.bad("spec.network-kind", ("latency",), message, f"{spec.protocol} has {low * 1e6:g} to {high * 1e6:g} us")
     if spec.switch_latency is not None and not _SWITCH[0] <= spec.switch_latency.value <= _SWITCH[1]:
         message = f"a switch that takes `{spec.switch_latency.text}`"
-        yield one.bad("spec.network-kind", ("switch_latency",), message, f"switches take {_SWITCH[0] * 1e6:g} to {_SWITCH[1] * 1e6:g} us")
+        yield one.bad(
+            "spec.network-kind", ("switch_latency",), message, f"switches take {_SWITCH[0] * 1e6:g} to {_SWITCH[1] * 1e6:g} us"
+        )
     if spec.effective_share is not None and not 0 < spec.effective_share.value <= 1:
         message = f"`{spec.effective_share.text}` of the wire rate"
         yield one.bad("spec.share", ("effective_share",), message, "write the share as 0.85: nothing carries more than its wire")

@@ -1,4 +1,4 @@
-"""Does a price fit the provider's other prices: of larger and smaller sizes, on other terms, in other regions, and of earlier days?"""
+"""Does a price fit the provider's others: of larger and smaller sizes, on other terms, in other regions, of earlier days?"""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList
 from gpuplan.units import HOUR
 
+_WAY = "(north|south|east|west|central|(north|south)(east|west))"
 _REGIONS = {
-    "aws": r"us(-dallas)?|(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov|-iso[a-z]?)?-(north|south|east|west|central|(north|south)(east|west))-\d",
-    "aws-sagemaker": r"(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov)?-(north|south|east|west|central|(north|south)(east|west))-\d",
-    "gcp": r"(us|europe|asia|australia|northamerica|southamerica|me|africa)-(north|south|east|west|central|(north|south)(east|west))\d+",
+    "aws": rf"us(-dallas)?|(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov|-iso[a-z]?)?-{_WAY}-\d",
+    "aws-sagemaker": rf"(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov)?-{_WAY}-\d",
+    "gcp": rf"(us|europe|asia|australia|northamerica|southamerica|me|africa)-{_WAY}\d+",
     "azure": r"[a-z]{4,}\d?",
     "oci": r"[a-z]{2,3}-[a-z]+-\d",
 }  # fmt: skip
@@ -125,8 +126,11 @@ def _lone(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[
             words = [str(getattr(listed.offers[place], key)) for place in places]
             for place, word in zip(places, words, strict=True):
                 # What is historical may have been sold otherwise.
-                if words.count(word) == 1 and listed.offers[place].status == "current" and len(set(words)) <= len(words) // 2:
+                lone = words.count(word) == 1 and len(set(words)) <= len(words) // 2
+                if lone and listed.offers[place].status == "current":
                     usual = " or ".join(f"`{other}`" for other in sorted(set(words) - {word}))
+                    if word == "on_demand":
+                        continue  # what is sold on demand need not be sold otherwise
                     message = f"`{word}`, where every other price of its family from the same source is {usual}"
                     code = "spec.price-kind" if key == "kind" else "spec.price-region"
                     yield one.bad(code, ("offers", place, key), message, f"correct the {key}")
@@ -207,10 +211,10 @@ def _expected(odd: _Priced, others: Sequence[_Priced]) -> float | None:
     if len(rows) <= _FEWEST or not odd.shape.vcpus or not all(row[1] for row in rows):
         return None
     # Least squares of usd = a x accelerators + b x processors, relative to each price.
-    aa, ab, bb, ay, by = (
-        sum(f(a / y, b / y) for a, b, y in rows)
-        for f in (lambda a, b: a * a, lambda a, b: a * b, lambda a, b: b * b, lambda a, b: a, lambda a, b: b)
-    )
+    aa = sum((a / y) ** 2 for a, _, y in rows)
+    ab = sum(a * b / y**2 for a, b, y in rows)
+    bb = sum((b / y) ** 2 for _, b, y in rows)
+    ay, by = sum(a / y for a, _, y in rows), sum(b / y for _, b, y in rows)
     wide = aa * bb - ab * ab
     if wide <= 1e-6 * aa * bb:
         return None
@@ -238,9 +242,9 @@ def _falling(one: LoadedFile, group: Sequence[_Priced]) -> Iterator[tuple[Findin
                 small.shape.vcpus or 0
             )
             if more and small.shape.vcpus and large.usd < small.usd * (1 - _CLOSE):
+                asked = f"{large.usd:.4g} USD/h ({large.entry.kind})"
                 message = (
-                    f"`{large.entry.instance}` costs {large.usd:.4g} USD/h ({large.entry.kind}), less than the {small.usd:.4g} of the "
-                    f"smaller `{small.entry.instance}`"
+                    f"`{large.entry.instance}` costs {asked}, less than the {small.usd:.4g} of the smaller `{small.entry.instance}`"
                 )
                 yield _said(one, large, message, "which of the two is wrong?")
 
@@ -255,19 +259,15 @@ def _terms(one: LoadedFile, offers: Sequence[_Priced]) -> Iterator[tuple[Finding
             shares[each.entry.kind, each.shape.accelerator].append((each, each.usd / whole.usd))
             low, high = _SHARE_OF_ON_DEMAND[each.entry.kind]
             if not low <= each.usd / whole.usd <= high * 1.001:
-                message = (
-                    f"`{each.entry.instance}` costs {each.usd:.4g} USD/h as {each.entry.kind}, {each.usd / whole.usd:.2g} times the "
-                    f"{whole.usd:.4g} on demand"
-                )
+                said = f"{each.usd:.4g} USD/h as {each.entry.kind}"
+                message = f"`{each.entry.instance}` costs {said}, {each.usd / whole.usd:.2g} times the {whole.usd:.4g} on demand"
                 yield _said(one, each, message, f"that share is {low:g} to {high:g} everywhere")
     for (kind, accelerator), found in shares.items():
         for each, share in found:
             others = [other for one_of, other in found if one_of is not each]
             if len(others) >= _FEWEST and abs(share / median(others) - 1) > _USUAL:
-                message = (
-                    f"`{each.entry.instance}` costs {share:.2g} times the price on demand as {kind}, where other sizes with {accelerator} "
-                    f"cost {median(others):.2g} times it"
-                )
+                usual = f"where other sizes with {accelerator} cost {median(others):.2g} times it"
+                message = f"`{each.entry.instance}` costs {share:.2g} times the price on demand as {kind}, {usual}"
                 yield _said(one, each, message, "is it of another size, or the price on demand wrong?")
     years = {(each.entry.instance, each.entry.region): each.usd for each in offers if each.entry.kind == "reserved_1yr"}
     for each in offers:
@@ -288,7 +288,9 @@ def _places(one: LoadedFile, offers: Sequence[_Priced]) -> Iterator[tuple[Findin
             others = [each.usd for each in group if each is not odd and each.entry.region != odd.entry.region]
             low, high = _BETWEEN_REGIONS
             if others and not low <= odd.usd / median(others) <= high:
-                message = f"`{odd.entry.instance}` costs {odd.usd:.4g} USD/h in {odd.entry.region} and {median(others):.4g} elsewhere"
+                message = (
+                    f"`{odd.entry.instance}` costs {odd.usd:.4g} USD/h in {odd.entry.region} and {median(others):.4g} elsewhere"
+                )
                 yield _said(one, odd, message, "is it of another size, or for another unit?")
 
 
@@ -306,9 +308,7 @@ def _history(one: LoadedFile, current: Sequence[_Priced], earlier: Sequence[_Pri
             yield _said(one, odd, message, "is it of another size, or is an earlier price wrong?")
 
 
-def _managed(
-    one: LoadedFile, listed: PriceList, offers: Sequence[_Priced], library: SpecLibrary
-) -> Iterator[tuple[Finding, int]]:
+def _managed(one: LoadedFile, listed: PriceList, offers: Sequence[_Priced], library: SpecLibrary) -> Iterator[tuple[Finding, int]]:
     """A managed service asks somewhat more than the bare instance costs."""
     if listed.id != "aws-sagemaker":
         return

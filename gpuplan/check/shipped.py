@@ -15,16 +15,17 @@ from gpuplan.errors import SpecError
 from gpuplan.models.card import load_card
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC, load_generic
+from gpuplan.models.glance import aliases_in
 from gpuplan.schema import Schema
 from gpuplan.specs.base import SpecFile
-from gpuplan.specs.catalog import Catalog, shipped_folder
+from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import Path_
 
 _SAME = 0.005
 _WORDS = {
     "format", "id", "name", "aliases", "driver_names", "sources", "notes", "note", "confidence", "source", "section", "said_by",
-    "commitments", "switch", "switches", "layout", "links", "machine", "pattern", "stands_in_for",
+    "commitments", "switch", "switches", "links", "machine", "pattern", "stands_in_for",
 }  # fmt: skip
 """Keys whose text is free, or that are told apart by rules of their own."""
 _NAMED_BY = ("name", "instance", "region", "kind", "per", "date", "collective", "ranks", "algorithm", "payload", "block")
@@ -41,15 +42,29 @@ def against_shipped(one: LoadedFile | LoadedCard, library: SpecLibrary) -> Itera
     other = _read(kind, type(spec), path, library.catalog)
     if other is None:
         return
+    yield from _aliases(one, spec, other, kind, path)
     right = {name: (at, value) for name, at, value in _leaves(other, (), ())}
     pages = {entry.url for entry in spec.sources.values()} <= {entry.url for entry in other.sources.values()}
     for name, at, value in _leaves(spec, (), ()):
         meant = right.get(name, ((), None))[1]
         if meant is None or _alike(value, meant) or not _same_page(spec, value, other, meant, pages):
             continue
-        key = ".".join(map(str, at))
-        message = f"{key}: `{_shown(value)}`, where the shipped {spec.id} has `{_shown(meant)}` and cites the same source"
+        place = ".".join(map(str, at))
+        message = f"{place}: `{_shown(value)}`, where the shipped {spec.id} has `{_shown(meant)}` and cites the same source"
         yield one.bad("spec.misquoted", at, message, "one of the two misquotes it: correct it, or name the source that says so")
+
+
+def _aliases(one: LoadedFile | LoadedCard, spec: Any, other: Any, kind: str, path: Path) -> Iterator[Finding]:
+    """Names that the shipped file does not have, and another shipped file has."""
+    if kind == "instances":
+        return
+    names = _card_names() if kind == "models" else _shipped(shipped_folder()).names(kind)
+    for field in ("aliases", "driver_names"):
+        for alias in set(getattr(spec, field, ())) - set(getattr(other, field, ())):
+            owners = [ident for ident in names.get(key(alias), ()) if ident != spec.id]
+            if owners and key(alias) not in {key(own) for own in (*other.aliases, *getattr(other, "driver_names", ()))}:
+                message = f"`{alias}` is a name of the shipped {owners[0]}, not of {spec.id}"
+                yield one.bad("spec.duplicate-alias", (field,), message, "take it out")
 
 
 def _shipped_path(kind: str, path: Path, ident: str) -> Path | None:
@@ -62,6 +77,16 @@ def _shipped_path(kind: str, path: Path, ident: str) -> Path | None:
 @cache
 def _shipped(folder: Path) -> Catalog:
     return Catalog([folder])
+
+
+@cache
+def _card_names() -> Mapping[str, list[str]]:
+    """Every alias of the shipped model cards, with the ids that claim it."""
+    found: dict[str, list[str]] = {}
+    for path in (*CARDS.glob("*.yaml"), *GENERIC.glob("*.yaml")):
+        for alias in aliases_in(path.read_text(encoding="utf-8")):
+            found.setdefault(key(alias), []).append(path.stem)
+    return found
 
 
 def _read(kind: str, cls: type, path: Path, catalog: Catalog) -> Any:
@@ -88,9 +113,7 @@ def _leaves(value: Any, name: tuple[Any, ...], at: Path_) -> Iterator[tuple[tupl
             called = tuple(_plain(getattr(item, key, None)) for key in _NAMED_BY)
             seen[called] = seen.get(called, -1) + 1
             yield from _leaves(item, (*name, called, seen[called]), (*at, place))
-    elif isinstance(value, tuple):
-        yield name, at, value
-    elif value is not None:
+    elif isinstance(value, tuple) or value is not None:
         yield name, at, value
 
 

@@ -118,7 +118,7 @@ def _levels(one: LoadedFile, spec: System) -> Iterator[Finding]:
         if level.size is not None and "scale-out" not in level.name and level.size > spec.count and "rack" not in level.name:
             message = f"`{level.name}` joins {level.size} accelerators, and {spec.id} has {spec.count}"
             yield one.bad("spec.system-level", (*path, "size"), message, "what joins several systems is called `scale-out`")
-        elif level.size in inside and spec.count % level.size:  # type: ignore[operator]
+        elif level.size in inside and spec.count % level.size:
             message = f"{spec.count} accelerators are no whole number of {level.size}"
             yield one.bad("spec.system-level", (*path, "size"), message, "correct the size of the level")
         wired = next((kinds for word, kinds in _WIRED.items() if word in level.name.lower()), None)
@@ -145,9 +145,16 @@ def _rates(one: LoadedFile, path: Path_, level: FabricLevel) -> Iterator[Finding
         links = given.value / peer.value
         axes = [size for size in level.dims if size > 1]
         if abs(links - round(links)) > _SAME or not len(axes) <= round(links) <= 2 * len(axes):
-            message = f"`{given.text}` is {links:.3g} links of `{peer.text}`, and {len(axes)} axes have {len(axes)} to {2 * len(axes)}"
+            message = (
+                f"`{given.text}` is {links:.3g} links of `{peer.text}`, and {len(axes)} axes have {len(axes)} to {2 * len(axes)}"
+            )
             yield one.bad("spec.system-level", (*path, "bandwidth_per_direction"), message, "correct one of the two")
-    if peer is not None and level.topology == "mesh" and level.size is not None and peer.value < given.value / level.size * (1 - _SAME):
+    if (
+        peer is not None
+        and level.topology == "mesh"
+        and level.size is not None
+        and peer.value < given.value / level.size * (1 - _SAME)
+    ):
         message = f"`{peer.text}` to each of {level.size - 1} others is not the `{given.text}` to all"
         yield one.bad("spec.system-level", (*path, "peer_bandwidth_per_direction"), message, "correct one of the two")
     for place, run in enumerate(level.measured):
@@ -173,7 +180,9 @@ def _links(one: LoadedFile, spec: System, accelerator: Accelerator) -> Iterator[
             continue
         if given.value < right.value * (1 - _NEAR) and accelerator.pcie is not None and level.name != "pcie":
             message = f"`{given.text}`, where the links of {accelerator.id} carry `{right.text}`"
-            yield one.bad("spec.system-link", ("fabric", at, "bandwidth_per_direction"), message, "is it of one link, or another part's?")
+            yield one.bad(
+                "spec.system-link", ("fabric", at, "bandwidth_per_direction"), message, "is it of one link, or another part's?"
+            )
 
 
 def _host(one: LoadedFile, spec: System, accelerator: Accelerator) -> Iterator[Finding]:

@@ -57,8 +57,22 @@ class Desk:
             return [Finding(problem.code, "error", problem.message, problem.hint, problem.where) for problem in error.problems]
         found = self._examined(fault.path, one, [one])
         if not found:
-            found = self._examined(fault.path, one, [one, *(self.files[path] for path in self._around(fault.path) if path != fault.path)])
+            found = self._examined(
+                fault.path, one, [one, *(self.files[path] for path in self._around(fault.path) if path != fault.path)]
+            )
         return found
+
+    def found_in_copy(self, fault: Fault) -> list[Finding]:
+        """What is found when a folder of one's own holds a copy of that file alone, with the fault in it."""
+        kind = kind_of(fault.path)
+        place = Path("/nowhere/specs") / (
+            f"models/{fault.path.name}" if kind == "models" else fault.path.relative_to(shipped_folder())
+        )
+        try:
+            one = self._read(place, fault.text)
+        except SpecError as error:
+            return [Finding(problem.code, "error", problem.message, problem.hint, problem.where) for problem in error.problems]
+        return self._examined(place, one, [one])
 
     def _examined(self, path: Path, one: LoadedFile | LoadedCard, told: list[LoadedFile | LoadedCard]) -> list[Finding]:
         specs = [each for each in told if isinstance(each, LoadedFile)]

@@ -121,87 +121,10 @@ class Field(NamedTuple):
     """`number`, `word`, `flag`, `date`, `drop` or `name`, several with spaces between."""
 
 
-FIELDS = (
-    Field("accelerators", r"memory\.(capacity|capacity_reported|bandwidth|bus_bits|pin_rate)(\.value)?", "memory", "number"),
-    Field("accelerators", r"memory\.type", "memory", "word"),
-    Field("accelerators", r"memory\.unified", "memory", "flag"),
-    Field("accelerators", r"(l2|l3|scratchpad)(\.value)?", "memory", "number"),
-    Field("accelerators", r"mig\..*\.(memory|memory_share|compute_share|units|count)(\.value)?", "memory", "number"),
-    Field("accelerators", r"compute_dense\.\w+(\.value)?", "rates", "number"),
-    Field("accelerators", r"units\.(count|clock|tensor_clock|flop_per_clock\.\w+)(\.value)?", "rates", "number"),
-    Field("accelerators", r"sparsity\.factor(\.value)?", "rates", "number"),
-    Field("accelerators", r"power(\.value)?", "form", "number"),
-    Field("accelerators", r"scale_up\.(bandwidth_per_direction|links|link_bandwidth_per_direction|domain)(\.value)?", "links", "number"),
-    Field("accelerators", r"scale_up\.(kind|topology)", "links", "word"),
-    Field("accelerators", r"pcie\.(gen|lanes|bandwidth_per_direction)(\.value)?", "links", "number"),
-    Field("accelerators", r"(vendor|family|form_factor|unit|compute_capability|architecture|default_system)", "form", "word"),
-    Field("accelerators", r"released", "form", "date"),
-    Field("accelerators", r"aliases\.\d+|driver_names\.\d+", "names", "name"),
-    Field("systems", r"(accelerators|hosts|rack_units(\.value)?)", "systems", "number"),
-    Field("systems", r"(form|accelerator)", "systems", "word"),
-    Field("systems", r"fabric\.\d+\.(size|bandwidth_per_direction|peer_bandwidth_per_direction)(\.value)?", "systems", "number"),
-    Field("systems", r"fabric\.\d+\.latency(\.value)?", "systems", "number"),
-    Field("systems", r"fabric\.\d+\.topology", "systems", "word"),
-    Field("systems", r"fabric\.\d+\.measured\.\d+\.bus_bandwidth(\.value)?", "systems", "number"),
-    Field("systems", r"fabric\.\d+\.dims\.\d+", "systems", "number"),
-    Field("systems", r"scale_out\.(nics|bandwidth_each)(\.value)?", "systems", "number"),
-    Field("systems", r"scale_out\.network", "systems", "word"),
-    Field("systems", r"host\.(cpu_count|vcpus|memory|pcie_generation|pcie_lanes|bandwidth_per_direction|local_disk)(\.value)?", "systems", "number"),
-    Field("systems", r"power\.(maximum|typical)(\.value)?", "systems", "number"),
-    Field("systems", r"price(\.value)?", "systems", "number"),
-    Field("systems", r"slices\.\d+\.(chips|dims\.\d+)", "systems", "number"),
-    Field("systems", r"clouds\.\d+", "systems", "word"),
-    Field("instances", r"instances\.\d+\.(accelerators|vcpus|memory|local_disk|accelerator_memory)(\.value)?", "instances", "number"),
-    Field("instances", r"instances\.\d+\.(accelerator|system)", "instances", "word"),
-    Field("instances", r"instances\.\d+\.network\.(bandwidth|accelerator_bandwidth)(\.value)?", "instances", "number"),
-    Field("instances", r"instances\.\d+\.network\.kind", "instances", "word"),
-    Field("instances", r"instances\.\d+\.scale_up\.(bandwidth_per_direction|domain)(\.value)?", "instances", "number"),
-    Field("instances", r"instances\.\d+\.scale_up\.kind", "instances", "word"),
-    Field("instances", r"instances\.\d+\.name", "instances", "name"),
-    Field("prices", r"offers\.\d+\.(price|credits_per_hour)(\.value)?", "prices", "number"),
-    Field("prices", r"offers\.\d+\.(region|kind|instance)", "prices", "word"),
-    Field("prices", r"offers\.\d+\.status", "prices", "sold"),
-    Field("prices", r"offers\.\d+\.per", "prices", "word"),
-    Field("prices", r"offers\.\d+\.date", "prices", "date drop"),
-    Field("prices", r"default_region", "prices", "word"),
-    Field("measured", r".*\.(efficiency|memory_efficiency|unhidden|throttle|backward_share|pair|full)(\.value)?", "measured", "number percent"),
-    Field("measured", r".*\.(start|settle|launch|eager|graph|per_doubling|ramp|per_tile|per_group)(\.value)?", "measured", "number"),
-    Field("measured", r".*\.(tile_m|tile_n|rows|page|ranks|median_ape|p90_ape|low|high|tail|short_depth|whole|fine|near|reach)(\.value)?", "measured", "number"),
-    Field("measured", r"units|measured", "measured", "number"),
-    Field("models", r"architecture\.(hidden|vocab|max_context|positions|token_types|embedding_width)", "models", "number near"),
-    Field("models", r"architecture\.stacks\.\d+\.layers\.\d+\.count", "models", "number near"),
-    Field("models", r"architecture\.stacks\.\d+\.blocks\.\w+\.(mixer|mixer2|cross)\.(heads|kv_heads|head_dim|window|chunk|kv_rank|q_rank|nope_dim|rope_dim|v_dim|v_head_dim|state|inner|conv_kernel|key_heads|value_heads|key_dim|value_dim|top_k|indexer_heads|indexer_dim|groups|dt_rank)", "models", "number heads"),
-    Field("models", r"architecture\.stacks\.\d+\.blocks\.\w+\.mlp\.(width|experts|top_k|shared_experts|shared_width)", "models", "number near"),
-    Field("models", r"architecture\.tied", "models", "flag"),
-    Field("models", r"architecture\.stacks\.\d+\.blocks\.\w+\.(mixer|mlp)\.(gated|causal|qkv_bias|bias|shared_gate)", "models", "flag"),
-    Field("models", r"(published|recount)\.params_(total|active)", "models", "number"),
-    Field("models", r"dtype", "models", "word"),
-    Field("models", r"weights\.(bits|group_size|number|method)", "models", "number word"),
-    Field("models", r"pretraining\.(seq_len|global_batch)", "models", "number"),
-    Field("models", r"aliases\.\d+", "names", "name"),
-    Field("networks", r"(port_bandwidth|latency|switch_latency|effective_share|oversubscription)(\.value)?", "networks", "number"),
-    Field("networks", r"protocol", "networks", "word"),
-    Field("clusters", r"(accelerators|levels\.\d+\.(size|bandwidth_per_direction|oversubscription))(\.value)?", "clusters", "number"),
-    Field("clusters", r"(accelerator|system|levels\.\d+\.network|levels\.\d+\.layout)", "clusters", "word"),
-    Field("engines", r"(context|communication|fragmentation)(\.value)?", "engines", "number"),
-    Field("engines", r"serving\.\w+(\.value)?", "engines", "number"),
-    Field("engines", r"training\.\w+(\.\w+)?(\.value)?", "engines", "number"),
-    Field("operations", r"(accelerator_mtbf|restart|checkpoint_bandwidth)(\.value)?", "operations", "number"),
-    *(
-        Field(kind, pattern, "sources", slips)
-        for kind in (
-            "accelerators", "systems", "instances", "prices", "measured", "models", "networks", "clusters", "engines", "operations",
-        )
-        for pattern, slips in (
-            (r"sources\.[^.]+\.url", "url"),
-            (r"sources\.[^.]+\.checked", "date"),
-            (r"sources\.[^.]+\.kind", "word"),
-            (r"sources\.[^.]+\.title", "empty"),
-            (r"(?!sources\.).*\.source", "key"),
-        )
-        if (kind, slips) != ("models", "key")
-    ),
-)  # fmt: skip
+FIELDS = tuple(
+    Field(row["kind"], row["keys"], row["group"], row["slips"])
+    for row in yaml.load((Path(__file__).parent / "fields.yaml").read_text(encoding="utf-8"), Loader=_Loader)
+)
 _COMPILED = [(field, re.compile(field.pattern)) for field in FIELDS]
 
 
@@ -224,8 +147,8 @@ class Planter:
             kind = self.kind_of(path)
             for leaf in self.leaves[path]:
                 dotted = ".".join(map(str, leaf.at))
-                field = next((field for field, form in _COMPILED if field.kind == kind and form.fullmatch(dotted)), None)
-                if field is None:
+                field = next((field for field, form in _COMPILED if field.kind in (kind, "any") and form.fullmatch(dotted)), None)
+                if field is None or (kind == "models" and field.slips == "key"):  # their `source` is a sentence
                     continue
                 slips = list(self._slips(field, kind, path, leaf))
                 for name, new in draw.sample(slips, min(per_leaf, len(slips))):
