@@ -25,7 +25,12 @@ from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 _RULES_FOLDER = "rules"
 _RULES_FILES: dict[str, type[SpecFile]] = {"silicon": Silicon, "products": Products, "models": ModelFamilies}
 """The files that others are held to, which are checked like all others."""
-_VAGUE = {"spec.outside-accept", "spec.misquoted", "spec.product", "model.family"}
+_VAGUE = (
+    "spec.price-series", "spec.price-kind", "spec.price-date", "spec.instance-network", "spec.instance-size", "spec.instance-link",
+    "spec.system-level", "spec.system-host", "spec.system-form", "spec.cluster-rate", "spec.mig", "spec.product", "model.family",
+    "spec.outside-accept", "spec.misquoted",
+)  # fmt: skip
+"""Rules that say that something does not fit, each vaguer than the one before: where another says what it is, that is enough."""
 
 
 class Examination(Record):
@@ -79,17 +84,17 @@ def examine(
             findings += [_finding(problem) for problem in error.problems]
     folders = dict.fromkeys([shipped_folder(), *behind, *(root(one) for one in loaded)])
     findings += held_to_rules(SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age), models)
-    kept = [one for one in findings if _wanted(one.code, select, ignore)]
-    # Some rules only say that something is wrong: where another says what, that is enough.
-    told = {one.where for one in kept if one.code not in _VAGUE}
-    kept = [one for one in kept if one.code not in _VAGUE or one.where not in told]
+    kept = [one for one in findings if not select or any(covers(word, one.code) for word in select)]
+    clearest: dict[str, int] = {}
+    for one in kept:
+        clearest[one.where] = min(_vagueness(one), clearest.get(one.where, len(_VAGUE)))
+    # A rule that is ignored takes with it what others say of the same line.
+    kept = [one for one in kept if _vagueness(one) == clearest[one.where] and not any(covers(word, one.code) for word in ignore)]
     return Examination(tuple(sorted(dict.fromkeys(kept), key=lambda found: (found.file, found.line, found.code))), count)
 
 
-def _wanted(code: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
-    if select and not any(covers(word, code) for word in select):
-        return False
-    return not any(covers(word, code) for word in ignore)
+def _vagueness(one: Finding) -> int:
+    return _VAGUE.index(one.code) + 1 if one.code in _VAGUE else 0
 
 
 def _finding(problem: Problem) -> Finding:
