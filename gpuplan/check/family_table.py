@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated
 
 from gpuplan.models.card import Dtype
@@ -54,6 +55,7 @@ class ModelFamilies(SpecFile):
         return max(found, key=lambda family: len(family.begins), default=None)
 
 
+@cache
 def model_families() -> ModelFamilies:
     """The table that is shipped."""
     return load_spec(ModelFamilies, shipped_folder() / "rules" / "models.yaml")

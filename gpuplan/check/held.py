@@ -63,5 +63,6 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from instances(one, one.spec, library)
         yield from sizes(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
-        yield from prices(one, one.spec, library, known)
-        yield from series(one, one.spec, library)
+        refused = list(prices(one, one.spec, library, known))
+        yield from refused
+        yield from series(one, one.spec, library, {found.where for found in refused})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
@@ -56,12 +56,14 @@ class _Priced(Record):
     usd: float
 
 
-def series(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[Finding]:
-    """What is odd about the offers of one provider among themselves."""
+def series(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: Collection[str] = ()) -> Iterator[Finding]:
+    """What is odd about the offers of one provider among themselves; with those at the places in `refused` none is compared."""
     yield from _words(one, listed, library)
     yield from _lone(one, listed, library)
     yield from _dates(one, listed, library)
-    current, earlier = _priced(listed, library, "current"), _priced(listed, library, "historical")
+    sound = [each for each in _priced(listed, library) if one.lines.where(("offers", each.place, "price")) not in refused]
+    current = [each for each in sound if each.entry.status == "current"]
+    earlier = [each for each in sound if each.entry.status == "historical"]
     wrong: set[int] = set()
     for finding, place in (*_sizes(one, current), *_terms(one, current), *_places(one, current), *_history(one, current, earlier)):
         if place not in wrong:
@@ -74,7 +76,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
     """Regions, kinds and units that the provider has."""
     form = _REGIONS.get(listed.id)
     regions = [entry.region for entry in listed.offers]
-    seen: dict[tuple[str, str, str, str], int] = {}
+    seen: dict[tuple[str, ...], int] = {}
     for place, entry in enumerate(listed.offers):
         at = ("offers", place)
         lone = regions.count(entry.region) == 1 and len(regions) > _FEWEST and set(regions) == {"any", entry.region}
@@ -97,7 +99,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             message = f"`{entry.kind}` from {listed.id}, which sells nothing so"
             yield one.bad("spec.price-kind", (*at, "kind"), message, "correct the kind")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
-            key = (entry.instance, entry.region, entry.kind, entry.note)
+            key = (entry.instance, entry.region, entry.kind, entry.date or "", entry.note)
             first = seen.setdefault(key, place)
             if first != place:
                 line = one.lines.line(("offers", first))
@@ -126,7 +128,7 @@ def _lone(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[
             words = [str(getattr(listed.offers[place], key)) for place in places]
             for place, word in zip(places, words, strict=True):
                 # What is historical may have been sold otherwise.
-                lone = words.count(word) == 1 and len(set(words)) <= len(words) // 2
+                lone = words.count(word) == 1 and len(set(words)) <= min(3, len(words) // 2)
                 if lone and listed.offers[place].status == "current":
                     usual = " or ".join(f"`{other}`" for other in sorted(set(words) - {word}))
                     if word == "on_demand":
@@ -162,11 +164,11 @@ def _dates(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             yield one.bad("spec.price-date", (*at, "date"), message, "correct one of the two days")
 
 
-def _priced(listed: PriceList, library: SpecLibrary, status: str) -> list[_Priced]:
+def _priced(listed: PriceList, library: SpecLibrary) -> list[_Priced]:
     made = []
     for place, entry in enumerate(listed.offers):
         shape = library.shapes.get(f"{listed.id}:{entry.instance}")
-        if shape is None or entry.status != status:
+        if shape is None:
             continue
         offer = listed.offer(entry)
         if offer.price is None:

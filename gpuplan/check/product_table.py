@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 from gpuplan.schema import Schema
@@ -99,6 +100,7 @@ class Products(SpecFile):
     """The products."""
 
 
+@cache
 def products() -> Products:
     """The table that is shipped."""
     return load_spec(Products, shipped_folder() / "rules" / "products.yaml")

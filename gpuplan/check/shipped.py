@@ -37,7 +37,7 @@ def against_shipped(one: LoadedFile | LoadedCard, library: SpecLibrary) -> Itera
     kind = one.kind if isinstance(one, LoadedFile) else "models"
     spec = one.spec if isinstance(one, LoadedFile) else one.card
     path = _shipped_path(kind, one.path, spec.id)
-    if path is None or path.resolve() == one.path.resolve():
+    if path is None or path == one.path or path.resolve() == one.path.resolve():
         return
     other = _read(kind, type(spec), path, library.catalog)
     if other is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Annotated, Literal
 
 from gpuplan.schema import Limits, Schema
@@ -118,6 +119,7 @@ class Silicon(SpecFile):
         return (found, fit[0]) if len(fit) == 1 else None
 
 
+@cache
 def silicon() -> Silicon:
     """The table that is shipped."""
     return load_spec(Silicon, shipped_folder() / "rules" / "silicon.yaml")

@@ -162,7 +162,7 @@ class Planter:
             before = before[: begin.start()] if begin is not None else before
             return Fault(group, path, leaf.at, name, leaf.text, "", before + after)
         quoted = text[leaf.start : leaf.start + 1]
-        written = f"{quoted}{new}{quoted}" if quoted in "\"'" else new
+        written = f"{quoted}{new.strip(quoted)}{quoted}" if quoted in "\"'" else new
         return Fault(group, path, leaf.at, name, leaf.text, new, before + written + after)
 
     def _slips(self, field: Field, kind: str, path: Path, leaf: Leaf) -> Iterator[tuple[str, str]]:
