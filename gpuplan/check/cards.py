@@ -10,7 +10,7 @@ from gpuplan.check.card_counts import counts
 from gpuplan.check.card_shapes import shapes
 from gpuplan.check.checked_files import Finding, LoadedCard, SpecLibrary
 from gpuplan.check.families import families_of
-from gpuplan.check.sources import pages
+from gpuplan.check.sources import reading
 from gpuplan.errors import Problem, SpecError
 from gpuplan.models.card import ModelCard, parse_card
 from gpuplan.models.generic import GenericCard, parse_generic
@@ -44,7 +44,7 @@ def as_card(path: Path, text: str) -> LoadedCard:
 
 def cards(one: LoadedCard, library: SpecLibrary) -> Iterator[Finding]:
     """Everything that is wrong with one card."""
-    yield from pages(one, one.card.sources, library)
+    yield from reading(one, one.card.sources, library)
     if isinstance(one.card, GenericCard):
         yield from _samples(one, one.card)
         return

@@ -12,10 +12,12 @@ from gpuplan.check.family_table import ModelFamilies
 from gpuplan.check.held import held_to_rules
 from gpuplan.check.names import root
 from gpuplan.check.product_table import Products
+from gpuplan.check.publishers import Publishers
 from gpuplan.check.rules import RULES, Severity, covers
 from gpuplan.check.silicon import Silicon
 from gpuplan.check.sources import MAX_AGE
 from gpuplan.errors import Problem, SpecError
+from gpuplan.files.read import exists, is_folder
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
@@ -23,7 +25,12 @@ from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 
 _RULES_FOLDER = "rules"
-_RULES_FILES: dict[str, type[SpecFile]] = {"silicon": Silicon, "products": Products, "models": ModelFamilies}
+_RULES_FILES: dict[str, type[SpecFile]] = {
+    "silicon": Silicon,
+    "products": Products,
+    "models": ModelFamilies,
+    "publishers": Publishers,
+}
 """The files that others are held to, which are checked like all others."""
 _VAGUE = (
     "spec.price-series", "spec.price-kind", "spec.price-date", "spec.instance-network", "spec.instance-size", "spec.instance-link",
@@ -103,14 +110,14 @@ def _finding(problem: Problem) -> Finding:
 
 def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
     for path in given:
-        if path.is_dir():
+        if is_folder(path):
             found = [one for one in sorted(path.rglob("*.yaml")) if not (_kind_or_none(one) is None and one.parent != path)]
             if not found:
                 hint = f"a specs folder has {', '.join(KINDS)} in it"
                 findings.append(Finding("spec.empty-folder", "error", "the folder holds no YAML file", hint, str(path)))
             yield from found
-        elif path.is_file():
-            yield path
+        elif exists(path):
+            yield path  # a pipe, say, which the reader refuses
         else:
             findings.append(Finding("spec.no-file", "error", "there is no such file or folder", where=str(path)))
 

@@ -9,6 +9,7 @@ from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLib
 from gpuplan.check.clusters import clusters, ports
 from gpuplan.check.instance_sizes import sizes
 from gpuplan.check.links import links
+from gpuplan.check.measured import measured
 from gpuplan.check.memory import memory
 from gpuplan.check.mig import mig
 from gpuplan.check.names import names
@@ -18,12 +19,13 @@ from gpuplan.check.prices import PriceGroup, price_groups, prices
 from gpuplan.check.products import products
 from gpuplan.check.rates import rates
 from gpuplan.check.shipped import against_shipped
-from gpuplan.check.sources import sources
+from gpuplan.check.sources import reading, sources
 from gpuplan.check.system_shapes import shapes
 from gpuplan.check.systems import instances, systems
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
@@ -42,6 +44,9 @@ def held_to_rules(library: SpecLibrary, models: Sequence[LoadedCard] = ()) -> It
 
 
 def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str], PriceGroup]) -> Iterator[Finding]:
+    if one.kind == "rules":
+        yield from reading(one, one.spec.sources, library)
+        return
     yield from sources(one, library)
     yield from against_shipped(one, library)
     if isinstance(one.spec, Accelerator):
@@ -62,6 +67,8 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
         yield from sizes(one, one.spec, library)
+    elif isinstance(one.spec, Measured):
+        yield from measured(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
         refused = list(prices(one, one.spec, library, known))
         yield from refused

@@ -214,7 +214,8 @@ def _network(one: LoadedFile, at: Path_, family: InstanceFamily, shape: Instance
     # A system of the provider's own has the cards that it sells; a board of the maker's may be sold with fewer.
     own = system.id.startswith(f"{family.provider}-")
     fit = (1.0,) if own else (1.0, 0.5, 0.25)
-    if network.kind not in ("ethernet", "dcn") and all(abs(given.value / total / share - 1) > _CARDS for share in fit):
+    compared = network.kind not in ("ethernet", "dcn", "efa") or (own and network.kind == "efa")
+    if compared and all(abs(given.value / total / share - 1) > _CARDS for share in fit):
         message = (
             f"a network of `{given.text}`, where the {cards.nics} cards of `{cards.bandwidth_each.text}` of {system.id} carry "
         )

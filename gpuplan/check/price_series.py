@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.days import days
 from gpuplan.check.instance_sizes import OTHER_MEMORY
-from gpuplan.check.sources import days
 from gpuplan.record import Record
 from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList

@@ -133,14 +133,14 @@ def _alike(value: Any, meant: Any) -> bool:
 
 def _same_page(spec: Any, value: Any, other: Any, meant: Any, pages: bool) -> bool:
     """Whether both values are said to stand on the same page; where values name none, whether all pages of the file do."""
-    if isinstance(value, (Sourced, SourcedText)) and isinstance(meant, (Sourced, SourcedText)) and isinstance(spec, SpecFile):
-        own, theirs = _entry(spec, value.source), _entry(other, meant.source)
-        return bool(own == theirs)
+    named = [getattr(each, "source", "") for each in (value, meant)]
+    if all(named) and isinstance(spec, SpecFile):
+        return bool(_entry(spec, named[0]) == _entry(other, named[1]))
     return pages
 
 
 def _entry(spec: Any, source: str) -> tuple[str, str]:
-    entry = spec.sources[source or next(iter(spec.sources))]
+    entry = spec.sources[source]
     return entry.title, entry.url
 
 

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-import re
-from calendar import monthrange
 from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
+from datetime import timedelta
 
 from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.days import days
+from gpuplan.check.pages import pages
+from gpuplan.check.publishers import Publisher, publishers
 from gpuplan.models.card import CardSource
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.base import NEEDS_URL, SourceEntry
+from gpuplan.specs.base import SourceEntry
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import Path_
 
 MAX_AGE = 365
 """Days after which a source or a current price is stale, unless `--max-age` says otherwise."""
+PUBLISHED = {"datasheet", "docs", "price", "measured"}
+"""Kinds of sources whose values stand on the publisher's pages; what is derived or fitted from these is not on them."""
 _TOMORROW = timedelta(days=1)
-_ADDRESS = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?(?:/\S*)?")
-_PUBLISHERS = (
-    (re.compile(r"^Hugging Face: "), ("huggingface.co",)),
-    (re.compile(r"^TechPowerUp\b"), ("techpowerup.com",)),
-    (re.compile(r"^Google Cloud (?:TPU )?documentation"), ("cloud.google.com",)),
-)
-"""How titles begin that name who published them, and the hosts of those."""
-_PAPER = re.compile(r"\barXiv[: ](\d{4}\.\d{4,5})")
-_FILE = re.compile(r"(?<![\w*/])(?:[\w.-]+/)+[\w-]+\.(?:py|md|json|ya?ml|txtpb|rst|csv|rs|html)\b")
-_PLAIN = re.compile(r"(?<![\w*/])[\w-]+\.py\b")
-_HUB = re.compile(r"^Hugging Face: (\S+/\S+)$")
 
 
 def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
-    """Sources without https, never used, from the future or long unread; values outside their own range."""
-    used = {value.source for _, value in one.spec.values()} | {next(iter(one.spec.sources))}
-    if isinstance(one.spec, PriceList):
-        used |= {offer.source for offer in one.spec.offers}
-    yield from pages(one, one.spec.sources, library)
-    for name in one.spec.sources:
+    """Sources that may not be cited, or not for that, without https, unused, from the future, or stale; values out of range."""
+    table, used = publishers(), one.spec.named_sources()
+    yield from reading(one, one.spec.sources, library)
+    for name, entry in one.spec.sources.items():
         at: Path_ = ("sources", name)
-        # Files of accelerators, systems and engines also list sources that were only compared with.
-        if name not in used and one.kind in ("instances", "prices"):
-            yield one.bad(
-                "spec.orphan-source", at, f"nothing in the file uses the source `{name}`", "take it out, or name it at a value"
-            )
-    yield from _before(one)
+        refusal = table.refusal(entry.url)
+        if refusal is not None:
+            yield one.bad("spec.refused-source", (*at, "url"), f"the source `{name}` must not be linked to", refusal.why)
+        publisher = table.of(entry.url)
+        if publisher is not None:
+            yield from _of_another(one, publisher, at, name, entry)
+        # Words and switches, of which files of engines are full, cannot name what says so.
+        if name not in used and not entry.compared and one.kind != "engines":
+            hint = "name it at a value or a section, take it out, or say `compared: true` where it was only compared with"
+            yield one.bad("spec.orphan-source", at, f"nothing in the file names the source `{name}`", hint)
+        elif name in used and entry.compared:
+            hint = "take out `compared: true`"
+            told = f"the source `{name}` is said to be only compared with, but values name it"
+            yield one.bad("spec.orphan-source", at, told, hint)
     for path, value in one.spec.values():
+        entry_of = one.spec.sources[value.source] if value.source else None
+        publisher = table.of(entry_of.url) if entry_of is not None and entry_of.kind in PUBLISHED else None
+        if publisher is not None and not publisher.prints(_kind_of(path)):
+            message = f"{path} cites `{value.source}`, but {publisher.name} prints no such value"
+            hint = "cite what prints it; where nothing is on record, name no source, and the value counts as assumed"
+            yield one.bad("spec.source-cannot-say", path_of(path), message, hint)
         if isinstance(value, Sourced) and value.accept is not None and not value.accept[0] <= value.value <= value.accept[1]:
             message = f"{path}: `{value.text}` is outside its own `accept`"
             yield one.bad("spec.outside-accept", path_of(path), message, "correct the value, or widen the range and say why")
@@ -59,78 +63,32 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             yield from _day(one, library, ("offers", place, "date"), offer.date, said, stale, again)
 
 
-def pages(
+def reading(
     one: LoadedFile | LoadedCard, listed: Mapping[str, SourceEntry] | Mapping[str, CardSource], library: SpecLibrary
 ) -> Iterator[Finding]:
-    """What is wrong with the pages that a file of any kind names."""
+    """Pages without https, others than their titles say, and days on which they were read."""
+    yield from pages(one, listed)
     for name, entry in listed.items():
         at: Path_ = ("sources", name)
         if entry.url.startswith("http:"):
             hint = f"write https://{entry.url[7:]} where the site has it"
             yield one.bad("spec.http-source", (*at, "url"), f"the source `{name}` is not https", hint)
-        yield from _page(one, at, name, entry)
         said = f"the source `{name}` was looked at on {entry.checked}"
         again = "look again and write the day"
         yield from _day(one, library, (*at, "checked"), entry.checked, said, "spec.stale-source", again)
 
 
-def _before(one: LoadedFile) -> Iterator[Finding]:
-    """A page that was looked at long before there was anything to say."""
-    if not isinstance(one.spec, Accelerator):
-        return
-    released = days(one.spec.released)[0]
-    for name, entry in one.spec.sources.items():
-        if days(entry.checked)[1] + timedelta(days=366) < released:
-            message = f"the source `{name}` was looked at on {entry.checked}, and {one.spec.id} came in {one.spec.released}"
-            yield one.bad("spec.source-before", ("sources", name, "checked"), message, "correct one of the two days")
-
-
-def _page(one: LoadedFile | LoadedCard, at: Path_, name: str, entry: SourceEntry | CardSource) -> Iterator[Finding]:
-    """A page that nobody can find, or that is another one than its title says."""
-    if not re.search(r"[A-Za-z]{2}", entry.title):
-        yield one.bad("spec.source-title", (*at, "title"), f"the source `{name}` has no title", "write what the page calls itself")
-    elif entry.title.strip().lower().startswith(("http:", "https:", "www.")):
-        message = f"the source `{name}` has an address for a title"
-        yield one.bad("spec.source-title", (*at, "title"), message, "write what the page calls itself")
-    url = entry.url
-    if not url:
-        if entry.kind in NEEDS_URL and isinstance(one, LoadedCard):
-            hint = "give one, or set `kind: assumed`"
-            yield one.bad("spec.source-without-url", at, f"the source `{entry.title}` has no `url`", hint)
-        return
-    if not _ADDRESS.fullmatch(url):
-        yield one.bad("spec.bad-url", (*at, "url"), f"`{url}` is not a web address", "write it as `https://…`, without spaces")
-        return
-    host, _, path = url.split("//", 1)[1].partition("/")
-    for words, hosts in _PUBLISHERS:
-        if words.search(entry.title) and not host.endswith(hosts):
-            message = f"`{url}` is no page of {host_of(hosts)}, as the title `{entry.title}` says"
-            yield one.bad("spec.source-host", (*at, "url"), message, "is it the address of another source?")
-            return
-    for form in (_PAPER, _HUB):
-        said = form.search(entry.title)
-        if said is not None and said[1].lower() not in f"{host}/{path}".lower():
-            message = f"`{url}` is not the page of `{said[1]}`, which the title names"
-            yield one.bad("spec.source-host", (*at, "url"), message, "is it the address of another source?")
-            return
-    files = _FILE.findall(entry.title)
-    if (
-        files
-        and "/tree/" not in url
-        and "/commit" not in url
-        and not any(file in url for file in (*files, *_PLAIN.findall(entry.title)))
-    ):
-        message = f"`{url}` is not `{files[0]}`, which the title names"
-        yield one.bad("spec.source-host", (*at, "url"), message, "is it the address of another source?")
-    if entry.kind == "paper" and host.endswith(("github.com", "huggingface.co")):
-        yield one.bad("spec.source-kind", (*at, "kind"), f"`kind: paper` for {host}", "write `docs` or `measured`")
-    if entry.kind == "model-card" and host.endswith("arxiv.org"):
-        yield one.bad("spec.source-kind", (*at, "kind"), f"`kind: model-card` for {host}", "write `kind: paper`")
-
-
-def host_of(hosts: tuple[str, ...]) -> str:
-    """The hosts in words."""
-    return " or ".join(hosts)
+def _of_another(one: LoadedFile, publisher: Publisher, at: Path_, name: str, entry: SourceEntry) -> Iterator[Finding]:
+    """A page about the things of another vendor or provider, or about another part."""
+    spec = one.spec
+    owner = next((str(getattr(spec, key)) for key in ("vendor", "provider") if hasattr(spec, key)), "")
+    owner = spec.id if isinstance(spec, PriceList) else owner
+    if publisher.about and owner and not any(owner == about or owner.startswith(f"{about}-") for about in publisher.about):
+        message = f"the source `{name}` is about {' and '.join(publisher.about)}, and this file about {owner}"
+        yield one.bad("spec.other-part", (*at, "url"), message, "cite what is about the things of this file")
+    elif isinstance(spec, Accelerator) and publisher.other_part(entry.url, spec.name, spec.id, *spec.aliases):
+        message = f"the source `{name}` is the page of another part than {spec.name}"
+        yield one.bad("spec.other-part", (*at, "url"), message, f"cite the page of this part, not {entry.url}")
 
 
 def _day(
@@ -145,22 +103,13 @@ def _day(
         yield one.bad(stale, at, f"{said}, {age} days ago", f"{again} (stale is what is older than {library.max_age} days)")
 
 
-def days(text: str) -> tuple[date, date]:
-    """The first and the last day that a year, a month or a day means.
+def _kind_of(path: str) -> str:
+    """A dotted path without the numbers of list items.
 
-    >>> days("2026-02")
-    (datetime.date(2026, 2, 1), datetime.date(2026, 2, 28))
+    >>> _kind_of("fabric.0.measured.3.payload")
+    'fabric.measured.payload'
     """
-    parts = [int(part) for part in text.split("-")]
-    year, month, day = (*parts, 0, 0)[:3]
-    first = date(year, month or 1, _within(year, month or 1, day or 1))
-    last_month = month or 12
-    return first, date(year, last_month, _within(year, last_month, day or 31))
-
-
-def _within(year: int, month: int, day: int) -> int:
-    """The day, or the last one of the month where the month is shorter (`2026-02-31` passes the pattern of a date)."""
-    return min(day, monthrange(year, month)[1])
+    return ".".join(part for part in path.split(".") if not part.isdigit())
 
 
 def path_of(dotted: str) -> Path_:

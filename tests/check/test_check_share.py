@@ -1,4 +1,4 @@
-"""Of the slips that people make, planted in every field of every kind of file, the check finds nine of ten: where they stand, and in copies.
+"""Of the slips that people make, planted in every field of every kind of file, the check finds what share: in place, in copies?
 
 The faults are drawn anew from a seed, not chosen by what is found; `python -m tools.plant_faults` plants as many as one likes.
 """
