@@ -225,6 +225,8 @@ def _kin(path: Path) -> str:
 
 
 def _dates(text: str) -> Iterator[tuple[str, str]]:
+    if not text[:4].isdigit():
+        return  # `unknown`
     year = int(text[:4])
     yield "two years later", f"{year + 2}{text[4:]}"
     yield "ten years earlier", f"{year - 10}{text[4:]}"
