@@ -34,6 +34,7 @@ _NEVER = {"aws": ("infiniband", "rdma-roce"), "azure": ("rdma-roce",), "gcp": ("
 _AZURE_RDMA = re.compile(r"Standard_N[A-Z]+\d+[a-z]*r[a-z]*(?:_|$)")
 """Azure marks sizes with InfiniBand with an r."""
 _LEAST_EFA = 2.4e9
+_MOST_VCPUS = 100
 _SAME = 0.02
 _CARDS = 0.15
 """How far the network of an instance may be from the cards of its system: some count front-end cards too."""
@@ -92,7 +93,7 @@ def _named(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
     told = [word for word in re.split(r"[^a-z0-9]+", shape.name.lower())[1:] if word in known]
     if library.accelerator(shape.name) is not None:
         told = [shape.name]
-    if told and not any(shape.accelerator.startswith(word) or f"-{word}" in shape.accelerator for word in told):
+    if told and not any(word in (shape.accelerator, *shape.accelerator.split("-")) for word in told):
         message = f"{shape.accelerator}, where the name `{shape.name}` says {told[0]}"
         yield one.bad("spec.instance-accelerator", (*at, "accelerator"), message, "correct the one that is wrong")
     system = library.system(shape.system) if shape.system is not None else None
@@ -145,12 +146,18 @@ def _link(one: LoadedFile, at: Path_, shape: InstanceShape, accelerator: Acceler
             message = f"`{kind}`, where several {accelerator.id} in one instance have {' or '.join(sorted(fit))}"
             yield one.bad("spec.instance-link", where, message, "correct the link, or the accelerator")
             return
+    if shape.vcpus is not None and count >= 1 and shape.vcpus / count > _MOST_VCPUS:
+        message = f"{shape.vcpus} virtual processors for {shape.accelerators.text} accelerators"
+        yield one.bad("spec.instance-size", (*at, "vcpus"), message, f"nobody sells more than {_MOST_VCPUS} for each")
     own = accelerator.scale_up.bandwidth_per_direction if accelerator.scale_up is not None else None
     given = shape.scale_up.bandwidth_per_direction
     if own is not None and given is not None and kind != "neuronlink" and given.value < own.value * (1 - 2 * _CARDS):
         message = f"`{given.text}` is less than the `{own.text}` that the links of {accelerator.id} carry"
         yield one.bad("spec.system-link", (*at, "scale_up", "bandwidth_per_direction"), message, "is it of one link, or of a pair?")
     domain = shape.scale_up.domain
+    if (kind == "nvlink-domain") != (domain is not None):
+        message = f"`{kind}` with {'a' if domain is not None else 'no'} `domain`"
+        yield one.bad("spec.instance-link", where, message, "links that join several instances have the kind `nvlink-domain`")
     if domain is not None and system is not None and domain != system.count:
         message = f"{domain} accelerators in a domain, where {system.id} has {system.count}"
         yield one.bad("spec.instance-link", (*at, "scale_up", "domain"), message, "correct the one that is wrong")

@@ -73,10 +73,7 @@ def _named(one: LoadedFile, spec: System, library: SpecLibrary) -> Iterator[Find
         message = f"{spec.count} accelerators, where the name `{spec.id}` says {counts[0]}"
         yield one.bad("spec.system-form", ("accelerators",), message, "correct the one that is wrong")
     told = [word for word in spec.id.split("-") if word in library.accelerator_words]
-    fits = library.accelerator(spec.accelerator) is None or any(
-        spec.accelerator == word or f"-{spec.accelerator}-".find(f"-{word}-") >= 0 or spec.accelerator.startswith(word)
-        for word in told
-    )
+    fits = library.accelerator(spec.accelerator) is None or any(word in spec.accelerator.split("-") for word in told)
     if told and not fits:
         message = f"{spec.accelerator}, where the name `{spec.id}` says {told[0]}"
         yield one.bad("spec.system-form", ("accelerator",), message, "correct the one that is wrong")
@@ -102,7 +99,9 @@ def _hosts(one: LoadedFile, spec: System) -> Iterator[Finding]:
         if part.name.endswith(f"-{part.chips}") and part.chips == each and hosts * part.chips != spec.count:
             yield one.bad("spec.system-form", ("hosts",), f"{hosts:g} hosts of {part.chips} chips", "correct the number")
     host = spec.host
-    if host is not None and host.cpu_count is not None and not 0.5 <= host.cpu_count / hosts <= 4:
+    most = 2 if spec.count / hosts <= _A_HOST / 2 and spec.form in ("node", "workstation", "instance") else 4
+    apart = host is not None and host.cpu_count is not None and host.cpu_count != spec.count
+    if host is not None and host.cpu_count is not None and apart and not 0.5 <= host.cpu_count / hosts <= most:
         message = f"{host.cpu_count} processors in {hosts:g} hosts"
         yield one.bad("spec.system-host", ("host", "cpu_count"), message, "a host has one or two, some have four")
 
@@ -138,7 +137,7 @@ def _rates(one: LoadedFile, path: Path_, level: FabricLevel) -> Iterator[Finding
             yield one.bad("spec.system-level", (*path, "latency"), message, hint)
     if given is None:
         return
-    if peer is not None and level.topology == "switched" and abs(peer.value / given.value - 1) > _SAME:
+    if peer is not None and (level.topology == "switched" or level.name == "pcie") and abs(peer.value / given.value - 1) > _SAME:
         message = f"`{peer.text}` to one other accelerator, where a switch gives it all of `{given.text}`"
         yield one.bad("spec.system-level", (*path, "peer_bandwidth_per_direction"), message, "correct one of the two")
     if peer is not None and level.dims is not None and "ici" in level.name:
