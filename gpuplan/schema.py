@@ -61,6 +61,13 @@ class Pattern(Record):
     regex: str
 
 
+DAY = (
+    r"(?:20\d\d-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))"
+    r"|20(?:[02468][048]|[13579][26])-02-29)"
+)
+"""A day of the calendar of this century: `2026-02-31` is none."""
+
+
 class Limits(Record):
     """A whole number, or the length of a list or mapping, is no less and no more than this."""
 

@@ -16,7 +16,8 @@ import yaml
 
 from gpuplan.check.examine import check
 from gpuplan.cli.specs import PARTS
-from gpuplan.specs.catalog import KINDS, schema_of
+from gpuplan.models.catalog import CARDS
+from gpuplan.specs.catalog import KINDS, shipped_folder
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "team-specs"
@@ -187,12 +188,42 @@ def test_the_hook_is_shaped_as_pre_commit_wants_it() -> None:
     assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.main:main"' in scripts
     wanted = re.compile(made["files"])
     assert all(wanted.search(f"my-specs/{name}") and wanted.search(name) for name in (CHIP, NODE, INSTANCE, PRICES))
-    assert all(wanted.search(f"{kind}/some/file.yaml") for kind in KINDS if schema_of(kind) is not None)
+    assert all(wanted.search(f"{kind}/some/file.yaml") for kind in KINDS)
     for other in (".github/workflows/ci.yml", "README.md", "accelerators/notes.txt", "my-systems.yaml"):
         assert not wanted.search(other)
     page = PAGE.read_text(encoding="utf-8")
     (config,) = [yaml.safe_load(body) for _, body in BLOCK.findall(page) if body.startswith("# .pre-commit-config.yaml")]
     assert [one["id"] for one in config["repos"][0]["hooks"]] == [made["id"]]
+
+
+def test_the_hook_and_the_action_open_model_cards_and_measured_files(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "repository"
+    shutil.copytree(EXAMPLE, work / "specs")
+    card = work / "specs" / "models" / "our-7b.yaml"
+    card.parent.mkdir()
+    shipped = CARDS / "mistral-7b-v0.1.yaml"
+    text = shipped.read_text(encoding="utf-8").replace("id: mistral-7b-v0.1\n", "id: our-7b\n")
+    card.write_text(text, encoding="utf-8")
+    assert ask(f"{hook()['entry']} specs/models/our-7b.yaml", work, home).returncode == 0
+    for old, new, said in (
+        ("kv_heads: 8", "kv_heads: eight", "is not a whole number"),
+        ("kv_heads: 8", "kv_heads: 32", "parameters"),
+        ("max_context: 32768", "max_context: 512", "a context of 512"),
+        ("format: 1", "garbage: [", "not valid YAML"),
+    ):
+        assert old in text
+        card.write_text(text.replace(old, new), encoding="utf-8")
+        told = ask(f"{hook()['entry']} specs/models/our-7b.yaml", work, home)
+        assert (told.returncode, said in told.stderr) == (2, True), told.stderr
+        told = ask(step("check")["run"], work, home, SPECS="specs", STRICT="false")
+        assert (told.returncode, said in told.stdout) == (2, True), told.stdout
+    card.unlink()
+    measured = work / "specs" / "measured" / "h100-sxm-80gb.yaml"
+    measured.parent.mkdir(exist_ok=True)
+    text = (shipped_folder() / "measured" / "h100-sxm-80gb.yaml").read_text(encoding="utf-8")
+    measured.write_text(text.replace("efficiency: 0.8987", "efficiency: 0.9887", 1), encoding="utf-8")
+    told = ask(f"{hook()['entry']} specs/measured/h100-sxm-80gb.yaml", work, home)
+    assert (told.returncode, "`0.9887`, where the shipped h100-sxm-80gb has `0.8987`" in told.stderr) == (2, True), told.stderr
 
 
 def test_the_hooks_entry_in_a_repository(tmp_path: Path) -> None:

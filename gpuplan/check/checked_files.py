@@ -9,13 +9,17 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 
+from gpuplan.check.family_table import ModelFamilies, model_families
+from gpuplan.check.product_table import Product, products
 from gpuplan.check.rules import Severity, severity_of
 from gpuplan.check.silicon import Silicon, silicon
 from gpuplan.errors import SpecError
+from gpuplan.models.card import ModelCard
+from gpuplan.models.generic import GenericCard
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import Spec, SpecFile
-from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
 from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
@@ -58,6 +62,18 @@ class LoadedFile(Record):
         return Finding(code, severity_of(code), message, hint, self.lines.where(at))
 
 
+class LoadedCard(Record):
+    """A loaded model card with the lines of its keys."""
+
+    path: Path
+    card: ModelCard | GenericCard
+    lines: LineMap
+
+    def bad(self, code: str, at: Path_, message: str, hint: str = "") -> Finding:
+        """A finding at a key of the card."""
+        return Finding(code, severity_of(code), message, hint, self.lines.where(at))
+
+
 @dataclass
 class SpecLibrary:
     """What the files refer to: those given, and behind them the catalog, parsed once and only where it is asked for."""
@@ -70,12 +86,41 @@ class SpecLibrary:
 
     def __post_init__(self) -> None:
         for one in self.files:
-            self._specs[os.path.abspath(one.path)] = one.spec
+            self.put(one)
+
+    def put(self, one: LoadedFile) -> None:
+        """Let names that lead to this file mean what was loaded of it."""
+        self._specs[os.path.abspath(one.path)] = one.spec
+
+    @cached_property
+    def families(self) -> ModelFamilies:
+        """The table of families of models."""
+        return model_families()
 
     @cached_property
     def silicon(self) -> Silicon:
         """The table of architectures and links."""
         return silicon()
+
+    @cached_property
+    def _products(self) -> Mapping[str, Product]:
+        """Every product on record, by its id and by its name."""
+        listed = products().products
+        return {key(one.name): one for one in listed} | {one.id: one for one in listed}
+
+    def product(self, spec: Accelerator) -> Product | None:
+        """The product that an accelerator file describes, by its id or its name, or None where that is not on record."""
+        return self._products.get(spec.id) or self._products.get(key(spec.name))
+
+    def ids(self, kind: str) -> Iterable[str]:
+        """The ids of a kind."""
+        return self.catalog.paths(kind)
+
+    @cached_property
+    def accelerator_words(self) -> frozenset[str]:
+        """How ids of accelerators begin, where that says which they are: `h100`, `mi300x`, `l40s`."""
+        words = {ident.split("-")[0] for ident in self.catalog.paths("accelerators")}
+        return frozenset(word for word in words if any(char.isdigit() for char in word))
 
     def accelerator(self, ident: str) -> Accelerator | None:
         """The accelerator of that id, or None where there is none or its file is broken."""
@@ -94,6 +139,12 @@ class SpecLibrary:
         """Every instance of the catalog by `provider:name`."""
         families = (self._load(InstanceFamily, "instances", ident) for ident in self.catalog.paths("instances"))
         return {f"{one.provider}:{shape.name}": shape for one in families if one is not None for shape in one.instances}
+
+    @cached_property
+    def family_of(self) -> Mapping[str, str]:
+        """The id of the family of every instance by `provider:name`."""
+        families = ((ident, self._load(InstanceFamily, "instances", ident)) for ident in self.catalog.paths("instances"))
+        return {f"{one.provider}:{shape.name}": ident for ident, one in families if one is not None for shape in one.instances}
 
     @cached_property
     def price_lists(self) -> Iterable[PriceList]:

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
-from gpuplan.check.clusters import clusters, ports
-from gpuplan.check.links import links
-from gpuplan.check.measured import measured
-from gpuplan.check.memory import memory
-from gpuplan.check.names import names, root
-from gpuplan.check.prices import PriceGroup, price_groups, prices
-from gpuplan.check.rates import rates
+from gpuplan.check.cards import load_lined_card
+from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.family_table import ModelFamilies
+from gpuplan.check.held import held_to_rules
+from gpuplan.check.names import root
+from gpuplan.check.product_table import Products
+from gpuplan.check.publishers import Publishers
 from gpuplan.check.rules import RULES, Severity, covers
-from gpuplan.check.sources import MAX_AGE, sources
-from gpuplan.check.systems import instances, systems
+from gpuplan.check.silicon import Silicon
+from gpuplan.check.sources import MAX_AGE
 from gpuplan.errors import Problem, SpecError
 from gpuplan.files.read import exists, is_folder
+from gpuplan.models.catalog import CARDS
+from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
-from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.base import load_lined
+from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
-from gpuplan.specs.cluster import Cluster
-from gpuplan.specs.instance import InstanceFamily
-from gpuplan.specs.measured import Measured
-from gpuplan.specs.price import PriceList
-from gpuplan.specs.system import System
+
+_RULES_FOLDER = "rules"
+_RULES_FILES: dict[str, type[SpecFile]] = {
+    "silicon": Silicon,
+    "products": Products,
+    "models": ModelFamilies,
+    "publishers": Publishers,
+}
+"""The files that others are held to, which are checked like all others."""
+_VAGUE = (
+    "spec.price-series", "spec.price-kind", "spec.price-date", "spec.instance-network", "spec.instance-size", "spec.instance-link",
+    "spec.system-level", "spec.system-host", "spec.system-form", "spec.cluster-rate", "spec.mig", "spec.product", "model.family",
+    "spec.outside-accept", "spec.misquoted",
+)  # fmt: skip
+"""Rules that say that something does not fit, each vaguer than the one before: where another says what it is, that is enough."""
 
 
 class Examination(Record):
@@ -63,56 +73,35 @@ def examine(
     `behind` are folders, besides the shipped one, where names may lead that the files refer to. `select` and `ignore` are
     codes, with or without `spec.`, or a group of codes before a dot (`yaml`). `max_age` is in days.
     """
-    given = list(paths) or [shipped_folder()]
+    given = list(paths) or [shipped_folder(), CARDS, GENERIC]
     findings: list[Finding] = []
     loaded: list[LoadedFile] = []
+    models: list[LoadedCard] = []
     count = 0
     for path in _files(given, findings):
         count += 1
         try:
             kind = _kind_of(path)
-            cls = schema_of(kind)
-            if cls is not None:
+            cls = _rules_of(path) if kind == _RULES_FOLDER else schema_of(kind)
+            if cls is None:
+                models.append(load_lined_card(path))
+            else:
                 loaded.append(LoadedFile(kind, path, *load_lined(cls, path)))
         except SpecError as error:
             findings += [_finding(problem) for problem in error.problems]
     folders = dict.fromkeys([shipped_folder(), *behind, *(root(one) for one in loaded)])
-    library = SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age)
-    findings += names(library)
-    known = price_groups(library) if any(one.kind == "prices" for one in loaded) else {}
-    for one in loaded:
-        findings += _of_one(one, library, known)
-    kept = [one for one in findings if _wanted(one.code, select, ignore)]
-    # A value outside its own range is mostly that because something else is wrong with it, which says more.
-    told = {one.where for one in kept if one.code != "spec.outside-accept"}
-    kept = [one for one in kept if one.code != "spec.outside-accept" or one.where not in told]
+    findings += held_to_rules(SpecLibrary(Catalog(list(folders)), loaded, today or date.today(), max_age), models)
+    kept = [one for one in findings if not select or any(covers(word, one.code) for word in select)]
+    clearest: dict[str, int] = {}
+    for one in kept:
+        clearest[one.where] = min(_vagueness(one), clearest.get(one.where, len(_VAGUE)))
+    # A rule that is ignored takes with it what others say of the same line.
+    kept = [one for one in kept if _vagueness(one) == clearest[one.where] and not any(covers(word, one.code) for word in ignore)]
     return Examination(tuple(sorted(dict.fromkeys(kept), key=lambda found: (found.file, found.line, found.code))), count)
 
 
-def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str], PriceGroup]) -> Iterator[Finding]:
-    yield from sources(one, library)
-    if isinstance(one.spec, Accelerator):
-        found, wrong = rates(one, one.spec, library)
-        yield from found
-        yield from memory(one, one.spec, wrong)
-        yield from links(one, one.spec, library)
-    elif isinstance(one.spec, System):
-        yield from systems(one, one.spec, library)
-        yield from ports(one, one.spec, library)
-    elif isinstance(one.spec, Cluster):
-        yield from clusters(one, one.spec, library)
-    elif isinstance(one.spec, InstanceFamily):
-        yield from instances(one, one.spec, library)
-    elif isinstance(one.spec, Measured):
-        yield from measured(one, one.spec, library)
-    elif isinstance(one.spec, PriceList):
-        yield from prices(one, one.spec, library, known)
-
-
-def _wanted(code: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
-    if select and not any(covers(word, code) for word in select):
-        return False
-    return not any(covers(word, code) for word in ignore)
+def _vagueness(one: Finding) -> int:
+    return _VAGUE.index(one.code) + 1 if one.code in _VAGUE else 0
 
 
 def _finding(problem: Problem) -> Finding:
@@ -134,7 +123,13 @@ def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
 
 
 def _kind_or_none(path: Path) -> str | None:
+    if path.parent.name == _RULES_FOLDER and path.stem in _RULES_FILES:
+        return _RULES_FOLDER
     return next((part for part in reversed(path.absolute().parts[-3:-1]) if part in KINDS), None)
+
+
+def _rules_of(path: Path) -> type[SpecFile]:
+    return _RULES_FILES[path.stem]
 
 
 def _kind_of(path: Path) -> str:

@@ -30,6 +30,11 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
                 near = did_you_mean(key(name), [*library.catalog.paths(kind), *library.catalog.names(kind)])
                 hint = near or f"write the id of one of the {kind}, or add its file"
                 yield one.bad("spec.unknown-reference", at, f"`{name}` is not the id of one of the {kind}", hint)
+        if isinstance(one.spec, Accelerator) and one.spec.default_system is not None:
+            system = library.system(one.spec.default_system)
+            if system is not None and system.accelerator != one.spec.id:
+                message = f"the usual system {system.id} has {system.accelerator}"
+                yield one.bad("spec.default-system", ("default_system",), message, f"name a system with {one.spec.id}")
         if isinstance(one.spec, PriceList):
             at_instances = (
                 (("offers", at, "instance"), f"{one.spec.id}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
@@ -44,6 +49,13 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
 
 def _claims(one: LoadedFile, claimed: dict[tuple[str, str], LoadedFile]) -> Iterator[Finding]:
     own = {key(one.spec.id)} if one.kind != "instances" else set()
+    shapes = one.spec.instances if isinstance(one.spec, InstanceFamily) else ()
+    for place, shape in enumerate(shapes):
+        name = f"{getattr(one.spec, 'provider', '')}:{shape.name}".lower()
+        first = claimed.setdefault(("shapes", name), one)
+        if first is not one and root(first) == root(one):
+            message = f"`{name}` stands in two files"
+            yield one.bad("spec.duplicate-name", ("instances", place, "name"), message, f"take it out here or in {first.path}")
     listed = [(("aliases",), name) for name in one.spec.aliases]
     for further in ("driver_names", "stands_in_for"):
         listed += [((further,), name) for name in getattr(one.spec, further, ())]

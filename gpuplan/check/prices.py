@@ -92,7 +92,6 @@ def prices(
     if listed.offers and listed.default_region not in regions | {"any"}:
         message = f"no offer is in the usual region `{listed.default_region}`"
         yield one.bad("spec.default-region", ("default_region",), message, f"write one of {', '.join(sorted(regions))}")
-    seen: dict[tuple[str, ...], int] = {}
     refused: set[int] = set()
     for place, entry in enumerate(listed.offers):
         bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
@@ -115,12 +114,6 @@ def prices(
         elif shape is not None and shape.status == "retired":
             message = f"`{entry.instance}` is retired: nobody can pay its price"
             yield bad("spec.retired-price", message=message, hint="set `status: historical`")
-        key = (entry.instance, entry.region, entry.kind, entry.per, entry.date or "", entry.note)
-        first = seen.setdefault(key, place)
-        if first != place:
-            line = one.lines.line(("offers", first))
-            message = f"`{entry.instance}` has two current {entry.kind} prices in {entry.region}: see line {line}"
-            yield bad("spec.duplicate-offer", message=message, hint="keep the right one, or set the `status` of the other")
     yield from _cheaper(one, listed, library, refused)
 
 

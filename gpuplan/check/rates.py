@@ -5,6 +5,7 @@ Every rate gets at most one finding, the most telling one that its evidence supp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from statistics import median
 
@@ -21,6 +22,9 @@ _VECTOR = ("fp64", "fp64_tensor", "fp32")
 _CLOCKS = (0.86, 1.06)
 """What the matrix clock may be, over the clock outside matrix units."""
 _SPARSE = 2.0
+_PATTERN = re.compile(r"(\d+):(\d+)")
+_SPARSE_SHORT = 0.1
+"""How much less than its pattern a printed sparse rate may be worth."""
 _TIMES = (1.0, 2.0, 4.0)
 """How much faster than fp32 narrow types are outside matrix units."""
 
@@ -54,6 +58,7 @@ def rates(one: LoadedFile, spec: Accelerator, library: SpecLibrary) -> tuple[lis
             findings.append(finding)
             wrong.add(rate.dtype)
     findings += _rest(one, spec)
+    findings += _doubles(one, spec, line)
     if line is None:
         findings += _plausible(one, spec, wrong)
     return findings, frozenset(wrong)
@@ -278,3 +283,19 @@ def _rest(one: LoadedFile, spec: Accelerator) -> Iterator[Finding]:
         if dtype in given and given[dtype].value >= rate.value:
             message = f"{dtype}: the dense rate `{given[dtype].text}` is not below the sparse one, `{rate.text}`"
             yield one.bad("spec.sparse-rate", ("compute_dense", dtype), message, "write the dense rate here")
+
+
+def _doubles(one: LoadedFile, spec: Accelerator, line: PartLine | None) -> Iterator[Finding]:
+    """The rate of fp64 where it is no multiple of units and clock, and what sparsity is worth."""
+    fp64, fp32 = spec.compute_dense.fp64, spec.compute_dense.fp32
+    if line is not None and line.fp32_per_fp64 and fp64 is not None and fp32 is not None and not fp64.note:
+        times = fp32.value / fp64.value
+        if not any(_near(times, each.value, _LOOSE) for each in line.fp32_per_fp64):
+            known = " or ".join(each.text for each in line.fp32_per_fp64)
+            message = f"fp64: fp32 is {times:.3g} times `{fp64.text}`, and of these parts {known} times"
+            yield one.bad("spec.rate-ratio", ("compute_dense", "fp64"), message, "is it in GFLOP/s, or of another part?")
+    if spec.sparsity is not None and (of := _PATTERN.match(spec.sparsity.pattern)) is not None:
+        worth = float(of[2]) / float(of[1])
+        if abs(spec.sparsity.factor.value / worth - 1) > _SPARSE_SHORT:
+            message = f"`{spec.sparsity.factor.text}` for a pattern of {of[1]} in {of[2]}, which is worth {worth:g}"
+            yield one.bad("spec.sparsity", ("sparsity", "factor"), message, "write what the printed rate is over the dense one")

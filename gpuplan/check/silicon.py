@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Annotated, Literal
 
 from gpuplan.schema import Limits, Schema
 from gpuplan.specs.accelerator import Accelerator, RateName
 from gpuplan.specs.base import Id, SpecFile, load_spec
 from gpuplan.specs.catalog import shipped_folder
+from gpuplan.specs.network import Protocol
 from gpuplan.specs.quantity import BytesPerSField, CountField, RatioField
 
 
@@ -25,6 +27,8 @@ class PartLine(Schema):
     """FLOP (or OP) of one unit in one clock, dense, accumulating in 32 bits."""
     also: tuple[RateName, ...] = ()
     """Data types that these parts have at rates that differ from part to part."""
+    fp32_per_fp64: tuple[CountField, ...] = ()
+    """How many times fp64 the rate of fp32 is, where fp64 is not among the above."""
     half_accumulate: tuple[RateName, ...] = ()
     """Data types that run twice as fast when they accumulate in 16 bits."""
     note: str = ""
@@ -72,6 +76,21 @@ class PcieGeneration(Schema):
     """What one lane carries in one direction, after encoding."""
 
 
+class NetworkPort(Schema):
+    """What one port of a network carries."""
+
+    network: Id
+    """The id of the network."""
+    protocol: Protocol
+    """How it is spoken."""
+    rate: BytesPerSField
+    """One way, on the wire."""
+    per_instance: Annotated[int, Limits(1)] | None = None
+    """How many ports an instance has, where it is sold so."""
+    per_accelerator: Annotated[int, Limits(1)] | None = None
+    """How many ports an accelerator has, where it is sold so."""
+
+
 class Silicon(SpecFile):
     """Rates that belong to an architecture or a link rather than to one part."""
 
@@ -81,6 +100,8 @@ class Silicon(SpecFile):
     """Links between accelerators."""
     pcie: tuple[PcieGeneration, ...]
     """Links to the host."""
+    ports: tuple[NetworkPort, ...]
+    """Ports of networks."""
 
     def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""
@@ -98,6 +119,7 @@ class Silicon(SpecFile):
         return (found, fit[0]) if len(fit) == 1 else None
 
 
+@cache
 def silicon() -> Silicon:
     """The table that is shipped."""
     return load_spec(Silicon, shipped_folder() / "rules" / "silicon.yaml")

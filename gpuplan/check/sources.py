@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from calendar import monthrange
-from collections.abc import Iterator
-from datetime import date, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
-from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
+from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.days import days
+from gpuplan.check.pages import pages
 from gpuplan.check.publishers import Publisher, publishers
+from gpuplan.models.card import CardSource
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import SourceEntry
 from gpuplan.specs.price import PriceList
@@ -24,11 +26,9 @@ _TOMORROW = timedelta(days=1)
 def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
     """Sources that may not be cited, or not for that, without https, unused, from the future, or stale; values out of range."""
     table, used = publishers(), one.spec.named_sources()
+    yield from reading(one, one.spec.sources, library)
     for name, entry in one.spec.sources.items():
         at: Path_ = ("sources", name)
-        if entry.url.startswith("http:"):
-            hint = f"write https://{entry.url[7:]} where the site has it"
-            yield one.bad("spec.http-source", (*at, "url"), f"the source `{name}` is not https", hint)
         refusal = table.refusal(entry.url)
         if refusal is not None:
             yield one.bad("spec.refused-source", (*at, "url"), f"the source `{name}` must not be linked to", refusal.why)
@@ -43,9 +43,6 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             hint = "take out `compared: true`"
             told = f"the source `{name}` is said to be only compared with, but values name it"
             yield one.bad("spec.orphan-source", at, told, hint)
-        said = f"the source `{name}` was looked at on {entry.checked}"
-        again = "look again and write the day"
-        yield from _day(one, library, (*at, "checked"), entry.checked, said, "spec.stale-source", again)
     for path, value in one.spec.values():
         entry_of = one.spec.sources[value.source] if value.source else None
         publisher = table.of(entry_of.url) if entry_of is not None and entry_of.kind in PUBLISHED else None
@@ -66,6 +63,21 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             yield from _day(one, library, ("offers", place, "date"), offer.date, said, stale, again)
 
 
+def reading(
+    one: LoadedFile | LoadedCard, listed: Mapping[str, SourceEntry] | Mapping[str, CardSource], library: SpecLibrary
+) -> Iterator[Finding]:
+    """Pages without https, others than their titles say, and days on which they were read."""
+    yield from pages(one, listed)
+    for name, entry in listed.items():
+        at: Path_ = ("sources", name)
+        if entry.url.startswith("http:"):
+            hint = f"write https://{entry.url[7:]} where the site has it"
+            yield one.bad("spec.http-source", (*at, "url"), f"the source `{name}` is not https", hint)
+        said = f"the source `{name}` was looked at on {entry.checked}"
+        again = "look again and write the day"
+        yield from _day(one, library, (*at, "checked"), entry.checked, said, "spec.stale-source", again)
+
+
 def _of_another(one: LoadedFile, publisher: Publisher, at: Path_, name: str, entry: SourceEntry) -> Iterator[Finding]:
     """A page about the things of another vendor or provider, or about another part."""
     spec = one.spec
@@ -79,7 +91,9 @@ def _of_another(one: LoadedFile, publisher: Publisher, at: Path_, name: str, ent
         yield one.bad("spec.other-part", (*at, "url"), message, f"cite the page of this part, not {entry.url}")
 
 
-def _day(one: LoadedFile, library: SpecLibrary, at: Path_, text: str, said: str, stale: str, again: str) -> Iterator[Finding]:
+def _day(
+    one: LoadedFile | LoadedCard, library: SpecLibrary, at: Path_, text: str, said: str, stale: str, again: str
+) -> Iterator[Finding]:
     first, last = days(text)
     age = (library.today - last).days
     if first > library.today + _TOMORROW:
@@ -87,24 +101,6 @@ def _day(one: LoadedFile, library: SpecLibrary, at: Path_, text: str, said: str,
         yield one.bad("spec.future-date", at, f"{said}, which has not come yet", hint)
     elif stale and age > library.max_age:
         yield one.bad(stale, at, f"{said}, {age} days ago", f"{again} (stale is what is older than {library.max_age} days)")
-
-
-def days(text: str) -> tuple[date, date]:
-    """The first and the last day that a year, a month or a day means.
-
-    >>> days("2026-02")
-    (datetime.date(2026, 2, 1), datetime.date(2026, 2, 28))
-    """
-    parts = [int(part) for part in text.split("-")]
-    year, month, day = (*parts, 0, 0)[:3]
-    first = date(year, month or 1, _within(year, month or 1, day or 1))
-    last_month = month or 12
-    return first, date(year, last_month, _within(year, last_month, day or 31))
-
-
-def _within(year: int, month: int, day: int) -> int:
-    """The day, or the last one of the month where the month is shorter (`2026-02-31` passes the pattern of a date)."""
-    return min(day, monthrange(year, month)[1])
 
 
 def _kind_of(path: str) -> str:

@@ -60,6 +60,8 @@ def check(
       gpuplan specs check --rules
     """
     from gpuplan.check.examine import MAX_AGE, RULES, examine
+    from gpuplan.models.catalog import CARDS
+    from gpuplan.models.generic import GENERIC
     from gpuplan.render.findings import findings_github, findings_json, findings_text, rules_json, rules_text, summary
     from gpuplan.specs.catalog import Catalog
 
@@ -69,7 +71,7 @@ def check(
         return None
     folders = Catalog.open([Path(folder) for folder in specs or ()]).folders
     found = examine(
-        [Path(place) for place in places] if places else folders,
+        [Path(place) for place in places] if places else [*folders, CARDS, GENERIC],
         behind=folders[1:],
         select=_codes(select, "--select", RULES),
         ignore=_codes(ignore, "--ignore", RULES),
@@ -105,7 +107,7 @@ def _codes(given: Sequence[str] | None, flag: str, rules: Iterable[str]) -> list
     words = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
     short = [code.removeprefix("spec.") for code in rules]
     for word in words:
-        if word.removeprefix("spec.") not in short and not word.startswith("yaml"):
+        if word.removeprefix("spec.") not in short and not word.startswith(("yaml", "model")):
             hint = did_you_mean(word.removeprefix("spec."), short) or "`gpuplan specs check --rules` lists them"
             raise UsageError(Problem("usage.word", f"{flag}: no rule is called `{word}`", hint))
     return words

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount, count
-from gpuplan.schema import Limits, Pattern, PositiveInt, Schema, field, read
+from gpuplan.schema import DAY, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import Kind, Source
 
 Dtype: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8"]
 NumberKind: TypeAlias = Literal["int", "float"]
-Date: TypeAlias = Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
+Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
 
 
 class CardSource(Schema):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.files.read import is_file, text_of
 from gpuplan.models.card import CardSource
 from gpuplan.models.glance import aliases_in, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
-from gpuplan.strict_yaml import load_yaml
+from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import NOT_ON_RECORD, Source, Term
 
 GENERIC = Path(__file__).parent / "generic_cards"
@@ -141,8 +141,17 @@ def load_generic(path: Path) -> GenericCard:
         SpecError: everything that is wrong with the file, each problem with file:line, a code and a hint.
     """
     data, lines = load_yaml(path)
-    card = read(GenericCard, data, lines, "model", value_code="model.bad-value")
+    card = parse_generic(data, lines)
     if card.id != path.stem:
         hint = f"rename the file to `{card.id}.yaml`, or write `id: {path.stem}`"
         raise SpecError(Problem("model.id-not-file-name", f"the id `{card.id}` is not the file's name", hint, lines.where(("id",))))
     return card
+
+
+def parse_generic(data: dict[str, Any], lines: LineMap) -> GenericCard:
+    """The card that plain data means; `lines` says where its keys stand.
+
+    Raises:
+        SpecError: all problems together.
+    """
+    return read(GenericCard, data, lines, "model", value_code="model.bad-value")

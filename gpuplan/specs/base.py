@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
-from gpuplan.schema import Fault, Limits, Pattern, Schema, read
+from gpuplan.schema import DAY, Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
-from gpuplan.strict_yaml import LineMap, Path_, load_yaml
+from gpuplan.strict_yaml import LineMap, Path_, parse_yaml, read_text
 from gpuplan.term import NOT_ON_RECORD, Kind, Source, Term
 
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
 Id: TypeAlias = Annotated[str, Pattern(r"^[a-z0-9][a-z0-9._-]*$")]
-Date: TypeAlias = Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
-MONTH = re.compile(r"^(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$", re.ASCII)
+Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
+MONTH = re.compile(rf"^((19|20)\d\d(-(0[1-9]|1[0-2]))?|{DAY})$", re.ASCII)
 Month: TypeAlias = Annotated[str, Pattern(MONTH.pattern)]
 
 
@@ -135,7 +135,12 @@ def load_spec(cls: type[Spec], path: Path) -> Spec:
 
 def load_lined(cls: type[Spec], path: Path) -> tuple[Spec, LineMap]:
     """The spec that a file holds, and the lines of its keys; errors as `load_spec`."""
-    data, lines = load_yaml(path)
+    return as_spec(cls, path, read_text(path))
+
+
+def as_spec(cls: type[Spec], path: Path, text: str) -> tuple[Spec, LineMap]:
+    """The same for a text that is at hand; errors as `load_spec`."""
+    data, lines = parse_yaml(text, str(path))
     spec = read(cls, data, lines)
     if spec.id != path.stem:
         hint = f"rename the file to `{spec.id}.yaml`, or write `id: {path.stem}`"

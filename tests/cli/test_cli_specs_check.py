@@ -121,7 +121,7 @@ def test_the_age_that_is_stale(call: Call, tmp_path: Path) -> None:
 def test_rules_are_listed(call: Call) -> None:
     told = call("specs", "check", "--rules")
     assert told.code == 0
-    assert set(re.findall(r"^  ((?:spec\.)?[a-z-]+) ", told.out, re.M)) == set(RULES)
+    assert set(re.findall(r"^  ((?:spec\.|model\.)?[a-z-]+) ", told.out, re.M)) == set(RULES)
     listed = json.loads(call("specs", "check", "--rules", "--json").out)
     assert [one["code"] for one in listed] == list(RULES)
 
