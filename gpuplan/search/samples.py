@@ -27,10 +27,9 @@ from gpuplan.search.space import Part, Space
 from gpuplan.search.training_defaults import default_precision
 from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
+from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.term import USER, Source
 
-ENGINE = "torch-eager"
-"""The engine that is taken where the user names none."""
 FEW = 16
 """So many batches are sooner looked at one by one than numpy is imported."""
 MOST_AT_ONCE = 256
@@ -77,7 +76,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     model = SampledModel.of(found) if isinstance(found, GenericCard) else found
     if model is None:
         raise UsageError(Problem("samples.unknown", f"no model named `{ask.model}` is given by its samples"))
-    place = library.place(ask, "train", usual=ENGINE)
+    place = library.place(ask, "train", usual=(library.catalog.load(UsualTraining, "training").by_samples.text, ""))
     setting = Setting(
         model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
         price=place.price,

@@ -25,17 +25,15 @@ from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training_defaults import (
-    SEQUENCE,
-    default_batch,
     default_precision,
     default_zero,
     modules_to_train,
-    replicas_at_least,
     saving_of,
     tuning_of,
 )
 from gpuplan.search.training_notes import peak_notes, training_notes
 from gpuplan.search.training_space import fastest, in_quarters, training_space
+from gpuplan.search.usual import sequences_of
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -213,21 +211,10 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         PlanError: a negative or zero batch, sequence or degree.
     """
     positive(ask, ("tokens", "seq_len", "documents", "global_batch", *_DEGREES, "dp"))
-    subject, chosen = found.subject, []
+    subject = found.subject
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
-    seq_len, made = ask.seq_len, found.card.pretraining
-    if seq_len is None and made is not None:
-        seq_len = made.seq_len
-        chosen.append(Choice("seq_len", str(seq_len), f"as the model was trained ({made.source})"))
-    elif seq_len is None:
-        seq_len = min(arch.max_context or SEQUENCE, SEQUENCE)
-        chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
-    global_batch = ask.global_batch
-    if global_batch is None:
-        least = replicas_at_least(ask, profile.splits, ranks)
-        global_batch, why = default_batch(ask, seq_len, ranks, made, least=least)
-        chosen.append(Choice("global_batch", str(global_batch), why))
+    seq_len, global_batch, chosen = sequences_of(ask, found, profile.splits)
     precision = ask.precision
     if precision is None:
         precision = default_precision(hw)
