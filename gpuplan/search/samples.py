@@ -21,7 +21,7 @@ from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.best import Judged, best
 from gpuplan.search.library import Library, Place
-from gpuplan.search.sample_supply import pace_notes, supplied
+from gpuplan.search.sample_supply import pace_notes, samples_seen, supplied
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training_defaults import default_precision
@@ -104,8 +104,8 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     require(samples_rules(plan))
     setting = setting.replaced(origins={one.name: Source("chosen", one.reason) for one in chosen})
     run = None
-    if ask.samples is not None:
-        run = Run(tokens=ask.samples, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    if (seen := samples_seen(ask)) is not None:
+        run = Run(tokens=seen, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         setting = setting.replaced(operations=library.catalog.load(Operations, "usual"))
     made = samples_figures(setting, model, plan, fed.supply, run)
     notes = [

@@ -21,7 +21,7 @@ from gpuplan.search.best import Best, best, only
 from gpuplan.search.best_on_each import Foreseen, place_of
 from gpuplan.search.habits import Habits, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
-from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
+from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
 from gpuplan.search.shape import experts_of, positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training_defaults import (
@@ -75,7 +75,8 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
 
 def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
     """The whole run that is asked about, in tokens; None where the question is about a step."""
-    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
+    seen = samples_seen(ask)
+    length = ask.tokens if seen is None else seen * plan.seq_len
     if length is None:
         return None
     return Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
