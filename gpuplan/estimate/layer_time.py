@@ -21,7 +21,6 @@ from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
 from gpuplan.workload.training import BlockWork
 
 
-
 def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
     """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
     hw, habit, profile = pricer.subject.hw, pricer.subject.habit, pricer.profile

@@ -21,8 +21,8 @@ from gpuplan.formulas.layers import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
-from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.parallelism import Parallelism
+from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
@@ -34,7 +34,6 @@ from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
-
 
 _TRAINED = Source(
     "derived", "rank x (inputs + outputs) of every adapted matrix of the model, and what else is trained",

@@ -56,6 +56,7 @@ class Pretraining(Schema):
     """What says so."""
     url: str
     checked: Date
+    note: str = ""
 
 
 class FineTuning(Schema):
@@ -69,6 +70,7 @@ class FineTuning(Schema):
     """What says so."""
     url: str
     checked: Date
+    note: str = ""
 
 
 class TokenPrediction(Schema):

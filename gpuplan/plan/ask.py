@@ -299,8 +299,8 @@ class TrainAsk(Common, kw_only=True):
     base_weights: Annotated[
         BaseWeights | None,
         Option(
-            "How frozen weights are stored: fp32, bf16, fp16, fp8 (blocks of 128), int8, int4 (groups of 128), nf4 or nf4-dq", TUNING, "TYPE",
-            group="adapters",
+            "How frozen weights are stored: fp32, bf16, fp16, fp8 (blocks of 128), int8, int4 (groups of 128), nf4 or nf4-dq",
+            TUNING, "TYPE", group="adapters",
         ),
     ] = None  # fmt: skip
     reference: Annotated[
@@ -345,7 +345,12 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     samples: Annotated[
         float | None,
-        Option("Samples of the whole run, or with --epochs of the data, such as `1.28M*90` (images by epochs)", SAMPLED, reads="product", samples=True),
+        Option(
+            "Samples of the whole run, or with --epochs of the data, such as `1.28M*90` (images by epochs)",
+            SAMPLED,
+            reads="product",
+            samples=True,
+        ),
     ] = None
     epochs: Annotated[
         float | None,
