@@ -11,6 +11,7 @@ import pytest
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.precision import FROZEN
 from gpuplan.search.library import Library
 from gpuplan.search.training import answer_training
 from gpuplan.specs.engine import Engine
@@ -166,6 +167,17 @@ def test_epochs_are_of_samples() -> None:
     assert float(often.figures["run_time_s"].value) == pytest.approx(3 * float(once.figures["run_time_s"].value))
     with pytest.raises(UsageError, match="of how many samples"):
         answer("llama-3.1-8b", "rtx-4090", qlora=True, epochs=3.0)
+
+
+def test_epochs_and_a_batch_are_as_many_steps_as_published() -> None:
+    # Stanford Alpaca (tatsu-lab/stanford_alpaca, README): 52,002 examples, 3 epochs, batches of 128: 1,218 steps.
+    made = answer("llama-1-7b", "4xa100-80gb", engine="fsdp", samples=52_002.0, epochs=3.0, global_batch=128, seq_len=512)
+    assert round(float(made.figures["run_time_s"].value) / float(made.figures["step_time_s"].value)) in (1218, 1219)
+
+
+def test_frozen_weights_in_fp8_take_a_byte_and_a_scale_for_each_block() -> None:
+    # DeepSeek-V3 Technical Report (arXiv 2412.19437), 3.3.2: blocks of 128 x 128; their scales are stored in fp32.
+    assert FROZEN["fp8"].bytes_per_value == 1 + 4 / (128 * 128)
 
 
 def test_frozen_weights_in_fp8_lie_between_those_of_16_and_of_4_bits() -> None:
