@@ -103,7 +103,7 @@ def training_figures(
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
     figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
-    if subject.arch.vocab == 1:  # No words: a sequence is an image.
+    if subject.arch.vocab == 1 or subject.arch.source_tokens:  # A sequence is an image, or a piece of audio.
         figures["samples_per_s"] = rate.term("samples_per_s", count=global_batch, seconds=time.step)
     if waited:
         figures |= {"compute_time_s": computed, **{f"{name}_time_s": term for name, term in waited.items()}}
