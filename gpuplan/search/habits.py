@@ -116,7 +116,7 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
 
 def _usual_rank(habits: Habits, found: Found) -> None:
     """The rank that most take, where adapters are asked for without one and the engine has none of its own."""
-    rank = found.usual.rank
+    rank = found.usual.adapters.rank
     habits.ask = habits.ask.replaced(lora=int(rank.value))
     habits.chosen.append(Choice("lora", rank.text, f"the usual rank ({found.usual.source_of(rank).title})", habit=True))
 

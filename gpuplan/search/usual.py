@@ -121,6 +121,13 @@ def _usual(ask: TrainAsk, found: Found) -> Usual:
             length_from=f"habit of {engine.name} ({engine.source_of(known.seq_len).title})",
             sequences=int(known.sequences.value) * replicas, from_whom=_each(int(known.sequences.value), replicas, said),
         )  # fmt: skip
+    if of_adapters(ask):
+        known_by, each = usual.adapters, int(usual.adapters.sequences.value)
+        return Usual(
+            seq_len=ask.seq_len or _within(known_by.seq_len, context),
+            length_from=f"as in {usual.source_of(known_by.seq_len).title}, within the model's context", sequences=each * replicas,
+            from_whom=_each(each, replicas, usual.source_of(known_by.sequences).title),
+        )  # fmt: skip
     if made is not None:
         length = ask.seq_len or made.seq_len
         return Usual(

@@ -53,6 +53,17 @@ class UsualEngine(Schema):
         )
 
 
+class UsualAdapters(Schema):
+    """How adapters are trained with engines that have no recipes for them."""
+
+    rank: CountField
+    """Where it is left out."""
+    seq_len: CountField
+    """Tokens of a sequence, within what the model reads."""
+    sequences: CountField
+    """Sequences of a step on one accelerator."""
+
+
 class UsualPretraining(Schema):
     """How large models of words are trained from nothing, where their makers do not say."""
 
@@ -81,8 +92,7 @@ class UsualTraining(SpecFile):
     """The first that holds is taken, where the accelerator's own file names none; the last one holds for all."""
     by_samples: TextField
     """The engine of models that are given by their samples."""
-    rank: CountField
-    """Rank of adapters that are asked for without one, where the engine names none."""
+    adapters: UsualAdapters
     pretraining: UsualPretraining
     other: UsualOther
 

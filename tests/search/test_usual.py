@@ -124,7 +124,7 @@ def test_an_engine_trains_its_batch_on_each_accelerator() -> None:
 
 
 def test_a_rank_of_adapters_is_that_of_most_where_the_engine_has_none() -> None:
-    assert answer("llama-3.1-8b", "8xh100", engine="fsdp", qlora=True).question["lora"] == USUAL.rank.text
+    assert answer("llama-3.1-8b", "8xh100", engine="fsdp", qlora=True).question["lora"] == USUAL.adapters.rank.text
 
 
 def test_every_usual_engine_trains_and_some_engine_answers_every_question() -> None:
@@ -197,3 +197,10 @@ def test_an_l4_fine_tunes_some_twice_as_fast_as_a_t4() -> None:
     l4, t4, geforce = (float(answer("llama-3.1-8b", on, **same).figures["tokens_per_s"].value) for on in ("l4", "t4", "rtx-4090"))
     assert 1.6 < l4 / t4 < 2.4
     assert 1500 < geforce < 2100
+
+
+@pytest.mark.parametrize(("on", "engine"), [("tpu-v5e-16", None), ("8xh100", "megatron-lm"), ("8xh100", "fsdp")])
+def test_adapters_are_not_trained_with_batches_of_pretraining(on: str, engine: str | None) -> None:
+    made = answer("llama-3.1-8b", on, engine=engine, lora=8)
+    assert int(made.question["global_batch"]) == int(USUAL.adapters.sequences.value) * (16 if on.startswith("tpu") else 8)
+    assert float(made.figures["step_time_s"].value) < 120
