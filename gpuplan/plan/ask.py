@@ -298,11 +298,8 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     base_weights: Annotated[
         BaseWeights | None,
-        Option(
-            "How frozen weights are stored: fp32, bf16, fp16, fp8 (blocks of 128), int8, int4 (groups of 128), nf4 or nf4-dq",
-            TUNING, "TYPE", group="adapters",
-        ),
-    ] = None  # fmt: skip
+        Option("How frozen weights are stored, such as `nf4-dq` (NF4 with double quantisation)", TUNING, "TYPE", group="adapters"),
+    ] = None
     reference: Annotated[
         bool | None,
         Option("A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)", TUNING, ""),
@@ -353,8 +350,7 @@ class TrainAsk(Common, kw_only=True):
         ),
     ] = None
     epochs: Annotated[
-        float | None,
-        Option("How often the samples of --samples are seen; left out, once", SAMPLED, reads="product", samples=True),
+        float | None, Option("How often --samples are seen; left out, once", SAMPLED, reads="product", samples=True)
     ] = None
     params: Annotated[
         float | None,

@@ -168,7 +168,7 @@ class TrainOptions(TypedDict, total=False):
     train_edges: Switch
     """Train embedding and head in full beside the adapters."""
     base_weights: words.BaseWeights | None
-    """How frozen weights are stored: fp32, bf16, fp16, fp8 (blocks of 128), int8, int4 (groups of 128), nf4 or nf4-dq."""
+    """How frozen weights are stored, such as `nf4-dq` (NF4 with double quantisation)."""
     reference: Switch
     """A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)."""
     rl: words.RlMethod | None
@@ -198,7 +198,7 @@ class TrainOptions(TypedDict, total=False):
     samples: Number
     """Samples of the whole run, or with --epochs of the data, such as `1.28M*90` (images by epochs)."""
     epochs: Number
-    """How often the samples of --samples are seen; left out, once."""
+    """How often --samples are seen; left out, once."""
     params: Number
     """Parameters of a model of no card, such as `25.6M`."""
     flop_per_sample: Number
