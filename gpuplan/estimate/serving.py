@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
@@ -13,13 +14,14 @@ from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
 from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, STORED, byte
 from gpuplan.plan.serve import ServePlan
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
+from gpuplan.workload.stages import fullest_stage
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
 
@@ -241,6 +243,8 @@ class ServingModel(Record, kw_only=True):
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
                     )
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
+        if passes is None and not alone(self.serve.pp):
+            parts["stage_wait"] = self.stage_wait(name, work, total(f"{name}.of_layers", dict(parts)))
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
             parts["pipeline_send"] = self.sends(name, rows)
@@ -273,6 +277,18 @@ class ServingModel(Record, kw_only=True):
         return ServingPhase(
             seconds=total(f"{name}.seconds", parts), parts=parts, weights_read=work.weights_read
         )  # fmt: skip
+
+    def stage_wait(self, name: str, work: PassWork, whole: Term) -> Term:
+        """What a decode step waits for the stage with the most work, where stages hold other layers or more of them."""
+        subject, serve = self.subject, self.serve
+        held = fullest_stage(subject.arch, subject.counts, self.leaves, pp=serve.pp)
+        of_stage: dict[str, Term] = {}
+        for key, layer in work.layers.items():
+            items = [item for some in _kinds(layer).values() for item in some]
+            one = priced(f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=self.profile.custom_all_reduce)
+            of_stage[key] = repeated_seconds.term(f"{name}.{key}.of_fullest_stage", count=held[key], seconds=one)
+        fullest = total(f"{name}.fullest_stage", of_stage)
+        return form.fullest_stage_wait.term(f"{name}.stage_wait", whole=whole, fullest=fullest, batch=serve.batch, pp=serve.pp)
 
     def sends(self, name: str, rows: Term) -> Term:
         """Hidden states of `rows` tokens handed from stage to stage."""
@@ -307,6 +323,8 @@ class ServingFigures(Record, kw_only=True):
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    bounds: dict[str, Term] = field(default_factory=dict)
+    """Shares of the peak that the least arithmetic of a phase takes."""
 
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
@@ -368,7 +386,12 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     if subject.hw.power is not None:
         power = form.fleet_watts.term("fleet.power", chips=chips, watts=subject.hw.power)
         figures["energy_joules_per_token"] = cost.joules_per_token.term("energy.token", watts=power, tokens_per_s=tokens_per_s)
-    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode)
+    passed = {
+        "prefill": (subject.plan("prompt", plan.prompt), alone_prefill.seconds),
+        "decode": (model.serve.batch, decode.seconds),
+    }
+    bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
+    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
 
 
 def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:

@@ -195,7 +195,7 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
-        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: what the cache holds, or the engine's limit"))
+        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: what the cache surely holds, or the engine's limit"))
     return [*before, *made]
 
 

@@ -11,6 +11,7 @@ from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.words import KvFormat, WeightFormat
+from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.shape import shape_of
@@ -68,10 +69,19 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
-    """The plan with as many sequences as the caches of a replica hold and the engine runs."""
-    most = ServingModel.of(subject, plan).memory().max_sequences
+    """The plan with as many sequences as the caches of a replica surely hold and the engine runs.
+
+    Surely: with the high end of everything else. Where that leaves room for none, as many as are expected to fit.
+    """
     limit = serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
-    return plan.replaced(batch=limit if most is None else maximum(minimum(most.value, limit), 1.0))
+    most = ServingModel.of(subject, plan).memory().max_sequences
+    if most is None:
+        return plan.replaced(batch=limit)
+    plan = plan.replaced(batch=maximum(minimum(most.value, limit), 1.0))
+    memory = ServingModel.of(subject, plan).memory()
+    over = maximum(high_end(memory.needed) - memory.budget.value, 0.0)
+    sure = plan.batch - ceil_div(over, memory.sequence.value)
+    return plan.replaced(batch=where(sure >= 1, sure, plan.batch))
 
 
 class Judges(Record):
