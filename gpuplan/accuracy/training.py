@@ -63,6 +63,8 @@ def training_ask(
         degrees = {"dp": int(run["dp"])}
     named, stands_in = engine or (row.engine or None, False)
     batch = _batches(row, degrees, chips)
+    if row.kind.startswith("finetune") and not run.get("seq_len") and batch["global_batch"] is None:
+        raise Skip("the row says neither how long its sequences are nor how many make a step")
     asked = TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=named,
         seq_len=int(run["seq_len"]) if run.get("seq_len") else None,

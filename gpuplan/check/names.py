@@ -17,6 +17,7 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.network import Network
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
+from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.strict_yaml import Path_
 
 
@@ -117,6 +118,10 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
                 yield ("eras", at, "attention_like"), "engines", era.attention_like
         if spec.matmuls_like is not None:
             yield ("matmuls_like",), "engines", spec.matmuls_like
+    elif isinstance(spec, UsualTraining):
+        yield ("by_samples",), "engines", spec.by_samples.text
+        for at, usual in enumerate(spec.engines):
+            yield ("engines", at, "engine"), "engines", usual.engine.text
     elif isinstance(spec, InstanceFamily):
         for at, shape in enumerate(spec.instances):
             yield ("instances", at, "accelerator"), "accelerators", shape.accelerator

@@ -118,7 +118,12 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     page = f"`{ctx.command_path if ctx is not None else named} --help` shows what it takes"
     if kind == "NoSuchOption":
         known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
-        return Problem("usage.no-such-option", f"no option `{error.option_name}`", did_you_mean(error.option_name, known) or page)
+        from gpuplan.plan.ask import ASKS
+        from gpuplan.plan.read import elsewhere
+
+        key = error.option_name.lstrip("-").replace("-", "_")
+        hint = elsewhere(key, ASKS.get(words[0]) if words else None) or did_you_mean(error.option_name, known) or page
+        return Problem("usage.no-such-option", f"no option `{error.option_name}`", hint)
     param = getattr(error, "param", None)
     if kind == "MissingParameter" and param is not None:
         name = param.metavar if param.param_type_name == "argument" else param.opts[0]

@@ -14,7 +14,7 @@ from gpuplan.formulas.training import (
     made_again_seconds,
     paced_seconds,
 )
-from gpuplan.plan.precision import RECIPES, byte
+from gpuplan.plan.precision import FROZEN, RECIPES, byte
 from gpuplan.term import Term, total
 from gpuplan.work import Matmul, Stream
 from gpuplan.workload.activations import RUN_AGAIN
@@ -22,9 +22,6 @@ from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
 from gpuplan.workload.training import BlockWork
-
-QUANTISED = ("int8", "int4", "nf4", "nf4-dq")
-"""How frozen weights may be stored that no matmul reads as they are."""
 
 
 def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
@@ -57,10 +54,10 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
     parts["context_parallel"] = context_seconds(pricer, key, block, kinds["attention"])
     expert = {phase: expert_seconds(pricer, f"{phase}.{key}", phase, work, kinds) for phase, work in both}
     parts["expert_parallel"] = total(f"layer.{key}.expert_parallel", expert)
-    if pricer.profile.adapters.dequantise is not None and pricer.plan.tuning.base_weights in QUANTISED:
-        parts["elementwise"] = total(
-            f"layer.{key}.streams", {"elementwise": parts["elementwise"], "widening": widening_seconds(pricer, key, block)}
-        )
+    widened = widening_traffic(pricer)
+    if widened is not None:
+        widening = widening_seconds(pricer, key, block, widened)
+        parts["elementwise"] = total(f"layer.{key}.streams", {"elementwise": parts["elementwise"], "widening": widening})
     forward = {kind: found["forward"] for kind, found in kinds.items()}
     again: dict[str, Term] = {}
     if block.again is not None:
@@ -142,12 +139,22 @@ def again_seconds(pricer: StepPricer, key: str, work: LayerProgram, exposed_shar
     return found
 
 
-def widening_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
+def widening_traffic(pricer: StepPricer) -> Term | None:
+    """Traffic that widening one frozen weight costs; None: matmuls read it as it is stored, or what it costs is not known."""
+    base, each = FROZEN.get(pricer.plan.tuning.base_weights or "bf16"), pricer.profile.adapters.dequantise
+    if base is None or not base.quantised or not pricer.plan.tuning.frozen:
+        return None
+    if base.cast:
+        if RECIPES[pricer.plan.precision].matmul == "fp8":
+            return None
+        stored = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
+        return total("recipe.cast_traffic", {"stored": stored, "widened": byte("recipe.widened_bytes", 2.0)})
+    return None if each is None else pricer.subject.habit("dequantise", each)
+
+
+def widening_seconds(pricer: StepPricer, key: str, block: BlockWork, element: Term) -> Term:
     """Stored weights of a few bits are widened before each product: forward, backward, and once more where all is run again."""
-    at, each = f"layer.{key}.widening", pricer.profile.adapters.dequantise
-    if each is None:
-        return no_time(at)
-    element = pricer.subject.habit("dequantise", each)
+    at = f"layer.{key}.widening"
     widened = block.forward.having(lambda op: op.role not in ADAPTERS and op.role is not Role.ROUTER).matmuls
     sizes = [repeated_bytes.term(f"{at}.{item.name}", count=weights_of(item), size=element) for item in widened]
     once = priced(f"{at}.once", [Stream(name=f"{at}.stream", size=total(f"{at}.bytes", sizes), launches=ONE)], pricer.subject.hw)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import flop
-from gpuplan.formulas.basic import difference, product, repeated_flop
+from gpuplan.formulas.basic import difference, product, repeated_flop, share
 from gpuplan.formulas.params import idle_expert_params
 from gpuplan.formulas.stages import covered_share
 from gpuplan.models.architecture import Block
@@ -37,6 +37,7 @@ class Kind(Record):
     """One kind of layer: its key, its block, how many there are, and what one holds."""
 
     key: str
+    stack: str
     block: Block
     layers: Term
     counts: BlockCount
@@ -55,7 +56,10 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         main = {"main": matmul_params, "mtp": active_params(arch, counts, leaves, modules)}
         matmul_params = total("params.with_mtp", main)
     kinds = list(_kinds(subject, modules))
-    scores, causal_scores, of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len))
+    source = leaves("source_tokens", arch.source_tokens) if arch.two_stacks and arch.source_tokens else None
+    if source is not None:
+        matmul_params, kinds = _by_length(kinds, leaves, matmul_params, source, seq_len)
+    scores, causal_scores, of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
@@ -76,6 +80,29 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     return ModelFlop(full, causal, again)
 
 
+def _by_length(kinds: list[Kind], leaves: Leaves, params: Term, source: Term, seq_len: Term) -> tuple[Term, list[Kind]]:
+    """Parameters and layers as often as a token of the decoder uses them, where the encoder reads positions of its own."""
+    often = share.term("step.source_per_token", amount=source, ways=seq_len)
+    own: dict[str, Term] = {}
+    weighed: list[Kind] = []
+    for kind in kinds:
+        at, cross = kind.key, kind.block.cross
+        if kind.stack == "encoder":
+            own[at] = product.term(f"{at}.params", a=kind.layers, b=kind.counts.layer_total)
+            weighed.append(kind.replaced(layers=product.term(f"{at}.layers_by_length", a=kind.layers, b=often)))
+            continue
+        if cross is not None:
+            # Keys and values of attention across the stacks are made of what the encoder read.
+            width = cross.kv_heads * (cross.head_dim + (cross.v_head_dim or cross.head_dim))
+            each = leaves.times(f"{at}.cross_kv_params", leaves.hidden, leaves(f"{at}.cross_kv_width", width))
+            own[at] = product.term(f"{at}.all_cross_kv_params", a=kind.layers, b=each)
+        weighed.append(kind)
+    read = total("params.of_encoder_positions", own)
+    written = difference.term("params.of_decoder_tokens", whole=params, part=read)
+    used = product.term("params.by_encoder_positions", a=read, b=often)
+    return total("params.by_length", {"decoder": written, "encoder": used}), weighed
+
+
 def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
     """The kinds of layers of a model, those in modules of multi-token prediction included."""
     for key, (index, name) in block_keys(subject.arch).items():
@@ -84,11 +111,11 @@ def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
         layers = held.layers
         if modules is not None and key == modules.key:
             layers = total(f"{key}.layers_and_mtp", {"layers": layers, "mtp": modules.count})
-        yield Kind(key, stack.blocks[name], layers, held)
+        yield Kind(key, stack.kind, stack.blocks[name], layers, held)
 
 
 def _attention(
-    kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None
+    kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None, source: Term | None
 ) -> tuple[Term, Term, dict[str, Term]]:  # fmt: skip
     """FLOP of scores and values, both ways: all that windows and documents show, what causal masks leave, the first by layer."""
     whole: dict[str, Term] = {}
@@ -99,6 +126,8 @@ def _attention(
             if made is None:
                 continue
             at, length = f"{kind.key}.{part.value}", seq_len
+            if source is not None and (part is Part.CROSS or kind.stack == "encoder"):
+                length = source
             if made.limit is not None:
                 length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", made.limit))
             if document is not None and part is not Part.CROSS:

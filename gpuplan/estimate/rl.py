@@ -9,7 +9,7 @@ from gpuplan.estimate.pricing import no_time, priced
 from gpuplan.estimate.rollout import Batch, Rollout, rollout
 from gpuplan.estimate.scoring import Scored, scored
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
+from gpuplan.estimate.training import TrainingFigures, saved_params, step_pricer, training_figures
 from gpuplan.formulas import rl
 from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.training import unmodelled_seconds
@@ -148,8 +148,9 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     figures["memory_capacity_bytes"] = policy.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=policy.hw.memory_capacity, used=peak)
     if run is not None:
-        recipe, params = step_pricer(policy, plan.policy).recipe, policy.counts.params_total
-        figures |= run_figures(policy, run, figures["tokens_per_step"], step, recipe, params=params)
+        pricer = step_pricer(policy, plan.policy)
+        saved = saved_params(policy, plan.policy, pricer)
+        figures |= run_figures(policy, run, figures["tokens_per_step"], step, pricer.recipe, params=saved)
     return RlFigures(
         figures=figures, step=step,
         parts={

@@ -23,18 +23,24 @@ from gpuplan.formulas.layers import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
+from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
-from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, TrainingProfile
-from gpuplan.term import USER, Term, total
+from gpuplan.term import USER, Source, Term, total
 from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.context import Leaves, Types
 from gpuplan.workload.documents import not_padding
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
+
+_TRAINED = Source(
+    "derived", "rank x (inputs + outputs) of every adapted matrix of the model, and what else is trained",
+    "https://arxiv.org/abs/2106.09685", "4.1",
+)  # fmt: skip
 
 
 class TrainingFigures(Record, kw_only=True):
@@ -99,7 +105,7 @@ def training_figures(
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
     figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
-    if subject.arch.vocab == 1:  # No words: a sequence is an image.
+    if subject.arch.vocab == 1 or subject.arch.source_tokens:  # A sequence is an image, or a piece of audio.
         figures["samples_per_s"] = rate.term("samples_per_s", count=global_batch, seconds=time.step)
     if waited:
         figures |= {"compute_time_s": computed, **{f"{name}_time_s": term for name, term in waited.items()}}
@@ -113,12 +119,26 @@ def training_figures(
     if useful is not None:
         figures["useful_tokens_per_s"] = rate.term("useful_tokens_per_s", count=useful, seconds=time.step)
     if run is not None:
-        params, modules = subject.counts.params_total, pricer.work.modules
-        if modules is not None:
-            own = own_params(subject.counts, modules, several=len(subject.arch.stacks) > 1)
-            params = total("params.with_modules", {"model": params, "mtp": own})
+        params = saved_params(subject, plan, pricer)
         figures |= run_figures(subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=params)
     return TrainingFigures(figures=figures, memory=memory, time=time)
+
+
+def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
+    """Parameters that a checkpoint holds with their states: those that are trained, of the whole model.
+
+    Adapters are counted as one rank alone would hold them, since parallel ranks have copies of some of their matrices.
+    """
+    params, modules = subject.counts.params_total, pricer.work.modules
+    if plan.tuning.frozen:
+        kernel, undivided = pricer.attention, plan.replaced(parallel=Parallelism(), how=Manner())
+        alone = step_work(subject, undivided, kernel=kernel).work.trained.values()
+        found = sum(float(one.dense.value) + (0.0 if one.experts is None else float(one.experts.value)) for one in alone)
+        return Term("run.trained_params", found, "1", _TRAINED)
+    if modules is not None:
+        own = own_params(subject.counts, modules, several=len(subject.arch.stacks) > 1)
+        params = total("params.with_modules", {"model": params, "mtp": own})
+    return params
 
 
 def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -> StepPricer:

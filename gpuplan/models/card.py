@@ -56,6 +56,21 @@ class Pretraining(Schema):
     """What says so."""
     url: str
     checked: Date
+    note: str = ""
+
+
+class FineTuning(Schema):
+    """A published recipe for fine-tuning the model: what is taken on one accelerator, or where adapters are trained."""
+
+    seq_len: PositiveInt | None = None
+    """Tokens of a sequence; None: as in its training, or all that it reads."""
+    global_batch: PositiveInt
+    """Sequences of a step on one accelerator."""
+    source: str
+    """What says so."""
+    url: str
+    checked: Date
+    note: str = ""
 
 
 class TokenPrediction(Schema):
@@ -102,6 +117,8 @@ class ModelCard(Schema):
     """The same counted by another implementation, which builds the model and adds up its tensors."""
     pretraining: Pretraining | None = None
     """The published sequence length and batch of its training."""
+    fine_tuning: FineTuning | None = None
+    """A published recipe for fine-tuning it; None: as the engine fine-tunes."""
     mtp: TokenPrediction | None = None
     """What predicts more than the next token; not counted in the model's size."""
     dtype: Dtype | None = None

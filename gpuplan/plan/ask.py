@@ -317,11 +317,8 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     base_weights: Annotated[
         BaseWeights | None,
-        Option(
-            "How frozen weights are stored: fp32, bf16, fp16, int8, int4 (groups of 128), nf4 or nf4-dq", TUNING, "TYPE",
-            group="adapters",
-        ),
-    ] = None  # fmt: skip
+        Option("How frozen weights are stored, such as `nf4-dq` (NF4 with double quantisation)", TUNING, "TYPE", group="adapters"),
+    ] = None
     reference: Annotated[
         bool | None,
         Option("A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)", TUNING, ""),
@@ -365,13 +362,17 @@ class TrainAsk(Common, kw_only=True):
     samples: Annotated[
         float | None,
         Option(
-            "Samples of the whole run, such as `1.28M*90` (images by epochs)",
+            "Samples of the whole run, or with --epochs of the data, such as `1.28M*90` (images by epochs)",
             SAMPLED,
             reads="product",
             samples=True,
             least=1,
             most=1e18,
         ),
+    ] = None
+    epochs: Annotated[
+        float | None,
+        Option("How often --samples are seen; left out, once", SAMPLED, reads="product", samples=True, most=1e9),
     ] = None
     params: Annotated[
         float | None,

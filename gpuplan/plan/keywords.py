@@ -171,7 +171,7 @@ class TrainOptions(TypedDict, total=False):
     train_edges: Switch
     """Train embedding and head in full beside the adapters."""
     base_weights: words.BaseWeights | None
-    """How frozen weights are stored: fp32, bf16, fp16, int8, int4 (groups of 128), nf4 or nf4-dq."""
+    """How frozen weights are stored, such as `nf4-dq` (NF4 with double quantisation)."""
     reference: Switch
     """A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)."""
     rl: words.RlMethod | None
@@ -199,7 +199,9 @@ class TrainOptions(TypedDict, total=False):
     idle: words.Idle | None
     """Where models wait for their phase: device, or host (they travel); left out, chosen."""
     samples: Number
-    """Samples of the whole run, such as `1.28M*90` (images by epochs)."""
+    """Samples of the whole run, or with --epochs of the data, such as `1.28M*90` (images by epochs)."""
+    epochs: Number
+    """How often --samples are seen; left out, once."""
     params: Number
     """Parameters of a model of no card, such as `25.6M`."""
     flop_per_sample: Number

@@ -135,6 +135,8 @@ class FrozenWeights(Record):
     bytes_per_value: float
     quantised: bool
     source: Source
+    cast: bool = False
+    """One cast widens them, whatever the engine: what they take is read, and 16 bits are written."""
 
 
 _QLORA = Source(
@@ -151,10 +153,16 @@ _GPTQ = Source(
     "4: groups of 128 share a 16-bit scale and a 4-bit zero",
 )  # fmt: skip
 
+_FP8 = Source(
+    "paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437",
+    "3.3.2: weights in blocks of 128 x 128 with a scale each, here of four bytes",
+)  # fmt: skip
+
 FROZEN: dict[BaseWeights, FrozenWeights] = {
     "fp32": FrozenWeights(4.0, False, _IEEE),
     "bf16": FrozenWeights(2.0, False, _IEEE),
     "fp16": FrozenWeights(2.0, False, _IEEE),
+    "fp8": FrozenWeights(1.0 + 4 / 128**2, True, _FP8, cast=True),
     "int8": FrozenWeights(1.0, True, _INT8),
     "int4": FrozenWeights(0.5 + 2.5 / 128, True, _GPTQ),
     "nf4": FrozenWeights(0.5 + 4 / 64, True, _QLORA),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
-from gpuplan.plan.ask import ASKS, Common
+from gpuplan.plan.ask import ASKS, Common, FitAsk
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
@@ -148,9 +148,20 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
     return tuple(Path(one) for one in every)
 
 
+def elsewhere(key: str, kind: type[Common] | None) -> str:
+    """A hint that another task has the option, by its name in Python; "" where none has, or `kind` itself."""
+    if kind is None or key in by_key(kind):
+        return ""
+    tasks = [task for task, ask in ASKS.items() if key in by_key(ask)]
+    if not tasks:
+        return ""
+    also = ", which says whether it fits, too" if kind is FitAsk else ""
+    return f"it is an option of {' and '.join(f'`gpuplan {task}`' for task in tasks)}{also}"
+
+
 def _unknown(key: str, kind: type[Common]) -> Problem:
     task = next((f" {task}" for task, ask in ASKS.items() if ask is kind), "")
-    hint = did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
+    hint = elsewhere(key, kind) or did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
     return Problem("usage.no-such-option", f"no option `{key}`", hint)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import grouped
 from gpuplan.search.library import Found, Library
+from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_defaults import AloneDefaults, TrainingDefaults
 from gpuplan.specs.quantity import Sourced, SourcedText
@@ -80,6 +80,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     is described, and what is not said is as the engine has it.
     """
     habits, known = Habits(ask, found.subject.engine), found.subject.engine.defaults
+    if of_adapters(ask) and ask.lora is None and (known is None or known.lora_rank is None):
+        _usual_rank(habits, found)
     if known is None:
         return habits
     if known.code is not None:
@@ -92,6 +94,9 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
+    tuning = known.fine_tuning
+    if tuning is not None and tuning.optimizer is not None and fine_tunes(habits.ask, found.card, found.subject.engine):
+        habits.take("optimizer", tuning.optimizer.text, tuning.optimizer)
     if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
         _alone(habits, known.alone)
     if known.micro_batch is not None and described:
@@ -110,9 +115,16 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
     return [Note("precision.habit", told, f"use --precision {known.text}, or leave it out")]
 
 
+def _usual_rank(habits: Habits, found: Found) -> None:
+    """The rank that most take, where adapters are asked for without one and the engine has none of its own."""
+    rank = found.usual.adapters.rank
+    habits.ask = habits.ask.replaced(lora=int(rank.value))
+    habits.chosen.append(Choice("lora", rank.text, f"the usual rank ({found.usual.source_of(rank).title})", habit=True))
+
+
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
     """The rank of adapters that are asked for without one, and the documents that they are trained on."""
-    if known.lora_rank is not None and any(getattr(habits.ask, name) is not None for name in grouped(TrainAsk, "adapters")):
+    if known.lora_rank is not None and of_adapters(habits.ask):
         habits.take("lora", int(known.lora_rank.value), known.lora_rank)
     ask = habits.ask
     if ask.lora is not None and known.documents is not None and not ask.padded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,23 +16,25 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
-from gpuplan.plan.ask import Common
+from gpuplan.plan.ask import Common, TrainAsk
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of
+from gpuplan.search.usual import usual_engine
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
+from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.term import USER, Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
-USUAL_ENGINES: Mapping[Task, str] = {"train": "megatron-lm", "serve": "vllm"}
-"""The engines that most people run, where an accelerator's file names no other."""
+SERVES = "vllm"
+"""The engine that most people serve with, where an accelerator's file names no other."""
 
 
 class Found(Record, kw_only=True):
@@ -42,6 +44,19 @@ class Found(Record, kw_only=True):
     target: Target
     subject: Subject
     notes: tuple[Note, ...]
+    defaults: UsualTraining | None = None
+    """What most take where a training question says nothing; None: it is another question."""
+
+    @property
+    def usual(self) -> UsualTraining:
+        """The defaults of a training question.
+
+        Raises:
+            TypeError: it is another question.
+        """
+        if self.defaults is None:
+            raise TypeError("only questions of training have these defaults")
+        return self.defaults
 
 
 class Place(Record, kw_only=True):
@@ -187,7 +202,8 @@ class Library:
             SpecError: a data file that is wrong.
         """
         card = self.card(ask.model)
-        place = self.place(ask, task, with_price=with_price)
+        usual = self.catalog.load(UsualTraining, "training") if isinstance(ask, TrainAsk) else None
+        place = self.place(ask, task, with_price=with_price, usual=self._engine_of(ask, card, task, usual))
         if card.id not in self._counted or self._counted[card.id][0] is not card:
             self._counted[card.id] = card, card.count(), card.source
         _, counts, source = self._counted[card.id]
@@ -195,13 +211,24 @@ class Library:
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price,
         )  # fmt: skip
-        return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes))
+        return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes), defaults=usual)
 
-    def place(self, ask: Common, task: Task, *, with_price: bool = True, usual: str | None = None) -> Place:
-        """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine where the user names none."""
+    def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> tuple[str, str]:
+        """The engine of a question that names none, and why."""
         target = self.target(ask.on)
-        usual = usual or target.accelerator.default_engines.get(task, USUAL_ENGINES[task])
-        name, month = split_date(ask.engine or usual)
+        own = target.accelerator.default_engines.get(task)
+        if own is not None:
+            return own, f"others do not run on {target.accelerator.name}"
+        if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
+            return SERVES, ""
+        found = usual_engine(ask, card, target, usual)
+        return found.engine.text, found.why
+
+    def place(self, ask: Common, task: Task, *, usual: tuple[str, str], with_price: bool = True) -> Place:
+        """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none, and why."""
+        target = self.target(ask.on)
+        own, why = usual
+        name, month = split_date(ask.engine or own)
         profile, instead = self.engine(name)
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
@@ -211,7 +238,8 @@ class Library:
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:
-            notes = (*notes, Note("engine.default", f"the engine is taken as {profile.name}", "name another with --engine"))
+            taken = f"the engine is taken as {profile.name}" + (f": {why}" if why else "")
+            notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
 
 

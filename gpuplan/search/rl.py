@@ -110,7 +110,7 @@ def _refuse(ask: TrainAsk) -> None:
         problems.append(Problem("rl.seq-len", "--seq-len: with --rl, sequences are prompts and responses", hint))
     if ask.rl == "grpo" and ask.critic is not None:
         problems.append(Problem("rl.critic", "--critic: GRPO has no critic", "use --rl ppo, or leave --critic out"))
-    for name in ("sync_every", "samples", *grouped(TrainAsk, "input")):
+    for name in ("sync_every", "samples", "epochs", *grouped(TrainAsk, "input")):
         if getattr(ask, name) is not None:
             problems.append(Problem("rl.option", f"--{name.replace('_', '-')}: not with --rl", "leave it out"))
     if problems:

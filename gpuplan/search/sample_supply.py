@@ -29,6 +29,18 @@ class SampleSupply(Record, kw_only=True):
     said: tuple[Choice, ...]
 
 
+def samples_seen(ask: TrainAsk) -> float | None:
+    """Samples of the whole run: those of the data, as often as they are seen; None: the question does not say.
+
+    Raises:
+        UsageError: epochs of nobody knows how many samples.
+    """
+    if ask.epochs is not None and ask.samples is None:
+        hint = "give the number of examples with --samples, or the length of the run with --tokens alone"
+        raise UsageError(Problem("run.epochs", f"--epochs {ask.epochs:g}: of how many samples?", hint))
+    return None if ask.samples is None else ask.samples * (1.0 if ask.epochs is None else ask.epochs)
+
+
 def sample_supply_of(ask: TrainAsk, library: Library) -> SampleSupply | None:
     """What feeds a run whose user says what a sequence takes; None: its sequences are there in time.
 
@@ -37,6 +49,7 @@ def sample_supply_of(ask: TrainAsk, library: Library) -> SampleSupply | None:
     """
     if ask.tokens is not None and ask.samples is not None:
         raise UsageError(Problem("run.twice", "--tokens and --samples both give the length of the run", "leave one out"))
+    samples_seen(ask)
     if all(getattr(ask, name) is None for name in grouped(TrainAsk, "input")):
         return None
     if ask.sample_bytes is None and ask.decode_rate is None:

@@ -22,16 +22,15 @@ from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.best import Judged, best
 from gpuplan.search.idle import run_idle
 from gpuplan.search.library import Library, Place
-from gpuplan.search.sample_supply import pace_notes, supplied
+from gpuplan.search.sample_supply import pace_notes, samples_seen, supplied
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training_defaults import default_precision
 from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
+from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.term import USER, Source
 
-ENGINE = "torch-eager"
-"""The engine that is taken where the user names none."""
 FEW = 16
 """So many batches are sooner looked at one by one than numpy is imported."""
 MOST_AT_ONCE = 256
@@ -78,7 +77,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     model = SampledModel.of(found) if isinstance(found, GenericCard) else found
     if model is None:
         raise UsageError(Problem("samples.unknown", f"no model named `{ask.model}` is given by its samples"))
-    place = library.place(ask, "train", usual=ENGINE)
+    place = library.place(ask, "train", usual=(library.catalog.load(UsualTraining, "training").by_samples.text, ""))
     setting = Setting(
         model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
         price=place.price,
@@ -106,8 +105,8 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     require(samples_rules(plan))
     setting = setting.replaced(origins={one.name: Source("chosen", one.reason) for one in chosen})
     run = None
-    if ask.samples is not None:
-        run = Run(tokens=ask.samples, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    if (seen := samples_seen(ask)) is not None:
+        run = Run(tokens=seen, counted="samples", accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
         setting = setting.replaced(operations=library.catalog.load(Operations, "usual"))
     made = samples_figures(setting, model, plan, fed.supply, run)
     notes = [

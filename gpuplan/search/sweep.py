@@ -202,11 +202,14 @@ def _plain(ask: Common) -> bool:
 
 def _training(ask: TrainAsk, axes: Axes, library: Library) -> tuple[Subject, TrainPlan, Run | None] | None:
     """What a training question is about and its plan, but for the axes; None where values of the axes leave a choice."""
+    from gpuplan.search.habits import looked_up
     from gpuplan.search.training import run_of, space_of
 
     if not _plain(ask):
         return None
-    found = library.look_up(ask, "train")
+    found, habits = looked_up(ask, library)
+    if habits.chosen:
+        return None  # What the engine's users get may follow from the axes.
     space, _ = space_of(ask, found)
     if not _determined(ask, axes, space, lambda changed: space_of(changed, found)[0]):
         return None

@@ -20,21 +20,19 @@ from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
 from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
-from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
+from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training_choices import open_choices, split_rules
 from gpuplan.search.training_defaults import (
-    SEQUENCE,
-    default_batch,
     default_precision,
     modules_to_train,
-    replicas_at_least,
     saving_of,
     tuning_of,
 )
 from gpuplan.search.training_notes import habit_note, peak_notes, training_notes
 from gpuplan.search.training_space import DEGREES, training_space
+from gpuplan.search.usual import sequences_of
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
@@ -92,7 +90,8 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
 
 def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
     """The whole run that is asked about, in tokens; None where the question is about a step."""
-    length = ask.tokens if ask.samples is None else ask.samples * plan.seq_len
+    seen = samples_seen(ask)
+    length = ask.tokens if seen is None else seen * plan.seq_len
     if length is None:
         return None
     return Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
@@ -268,22 +267,11 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         PlanError: a negative or zero batch, sequence or degree.
     """
     positive(ask, ("tokens", "seq_len", "documents", "global_batch", *DEGREES, "dp"))
-    subject, chosen = found.subject, []
+    subject = found.subject
     require(split_rules(ask, subject.engine))
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
-    seq_len, made = ask.seq_len, found.card.pretraining
-    if seq_len is None and made is not None:
-        seq_len = made.seq_len
-        chosen.append(Choice("seq_len", str(seq_len), f"as the model was trained ({made.source})"))
-    elif seq_len is None:
-        seq_len = min(arch.max_context or SEQUENCE, SEQUENCE)
-        chosen.append(Choice("seq_len", str(seq_len), "the pretraining length of Llama 3, within the model's context"))
-    global_batch = ask.global_batch
-    if global_batch is None:
-        least = replicas_at_least(ask, profile.splits, ranks)
-        global_batch, why = default_batch(ask, seq_len, ranks, made, least=least)
-        chosen.append(Choice("global_batch", str(global_batch), why))
+    seq_len, global_batch, chosen = sequences_of(ask, found, profile.splits)
     precision = ask.precision
     if precision is None:
         precision = default_precision(hw)

@@ -58,7 +58,10 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
     if 0 < arch.positions < length:
         told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
         notes.append(Note("model.positions", told, "a longer table of positions is not counted; use a shorter --seq-len"))
-    if {stack.kind for stack in arch.stacks} >= {"encoder", "decoder"}:
+    if arch.two_stacks and arch.source_tokens:
+        told = f"the encoder reads {arch.source_tokens} positions of each sequence; its {length:g} tokens are the decoder's"
+        notes.append(Note("model.two-stacks", told))
+    elif {stack.kind for stack in arch.stacks} >= {"encoder", "decoder"}:
         told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
         notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
     return notes

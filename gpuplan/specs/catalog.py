@@ -26,13 +26,14 @@ KINDS: Mapping[str, str] = {
     "measured": "gpuplan.specs.measured:Measured",
     "engines": "gpuplan.specs.engine:Engine",
     "operations": "gpuplan.specs.operations:Operations",
+    "usual": "gpuplan.specs.usual_training:UsualTraining",
     "models": "",
 }
 """The folders of a specs folder, and the schema of their files where it lives in this layer."""
 ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
     "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
-    "operations": "operation", "models": "model",
+    "operations": "operation", "usual": "usual choice", "models": "model",
 }  # fmt: skip
 
 Made = TypeVar("Made")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
 from gpuplan.record import Record
@@ -62,6 +62,19 @@ class AloneDefaults(Schema):
     """When weights are updated: after the backward pass, or each as soon as its gradient is there."""
 
 
+class FineTuning(Schema):
+    """What its recipes for fine-tuning a published model take."""
+
+    of: Literal["all", "adapters"] = "all"
+    """Whether they also train all weights, or adapters alone."""
+    seq_len: CountField
+    """Tokens of a sequence at most, within what the model reads."""
+    sequences: CountField
+    """Sequences of a step on one accelerator: those at once times the steps over which gradients are summed."""
+    optimizer: States | None = None
+    """None: AdamW."""
+
+
 class Printed(Schema):
     """What the peak of memory is that an engine prints: read where a published run does not say."""
 
@@ -88,6 +101,8 @@ class TrainingDefaults(Schema):
     """Mean tokens of the documents that its fine-tuning recipes pack into a sequence; taken where adapters are trained."""
     lora_rank: CountField | None = None
     """Rank of adapters where they are asked for without one."""
+    fine_tuning: FineTuning | None = None
+    """None: it has no recipes for that."""
     alone: AloneDefaults | None = None
     """Further ones where all weights are trained on one accelerator."""
     clusters: dict[Id, TextField] = field(default_factory=dict)

@@ -170,6 +170,7 @@ def training_work(
         kernels=step.kernels,
         document=seen_document(plan, step.seq_len),
     )
+    work, encoding = _passes(arch, leaves, step, work)
     leaves("hidden", arch.hidden)
     setting = LayerSetting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node)
     tuning = plan.tuning
@@ -177,10 +178,12 @@ def training_work(
         leaves=leaves, split=split, work=work, element=types.activation, habits=habits or KeepingHabits(), tuning=tuning,
         eager=plan.saving.attention == "eager", stored=stored,
     )  # fmt: skip
+    settings, keepers = (setting, setting.replaced(work=encoding)), (keeper, keeper.replaced(work=encoding))
     named = None if remat is None else NamedResults(leaves=leaves, split=split, element=types.activation, remat=remat)
     blocks: dict[str, BlockWork] = {}
     for key, (index, name) in block_keys(arch).items():
-        block = arch.stacks[index].blocks[name]
+        block, encodes = arch.stacks[index].blocks[name], int(arch.stacks[index].kind == "encoder")
+        setting, keeper = settings[encodes], keepers[encodes]
         program = layer_program(setting, Phase.FORWARD.value, key, block)
         back = backward(program, key, step.gradient, frozen=tuning.frozen)
         forward, back = with_habits(program, back, key, keeper.habits, sequence_parallel=p.sequence_parallel)
@@ -188,7 +191,7 @@ def training_work(
         if tuning.frozen:
             beside = LowRankAdapters(leaves=leaves, tuning=tuning)
             adapters = beside.params(key, program)
-            thin = beside.program(key, program, types, work)
+            thin = beside.program(key, program, types, setting.work)
             forward, back = forward + thin, back + backward(thin, key, step.gradient)
         kept = keeper.parts(key, block, program)
         made = BlockWork(
@@ -198,6 +201,7 @@ def training_work(
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)
+    setting, keeper = settings[0], keepers[0]
     modules = None
     if plan.mtp:
         number = Term("plan.mtp", plan.mtp, "1", mtp_from)
@@ -252,6 +256,16 @@ def training_work(
         reshard=None if p.reshard_group is None else Term("plan.reshard_group", p.reshard_group, "1", USER),
         modules=modules,
     )
+
+
+def _passes(arch: Architecture, leaves: Leaves, step: StepTerms, work: Pass) -> tuple[Pass, Pass]:
+    """What the decoder and what the encoder are passed: other tokens where an encoder reads positions of its own (audio)."""
+    if not arch.two_stacks or not arch.source_tokens:
+        return work, work
+    source = leaves("source_tokens", arch.source_tokens)
+    rows = rank_tokens.term("step.source_rows", micro_batch=step.micro_batch, seq_len=source, cp=step.cp)
+    groups = tuple(one.replaced(q_len=source, kv_len=source) for one in work.groups)
+    return work.replaced(source=source, source_rows=rows), work.replaced(tokens=rows, groups=groups, document=None)
 
 
 def _named(name: str, value: float | None) -> Term | None:

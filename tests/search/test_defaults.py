@@ -9,7 +9,10 @@ import pytest
 from gpuplan.errors import PlanError
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
-from gpuplan.search.training_defaults import default_batch
+from gpuplan.search.library import Library
+from gpuplan.search.usual import sequences_of
+
+LIBRARY = Library.shared()
 
 
 @pytest.mark.parametrize(
@@ -29,9 +32,11 @@ from gpuplan.search.training_defaults import default_batch
 def test_the_default_batch_is_four_million_tokens_and_a_sequence_for_eight_ranks_on_very_many(
     ranks: int, given: dict[str, Any], batch: int
 ) -> None:
-    got, why = default_batch(TrainAsk(model="", on="", **given), 8192, ranks)
+    ask = TrainAsk(model="llama-3.1-8b", on=f"{ranks}xh100-sxm-80gb", engine="megatron-lm", seq_len=8192, **given)
+    found = LIBRARY.look_up(ask, "train", with_price=False)
+    _, got, said = sequences_of(ask, found, ("tp", "pp", "cp"))
     assert got == batch
-    assert ("Llama 3" in why) == (ranks > 4096)
+    assert ("Llama 3" in said[-1].reason) == (ranks > 4096)
 
 
 @pytest.mark.parametrize("count", [1, 6, 7, 24, 48, 1000])

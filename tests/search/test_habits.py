@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan import ask as asks
 from gpuplan.plan.ask import TrainAsk
@@ -122,9 +121,11 @@ def test_a_faster_way_than_the_habit_is_told() -> None:
     assert {"recompute": "none"} in [change.flags for change in made.changes]
 
 
-def test_adapters_without_a_rank_are_refused_where_no_engine_has_one() -> None:
-    with pytest.raises(UsageError, match="of adapters"):
-        answer("fsdp", **RUN, qlora=True)
+def test_adapters_without_a_rank_have_the_usual_one_where_the_engine_names_none() -> None:
+    made = answer("fsdp", **RUN, qlora=True)
+    assert made.question["lora"] == "16"
+    assert "TRL" in {choice.name: choice.reason for choice in made.chosen}["lora"]
+    assert answer("torchtune", **RUN, qlora=True).question["lora"] == "8"
 
 
 def test_a_framework_without_a_profile_is_answered_by_one_that_says_so() -> None:

@@ -1,0 +1,108 @@
+"""What is taken where a training question names no engine, no batch and no length: what most who ask so use, as sourced data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal, TypeAlias
+
+from gpuplan.record import Record
+from gpuplan.schema import Fault, Schema
+from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.quantity import CountField, TextField
+
+Reads: TypeAlias = Literal["words", "other"]
+"""What a model is: a decoder that predicts the next word, or anything else (encoders, vision, speech, diffusion)."""
+
+
+class Asked(Record, kw_only=True):
+    """What of a question decides which engine is meant."""
+
+    adapters: bool
+    model: Reads
+    vendor: str
+    memory: str
+    """The type of the accelerators' memory."""
+    count: int
+    """How many accelerators."""
+
+
+class UsualEngine(Schema):
+    """An engine, and the questions that it is taken for: those that all of what is given here holds for."""
+
+    engine: TextField
+    why: str
+    """Half a sentence for the answer."""
+    adapters: Literal["trained"] | None = None
+    """Adapters are trained on frozen weights."""
+    model: Reads | None = None
+    vendor: Id | None = None
+    """Of the accelerators."""
+    memory: str | None = None
+    """How the type of their memory begins, such as `GDDR`."""
+    most: CountField | None = None
+    """How many accelerators there are at most."""
+
+    def holds(self, asked: Asked) -> bool:
+        """Whether it is taken for a question."""
+        return (
+            (self.adapters is None or asked.adapters)
+            and self.model in (None, asked.model)
+            and self.vendor in (None, asked.vendor)
+            and (self.memory is None or asked.memory.startswith(self.memory))
+            and (self.most is None or asked.count <= self.most.value)
+        )
+
+
+class UsualAdapters(Schema):
+    """How adapters are trained with engines that have no recipes for them."""
+
+    rank: CountField
+    """Where it is left out."""
+    seq_len: CountField
+    """Tokens of a sequence, within what the model reads."""
+    sequences: CountField
+    """Sequences of a step on one accelerator."""
+
+
+class UsualPretraining(Schema):
+    """How large models of words are trained from nothing, where their makers do not say."""
+
+    seq_len: CountField
+    """Tokens of a sequence, within what the model reads."""
+    tokens_per_step: CountField
+    ranks_per_sequence: CountField
+    """On very many accelerators: so many share a sequence of the batch."""
+
+
+class UsualOther(Schema):
+    """How models that predict no next word are trained, where their makers do not say."""
+
+    seq_len: CountField
+    """Tokens of a sequence, within what the model reads."""
+    sequences: CountField
+    """Sequences of a step on one accelerator."""
+
+
+class UsualTraining(SpecFile):
+    """Defaults of training questions; `training` is taken where the user has no file of their own."""
+
+    kind: ClassVar[str] = "usual"
+
+    engines: tuple[UsualEngine, ...]
+    """The first that holds is taken, where the accelerator's own file names none; the last one holds for all."""
+    by_samples: TextField
+    """The engine of models that are given by their samples."""
+    adapters: UsualAdapters
+    pretraining: UsualPretraining
+    other: UsualOther
+
+    def faults(self) -> Iterator[Fault]:
+        """Questions that no engine is taken for."""
+        yield from super().faults()
+        last = self.engines[-1] if self.engines else None
+        if last is None or any(getattr(last, name) is not None for name in ("adapters", "model", "vendor", "memory", "most")):
+            yield Fault("spec.no-engine", "some questions have no engine", "end the list with one that holds for all", ("engines",))
+
+    def engine_for(self, asked: Asked) -> UsualEngine:
+        """The engine of a question that names none."""
+        return next(one for one in self.engines if one.holds(asked))
