@@ -76,15 +76,15 @@ def parse(text: str, unit: str | None = None) -> Quantity:
     """
     found = _QUANTITY.match(text)
     if not found:
-        raise UnitError(f"`{text}` is not a number with a unit, such as `{_example(unit)}`")
+        raise UnitError(f"`{text}` is not a number with a unit, such as `{example(unit)}`")
     number, suffix = float(found[1].replace(",", "").replace("_", "")), found[2] or ""
     if not suffix and unit not in (None, "1"):
-        raise UnitError(f"`{text}` has no unit: write for example `{text.strip()} {_example(unit).split()[-1]}`")
+        raise UnitError(f"`{text}` has no unit: write for example `{text.strip()} {example(unit).split()[-1]}`")
     if suffix not in UNITS:
         raise UnitError(f"`{suffix}` in `{text}` is not a unit gpuplan knows{_unit_hint(suffix)}")
     factor, base = UNITS[suffix]
     if unit is not None and base != unit:
-        raise UnitError(f"`{text}` is in {base}, but {unit} is wanted, such as `{_example(unit)}`")
+        raise UnitError(f"`{text}` is in {base}, but {unit} is wanted, such as `{example(unit)}`")
     return Quantity(number * factor, base, text)
 
 
@@ -103,10 +103,11 @@ def parse_count(text: str) -> float:
     return float(found[1].replace(",", "").replace("_", "")) * _COUNT[found[2] or ""]
 
 
-def _example(unit: str | None) -> str:
+def example(unit: str | None) -> str:
+    """A quantity in some base unit as one types it, such as `80 GiB` for `B`."""
     return {
         "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 us", "W": "700 W",
-        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
+        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "100/s",
         "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip
 
@@ -116,6 +117,7 @@ def _unit_hint(suffix: str) -> str:
         "flops": "FLOP/s (a rate) or FLOP (a count)", "gbps": "Gbit/s or GB/s", "tbps": "Tbit/s or TB/s",
         "g": "GB or GiB", "gig": "GB or GiB", "gb": "GB or GiB", "tb": "TB or TiB", "mb": "MB or MiB",
         "tops": "TOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "gib": "GiB", "tb/s": "TB/s", "gb/s": "GB/s",
+        "tokens/s": "100/s", "tok/s": "100/s", "token/s": "100/s", "samples/s": "100/s", "it/s": "100/s", "tps": "100/s",
     }.get(suffix.lower())  # fmt: skip
     return f": write {wrong}" if wrong else ""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Note, Problem, UsageError, did_you_mean
+from gpuplan.errors import Note
+from gpuplan.estimate.pins import answered, checked, no_number
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.record import Record
 from gpuplan.term import Parts, Term, interval
@@ -73,61 +74,23 @@ def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") ->
     return _answer(task, said, verdict, made.figures, breakdowns)
 
 
-def pinned(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], pins: Mapping[str, float]) -> tuple[
-    dict[str, Term], tuple[Breakdown, ...]
-]:  # fmt: skip
-    """Figures and breakdowns with the user's values of some terms and everything above them recomputed.
-
-    Raises:
-        UsageError: a term that is not below any figure, or a part of the plan, whose rules a value of its own would pass by.
-    """
-    if not pins:
-        return dict(figures), tuple(breakdowns)
-    planned = [
-        Problem("set.plan-term", f"`{name}` belongs to the plan, which must keep its rules", "give the plan's own options instead")
-        for name in pins
-        if name.startswith("plan.")
-    ]
-    if planned:
-        raise UsageError(*planned)
-    roots = [*figures.values(), *(one.total for one in breakdowns)]
-    known = {term.name for root in roots for term in root.walk()}
-    missing = [
-        Problem("set.unknown-term", f"no term is called `{name}`", did_you_mean(name, known) or "see `--explain` for the names")
-        for name in pins
-        if name not in known
-    ]
-    if missing:
-        raise UsageError(*missing)
-    done: dict[int, Term] = {}
-    return (
-        {key: root.given(pins, done) for key, root in figures.items()},
-        tuple(
-            Breakdown(one.title, one.total.given(pins, done), {name: part.given(pins, done) for name, part in one.named.items()})
-            for one in breakdowns
-        ),
-    )
-
-
 def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
     """The same answer with the user's own values of some terms, verdict included.
 
     Raises:
-        UsageError: a term that is not below any figure, or a value with which a figure is no number.
+        UsageError: a term that is not below any figure, a result from which nothing follows, or a value with which a figure is no
+            number.
     """
-    if not pins:
+    if not checked(pins):
         return estimate
-    said = ", ".join(f"{name} = {value:g}" for name, value in pins.items())
-    if any(value < 0 for value in pins.values()):
-        raise UsageError(Problem("set.negative", f"--set: {said}: no term is below zero", "use values of zero or more"))
     try:
-        figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
+        figures, breakdowns = answered(estimate, pins)
         memory = breakdowns[-1]
         budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
         what = "memory budget" if "memory_budget_bytes" in figures else "memory"
         verdict = _with_host(_verdict(memory.total, memory.named, budget, what), figures)
     except ArithmeticError as error:
-        raise UsageError(Problem("set.no-number", f"--set: nothing comes of {said} ({error})", "use values above zero")) from None
+        raise no_number(pins, error) from None
     return Estimate(
         estimate.task, estimate.question, verdict, figures, breakdowns, estimate.chosen, estimate.changes, estimate.notes
     )

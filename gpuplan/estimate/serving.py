@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
@@ -50,6 +51,8 @@ class ServingMemory(Record, kw_only=True):
     sequence: Term
     max_sequences: Term | None
     """None where a sequence keeps no cache."""
+    limit: Term
+    """Sequences that the engine runs at once at most."""
 
 
 class ServingPhase(Record, kw_only=True):
@@ -125,7 +128,14 @@ class ServingModel(Record, kw_only=True):
         fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
         budget, pool = self.room(fixed, weights)
         most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
-        return ServingMemory(needed=needed, parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most)
+        made = ServingMemory(
+            needed=needed, parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most, limit=self.limit()
+        )
+        return as_set(made, subject.pins)
+
+    def limit(self) -> Term:
+        """Sequences that the engine runs at once at most."""
+        return self.subject.habit("max_sequences", self.profile.max_sequences)
 
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
@@ -171,7 +181,7 @@ class ServingModel(Record, kw_only=True):
         vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), self.serve.tp)
         logits = logits_bytes.term(
             "workspace.logits",
-            tokens=subject.habit("max_sequences", self.profile.max_sequences),
+            tokens=self.limit(),
             vocab=vocab,
             element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
             copies=ONE,
@@ -322,7 +332,7 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
 
 
 def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
-    """Every figure of a serving plan, for one plan or a grid of them.
+    """Every figure of a serving plan, for one plan or a grid of them, made of the user's own values (`subject.pins`).
 
     Raises:
         UnknownError: the hardware lacks a parameter that the plan needs.
@@ -368,7 +378,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     if subject.hw.power is not None:
         power = form.fleet_watts.term("fleet.power", chips=chips, watts=subject.hw.power)
         figures["energy_joules_per_token"] = cost.joules_per_token.term("energy.token", watts=power, tokens_per_s=tokens_per_s)
-    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode)
+    return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode), subject.pins)
 
 
 def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:

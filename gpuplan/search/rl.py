@@ -64,7 +64,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     positive(ask, ("prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"))
     wanted = _wanted(ask)
     found = library.look_up(ask, "train")
-    serving = library.look_up(ask.replaced(engine=ask.rollout_engine), "serve", with_price=False)
+    serving = library.look_up(_of_machine(ask.replaced(engine=ask.rollout_engine)), "serve", with_price=False)
     _as_policy(found)
     plan_ask = ask.replaced(
         seq_len=-(-(wanted.prompt + wanted.response) // PADDED) * PADDED,
@@ -146,13 +146,18 @@ def _wanted(ask: TrainAsk) -> Wanted:
     )  # fmt: skip
 
 
+def _of_machine(ask: TrainAsk) -> TrainAsk:
+    """The question with those of the user's values that all models share, which are the machine's."""
+    return ask.replaced(pins={name: value for name, value in ask.pins.items() if name.startswith("hw.")})
+
+
 def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
     """Reward model and critic, each without the head over the vocabulary: they give one number a sequence or token."""
     names = {"reward": ask.reward_model, "critic": (ask.critic or ask.model) if ask.rl == "ppo" else None}
     made = {}
     for role, name in names.items():
         if name is not None:
-            subject = library.look_up(ask.replaced(model=name), "train", with_price=False).subject
+            subject = library.look_up(_of_machine(ask.replaced(model=name)), "train", with_price=False).subject
             arch = subject.arch.replaced(head=False, head_bias=False)
             made[role] = subject.replaced(arch=arch, counts=count(arch, subject.card))
     return made
@@ -162,7 +167,7 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, l
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
     awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
     capacity = found.subject.hw.memory_capacity
-    room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
+    room = replace(capacity, name="hw.memory_left", value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan

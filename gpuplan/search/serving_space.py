@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingModel, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
@@ -69,9 +69,9 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
     """The plan with as many sequences as the caches of a replica hold and the engine runs."""
-    most = ServingModel.of(subject, plan).memory().max_sequences
-    limit = serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
-    return plan.replaced(batch=limit if most is None else maximum(minimum(most.value, limit), 1.0))
+    memory = ServingModel.of(subject, plan).memory()
+    most, limit = memory.max_sequences, memory.limit.value
+    return plan.replaced(batch=maximum(limit if most is None else minimum(most.value, limit), 1.0))
 
 
 class Judges(Record):
