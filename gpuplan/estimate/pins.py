@@ -156,9 +156,12 @@ def _root(figures: Mapping[str, Term], name: str) -> tuple[str, Term] | None:
 
 
 def _is_result(figures: Mapping[str, Term], name: str) -> bool:
-    """Whether a name is that of a figure that was computed: bytes that another figure is made of are none, for it follows."""
+    """Whether a name is that of a figure that was computed, and not of what the machine has.
+
+    Bytes that another figure is made of are none either: that figure follows from them.
+    """
     found = _root(figures, name)
-    if found is None or found[1].formula is None:
+    if found is None or found[1].formula is None or name.startswith("hw."):
         return False
     return found[1].unit != "B" or not any(term.find(name) for key, term in figures.items() if key != found[0])
 

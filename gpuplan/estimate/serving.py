@@ -53,6 +53,8 @@ class ServingMemory(Record, kw_only=True):
     """None where a sequence keeps no cache."""
     limit: Term
     """Sequences that the engine runs at once at most."""
+    running: Term
+    """Sequences that run at once: those of the plan, or as many of them as the cache has room for."""
 
 
 class ServingPhase(Record, kw_only=True):
@@ -112,7 +114,6 @@ class ServingModel(Record, kw_only=True):
         )  # fmt: skip
         parts = {
             "weights": weights,
-            "kv_cache": repeated_bytes.term("memory.kv_cache", count=serve.batch, size=sequence),
             "activations": self.activations(),
             "graphs": subject.habit("graphs", profile.graphs),
             "context": subject.habit("context", subject.engine.context),
@@ -124,13 +125,18 @@ class ServingModel(Record, kw_only=True):
             allocated=parts["activations"],
             fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
         )
-        needed = total("memory.needed", parts)
-        fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
+        fixed = total("memory.fixed", parts)
         budget, pool = self.room(fixed, weights)
         most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
+        running = serve.batch
+        if most is not None and self.plan.queues:
+            running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
+        cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=sequence)}
+        parts = {"weights": weights, **cache, **parts}
         made = ServingMemory(
-            needed=needed, parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most, limit=self.limit()
-        )
+            needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most,
+            limit=self.limit(), running=running,
+        )  # fmt: skip
         return as_set(made, subject.pins)
 
     def limit(self) -> Term:
@@ -252,29 +258,37 @@ class ServingModel(Record, kw_only=True):
                     )
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
+        layers = total(f"{name}.layers", work.counts)
+        slowest = None
         if not alone(self.serve.pp):
+            inside = total(f"{name}.inside", {kind: part for kind, part in parts.items() if kind != "head"})
+            slowest = form.stage_wait_seconds.term(
+                f"{name}.pass.stage_wait" if passes is not None else f"{name}.stage_wait",
+                layers=layers, inside=inside, head=parts["head"], pp=self.serve.pp,
+            )  # fmt: skip
             parts["pipeline_send"] = self.sends(name, rows)
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
-            layers=total(f"{name}.layers", work.counts),
+            layers=layers,
             layer_host=self.subject.habit("layer_host", self.profile.layer_host),
             busy=total(f"{name}.busy", parts),
         )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
         residual = self.profile.decode_residual
+        if slowest is not None and passes is None:
+            parts["stage_wait"] = slowest
         if passes is not None:
             residual = self.profile.prefill_residual
-            rounds = form.stage_rounds.term(
-                f"{name}.rounds",
-                passes=passes,
-                pipelined=self.subject.habit("pipelined_passes", self.profile.pipelined_passes),
-                pp=self.serve.pp,
-            )
+            pipelined = self.subject.habit("pipelined_passes", self.profile.pipelined_passes)
+            rounds = form.stage_rounds.term(f"{name}.rounds", passes=passes, pipelined=pipelined, pp=self.serve.pp)
             trips = {"attention": share.term(f"{name}.attention_rounds", amount=rounds, ways=passes)}
             parts = {
                 kind: repeated_seconds.term(f"{name}.{kind}", count=trips.get(kind, rounds), seconds=term)
                 for kind, term in parts.items()
             }
+            if slowest is not None:
+                full = form.full_rounds.term(f"{name}.full_rounds", passes=passes, pipelined=pipelined, pp=self.serve.pp)
+                parts["stage_wait"] = repeated_seconds.term(f"{name}.stage_wait", count=full, seconds=slowest)
         parts["unmodelled"] = unmodelled_seconds.term(
             f"{name}.unmodelled",
             counted=total(f"{name}.counted", parts),
@@ -340,6 +354,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     """
     model = ServingModel.of(subject, plan)
     memory = model.memory()
+    model = model.replaced(serve=model.serve.replaced(batch=memory.running))
     alone_prefill = model.prefill("prefill", ONE)
     whole = model.prefill("batch_prefill", model.serve.batch)
     decode = model.decode()

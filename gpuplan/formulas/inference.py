@@ -54,6 +54,37 @@ def stage_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
     return (passes + ceil_div(passes, pipelined) * (pp - 1)) / pp
 
 
+_UNEVEN = Source(
+    "docs", "vLLM: get_pp_indices: layers that do not divide evenly go to stages other than the last, which holds the head",
+    "https://github.com/vllm-project/vllm/blob/main/vllm/distributed/utils.py", "get_pp_indices", "2026-11-22",
+)  # fmt: skip
+
+
+@formula(_UNEVEN)
+def stage_wait_seconds(*, layers: Count, inside: Seconds, head: Seconds, pp: Count) -> Seconds:
+    """How much longer a trip through a full pipeline takes because its slowest stage sets the pace of all.
+
+    `inside` is the time of all layers, `head` that of the last stage alone. The slowest stage is one with a layer more than
+    others, or the last one with the head.
+
+    >>> stage_wait_seconds(layers=80, inside=0.08, head=0.002, pp=1), stage_wait_seconds(layers=80, inside=0.08, head=0.002, pp=4)
+    (0.0, 0.006)
+    >>> round(stage_wait_seconds(layers=61, inside=0.061, head=0.0, pp=8), 6)
+    0.003
+    """
+    return pp * maximum(inside * ceil_div(layers, pp) / layers, inside * floor(layers / pp) / layers + head) - inside - head
+
+
+@formula(_PIPELINE)
+def full_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
+    """Trips of passes that follow another one, and so go at the pace of the slowest stage.
+
+    >>> full_rounds(passes=1, pipelined=100, pp=4), full_rounds(passes=9, pipelined=100, pp=4)
+    (0.0, 2.0)
+    """
+    return (passes - ceil_div(passes, pipelined)) / pp
+
+
 @formula(Source("definition", "steady load: while one sequence makes its output each of the others is replaced once"))
 def interrupted_seconds(*, step: Seconds, prefill: Seconds, batch: Count, output: Count) -> Seconds:
     """Mean time of an output token under steady load: a decode step, and its share of the other sequences' prefills.
@@ -157,6 +188,16 @@ def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     3.0
     """
     return maximum(floor(pool / each), 0.0 * pool / each)
+
+
+@formula(Source("definition", "what finds no room in the cache waits; one sequence is always begun"))
+def sequences_at_once(*, asked: Count, room: Count) -> Count:
+    """Sequences that run at once where more are asked for than the cache has room for: the others wait.
+
+    >>> sequences_at_once(asked=256, room=57), sequences_at_once(asked=8, room=57), sequences_at_once(asked=8, room=0)
+    (57, 8, 1.0)
+    """
+    return minimum(asked, maximum(room, 1.0))
 
 
 @formula(DEFINITION)

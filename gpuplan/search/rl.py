@@ -24,6 +24,7 @@ from gpuplan.record import Record
 from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
 from gpuplan.search.library import Found, Library
+from gpuplan.search.serving import long_context
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training import chosen_with, question_of, worth_saying
@@ -97,7 +98,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     said_all = Said(
         question=_question(ask, found, serving, plan),
         chosen=tuple(chosen),
-        notes=(*found.notes, *_notes(ask, wanted, plan, made)),
+        notes=(*found.notes, *long_context(models.rollout, plan.rollout), *_notes(ask, wanted, plan, made)),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
 
@@ -215,7 +216,7 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     """The division of generation: the user's, or the one whose step is shortest of those that fit."""
     subject = models.rollout
     shape = shape_of(subject.arch, subject.hw.count, subject.engine)
-    limit = subject.arch.max_context
+    limit = subject.arch.positions
     if ask.rollout_tp is not None:
         one = _serve_plan(wanted, subject, float(ask.rollout_tp))
         _require_rollout(one, shape, limit)
@@ -248,12 +249,12 @@ def _divisions(wanted: Wanted, subject: Subject, shape: Shape) -> Space[ServePla
     domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
     return Space(
         plan=_serve_plan(wanted, subject, 1.0), axes={"tp": [one for one in divisors(ranks) if one <= domain]},
-        rules=lambda one: serve_rules(one, shape, subject.arch.max_context),
+        rules=lambda one: serve_rules(one, shape, subject.arch.positions),
         completed=lambda values: {**values, "dp": floor(ranks / values["tp"])},
     )  # fmt: skip
 
 
-def _require_rollout(one: ServePlan, shape: Shape, limit: int | None) -> None:
+def _require_rollout(one: ServePlan, shape: Shape, limit: int) -> None:
     """Refuse a division of generation in the words of the options that ask for it.
 
     Raises:

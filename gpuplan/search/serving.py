@@ -70,15 +70,16 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
     chosen += said
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
-    least = _required(space, best(space, judges.fewest_stages, few=FEW), want, found.subject)
-    plan, why = judges.plan(least.plan), f"least memory of {least.looked_at} divisions, none of which fits"
-    if least.fits:
-        # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
-        few = space.replaced(axes={**space.axes, "pp": [least.plan.parallel.pp]})
-        fastest = best(few, judges.fastest, few=FEW) or least
+    fastest = _required(space, best(space, judges.fastest, few=FEW), want, found.subject)
+    plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} divisions, none of which fits"
+    if fastest.fits:
+        if fastest.fitting > 1:
+            rank, speed = fastest.keys[0], -fastest.keys[1]
+            fastest = best(space, judges.fewest_stages(rank, speed), few=FEW) or fastest
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} divisions that fit"
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
+    found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
 
 
@@ -124,6 +125,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
             Choice("context", str(context), f"the model allows {found.card.architecture.max_context or 'an unknown length'}")
         )
     want, said = _want(ask, found, prompt=context - 1, output=1, context=context)
+    want = want.replaced(queues=False)
     chosen += said
     if ask.batch is None:
         want = want.replaced(batch=1)
@@ -137,8 +139,19 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     if not smallest.fits:
         why = f"least memory of {smallest.looked_at} divisions, none of which fits"
     choices = _chosen(ask, plan, why, chosen)
+    found = found.replaced(notes=(*found.notes, *long_context(found.subject, plan)))
     made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)
     return _answered(ask, found, plan, choices, "fit", made)
+
+
+def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
+    """That a context is longer than the model was made for, and what that takes; nothing where it is not."""
+    limit = subject.arch.max_context
+    if limit is None or plan.context <= limit:
+        return ()
+    text = f"a context of {plan.context:g} tokens is beyond the {limit} that the model was made for"
+    how = f"its positions must be scaled, as YaRN does with a factor of {plan.context / limit:.3g}; short answers may suffer"
+    return (Note("serve.long-context", text, how),)
 
 
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
@@ -223,6 +236,12 @@ def _answered(
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
     notes = list(found.notes)
+    running = float(made.memory.running.value)
+    if running < plan.batch:
+        asked["running"] = f"{running * p.dp:g}"
+        each = f" ({running:g} on each of {p.dp:g} replicas)" if p.dp != 1 else ""
+        text = f"the caches hold {running * p.dp:g} of the {plan.batch * p.dp:g} sequences at once{each}: the others wait"
+        notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
     if task == "serve":
         dtype = ServingModel.of(found.subject, plan).types().matmul
         if dtype in found.subject.hw.dtype_notes:

@@ -1,11 +1,11 @@
-"""Which divisions of the accelerators does a serving search look at, and what makes one better than another?"""
+"""Which divisions of accelerators into replicas does serving choose from, and what makes one better than another?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.estimate.serving import ServingMemory, ServingModel, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
@@ -15,9 +15,12 @@ from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Part, Space
+from gpuplan.term import Term
 
 FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
+AS_FAST = 0.995
+"""Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
 
 
 class Want(Record, kw_only=True):
@@ -32,6 +35,8 @@ class Want(Record, kw_only=True):
     kv_cache: KvFormat
     tp: int | None
     pp: int | None
+    queues: bool = True
+    """Whether sequences that the caches have no room for may wait."""
 
 
 def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
@@ -40,9 +45,8 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     Where the batch cannot be shared evenly, the division that was asked for is left, or replicas of one accelerator.
     """
     ranks = subject.hw.count
-    domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
     shape = shape_of(subject.arch, ranks, subject.engine)
-    tp = [want.tp] if want.tp else [one for one in divisors(ranks) if one <= domain]
+    tp = [want.tp] if want.tp else divisors(ranks)
     pp = [want.pp] if want.pp else divisors(ranks)
     batch = want.batch
     replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == 0]
@@ -51,7 +55,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         tp, pp = [want.tp or 1], [want.pp or 1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.max_context)
+        return serve_rules(plan, shape, subject.arch.positions)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
@@ -62,9 +66,15 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     plan = ServePlan(
         parallel=Parallelism(zero_stage=0, sequence_parallel=False), batch=1.0, prompt=float(want.prompt),
-        output=float(want.output), context=float(want.context), weights=want.weights, kv_cache=want.kv_cache,
+        output=float(want.output), context=float(want.context), weights=want.weights, kv_cache=want.kv_cache, queues=want.queues,
     )  # fmt: skip
     return Space(plan=plan, axes={"pp": pp, "tp": tp}, rules=rules, completed=completed, wanted=wanted)
+
+
+def _at_most(memory: ServingMemory, term: Term) -> Any:
+    """A value where everything doubtful about the memory is at its high end."""
+    doubtful = {one.name: one.spread[1] for one in memory.needed.walk() if one.spread is not None}
+    return term.given(doubtful).value
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
@@ -85,29 +95,49 @@ class Judges(Record):
         return filled(plan, self.subject) if self.want.batch is None else plan
 
     def smallest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the fewest accelerators a replica that fit, or else the least memory."""
+        """What prefers the fewest accelerators a replica that surely fit, then that fit, or else the least memory."""
         p = part.plan.parallel
-        return self._held(part, p.tp * p.pp)
-
-    def fewest_stages(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the fewest stages that fit, or else the least memory."""
-        return self._held(part, part.plan.parallel.pp)
-
-    def _held(self, part: Part[ServePlan], worth: Any) -> Judged[ServePlan]:
-        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
-        fits = memory.needed.value <= memory.budget.value
-        return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), where(fits, worth, memory.needed.value), *_size(part)))
+        fits, rank, memory = self._held(part)
+        return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
 
     def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the most tokens a second of those that fit; the time of others is not estimated."""
-        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
-        fits = memory.needed.value <= memory.budget.value
+        """What prefers the most tokens a second of those that surely fit, then of those that fit, or else the least memory.
+
+        The time of those that do not fit is not estimated.
+        """
+        fits, rank, memory = self._held(part)
         fitting = part.count(fits)
         if not fitting:
-            return Judged(part, 0, (1.0, 0.0, *_size(part)))
+            return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
         part = part.where(fits)
-        made = serving_figures(self.subject, self.plan(part.plan)).figures
-        return Judged(part, fitting, (0.0, -made["tokens_per_s"].value, *_size(part)))
+        _, rank, _ = self._held(part)
+        return Judged(part, fitting, (rank, -self._speed(part), *_size(part)))
+
+    def fewest_stages(self, rank: float, speed: float) -> Any:
+        """What prefers the fewest stages of those that are as sure and nearly as fast as the fastest, then the fastest of them."""
+
+        def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
+            fits, _, memory = self._held(part)
+            fitting = part.count(fits)
+            if not fitting:
+                return Judged(part, 0, (1.0, memory.needed.value, 0.0, *_size(part)))
+            part = part.where(fits)
+            _, own, _ = self._held(part)
+            fast = self._speed(part)
+            near = (own <= rank) & (fast >= speed * AS_FAST)
+            return Judged(part, fitting, (where(near, 0.0, 1.0), part.plan.parallel.pp + 0.0 * fast, -fast, *_size(part)))
+
+        return judge
+
+    def _speed(self, part: Part[ServePlan]) -> Any:
+        return serving_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+
+    def _held(self, part: Part[ServePlan]) -> tuple[Any, Any, ServingMemory]:
+        """Which divisions fit, how surely (the less the surer), and what they hold."""
+        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
+        fits = memory.needed.value <= memory.budget.value
+        sure = _at_most(memory, memory.needed) <= _at_most(memory, memory.budget)
+        return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
 
 
 def _size(part: Part[ServePlan]) -> tuple[Any, Any]:

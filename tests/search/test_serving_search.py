@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import PlanError
-from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingMemory, ServingModel, serving_figures, serving_profile
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk
 from gpuplan.plan.parallelism import Parallelism, divisors, mask
 from gpuplan.plan.serve import ServePlan, serve_rules
@@ -28,7 +28,9 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-def divisions(found: Found, prompt: float, output: float, context: float, ask: dict[str, Any]) -> list[ServePlan]:
+def divisions(
+    found: Found, prompt: float, output: float, context: float, ask: dict[str, Any], *, queues: bool = True
+) -> list[ServePlan]:
     """Every legal division with its batch, smaller replicas first."""
     subject, made = found.subject, []
     ranks, limit = subject.hw.count, serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
@@ -36,7 +38,7 @@ def divisions(found: Found, prompt: float, output: float, context: float, ask: d
     for size in divisors(ranks):
         for pp in divisors(size):
             tp, dp, batch = size // pp, ranks // size, ask.get("batch")
-            if tp > int(subject.hw.levels[0].size or ranks) or ask.get("tp", tp) != tp or ask.get("pp", pp) != pp:
+            if ask.get("tp", tp) != tp or ask.get("pp", pp) != pp:
                 continue
             if batch is not None and batch % dp:
                 continue
@@ -44,14 +46,21 @@ def divisions(found: Found, prompt: float, output: float, context: float, ask: d
             plan = ServePlan(
                 parallel=Parallelism(tp=float(tp), pp=float(pp), dp=float(dp), zero_stage=0, sequence_parallel=False),
                 batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, weights=weights,
+                queues=queues,
             )  # fmt: skip
-            if not mask(serve_rules(plan, shape, subject.arch.max_context)):
+            if not mask(serve_rules(plan, shape, subject.arch.positions)):
                 continue
             if batch is None and "fit" not in ask:
                 most = ServingModel.of(subject, plan).memory().max_sequences
                 plan = plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
             made.append(plan)
     return made
+
+
+def surely(memory: ServingMemory) -> bool:
+    """Whether it fits where all that is doubtful about the memory is at its high end."""
+    high = {one.name: one.spread[1] for one in memory.needed.walk() if one.spread is not None}
+    return bool(memory.needed.given(high).value <= memory.budget.given(high).value)
 
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
@@ -65,9 +74,14 @@ def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], 
     held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
     fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
     if fitting:
-        fewest = min(plan.parallel.pp for plan in fitting)
-        fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
-        best = max(fitting, key=lambda plan: float(serving_figures(found.subject, plan).figures["tokens_per_s"].value))
+        sure = [one for one in held if surely(one[1])]
+        fast = {
+            id(plan): float(serving_figures(found.subject, plan).figures["tokens_per_s"].value)
+            for plan, memory in sure or held
+            if memory.needed.value <= memory.budget.value
+        }
+        near = [plan for plan in tried if fast.get(id(plan), 0.0) >= 0.995 * max(fast.values())]
+        best = min(near, key=lambda plan: (plan.parallel.pp, -fast[id(plan)]))
         why = f"most tokens a second of {len(fitting)} divisions that fit"
     else:
         best = min(held, key=lambda one: float(one[1].needed.value))[0]
@@ -88,10 +102,11 @@ def test_fit_takes_the_smallest_replicas_that_fit(asked: dict[str, Any], few: in
     context = float(answer.question["context"])
     # One sequence for all replicas together: each has room for it, and it is shared by one replica at most.
     batch = asked.get("batch", 1)
-    tried = divisions(found, context - 1, 1.0, context, {**asked, "batch": batch})
+    tried = divisions(found, context - 1, 1.0, context, {**asked, "batch": batch}, queues=False)
     held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
     fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
-    best = fitting[0] if fitting else min(held, key=lambda one: float(one[1].needed.value))[0]
+    sure = [plan for plan, memory in held if surely(memory)]
+    best = (sure or fitting)[0] if fitting else min(held, key=lambda one: float(one[1].needed.value))[0]
     assert answer.verdict.fits == bool(fitting)
     assert [float(answer.question[name]) for name in ("tp", "pp")] == [best.parallel.tp, best.parallel.pp]
 
