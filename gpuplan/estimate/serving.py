@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import (
+    difference,
+    part_of_bytes,
+    rate,
+    remaining_bytes,
+    repeated_bytes,
+    repeated_seconds,
+    share,
+    smaller,
+)
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
+from gpuplan.machine.hardware import Hardware
 from gpuplan.num import agreed
-from gpuplan.plan.precision import KV_BYTES, STORED, byte
+from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
-from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
+from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_padding, expert_tokens, serving_pass, weight_bytes
+from gpuplan.workload.stages import fullest_stage
 
 _LOGIT = Source("assumed", "logits are sampled in fp32")
 
@@ -102,21 +116,23 @@ class ServingModel(Record, kw_only=True):
     def memory(self) -> ServingMemory:
         """What the fullest rank holds, against the share of memory that the engine takes."""
         subject, serve, profile, leaves = self.subject, self.serve, self.profile, self.leaves
-        stored = STORED[self.plan.weights]
+        stored = stored_in(self.plan.weights, self.plan.group)
         kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
         weights = weight_bytes(
             subject.arch, subject.counts, leaves, serve,
-            stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept,
+            stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept, plain=self.plan.plain,
         )  # fmt: skip
         element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
         sequence = cache_bytes(
             subject.arch, subject.counts, leaves, serve, element=element, capped=profile.windowed_kv == "capped"
         )  # fmt: skip
+        padding = self.padding(byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
         parts = {
             "weights": weights,
+            **({} if padding is None else {"expert_padding": padding}),
             "activations": self.activations(),
-            "graphs": subject.habit("graphs", profile.graphs),
-            "context": subject.habit("context", subject.engine.context),
+            **self.graphs(),
+            "context": self.reserved("context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
         }
         if subject.hw.several():
             parts["communication"] = subject.habit("communication", subject.engine.communication)
@@ -138,6 +154,26 @@ class ServingModel(Record, kw_only=True):
             limit=self.limit(), running=running,
         )  # fmt: skip
         return as_set(made, subject.pins)
+
+    def graphs(self) -> Parts:
+        """What captured graphs take, of all models alike or of each layer."""
+        found: dict[str, Term] = {}
+        if self.profile.graphs is not None:
+            found["graphs"] = self.subject.habit("graphs", self.profile.graphs)
+        if self.profile.layer_graphs is not None:
+            each = self.subject.habit("layer_graphs", self.profile.layer_graphs)
+            found["graphs"] = repeated_bytes.term("memory.graphs", count=self.rank_layers(), size=each)
+        return found
+
+    def rank_layers(self) -> Term:
+        """Layers of the fullest rank."""
+        subject = self.subject
+        return total("rank_layers", fullest_stage(subject.arch, subject.counts, self.leaves, pp=self.serve.pp))
+
+    def reserved(self, name: str, of: Callable[[Hardware], Sourced]) -> Term:
+        """The leaf of what the engine takes on the machine, or on each of several."""
+        found = self.subject.hw.termed(name, lambda one: self.subject.habit(name, of(one)))
+        return self.subject.habit(name, of(self.subject.hw)) if found is None else found
 
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""
@@ -175,6 +211,9 @@ class ServingModel(Record, kw_only=True):
         """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
         subject, leaves = self.subject, self.leaves
         tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
+        if self.profile.whole_prompts:
+            asked = self.leaves.times("workspace.prompts", self.serve.batch, subject.plan("prompt", self.plan.prompt))
+            tokens = smaller.term("workspace.tokens_at_once", a=tokens, b=asked)
         widest = max(
             (block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden
         )
@@ -194,9 +233,29 @@ class ServingModel(Record, kw_only=True):
         )
         return total("memory.activations", {"layer": layer, "logits": logits})
 
+    def padding(self, stored: Term) -> Term | None:
+        """What the engine's kernels pad the weights of experts by; None: they do not."""
+        padded = self.profile.padded_experts
+        if padded is None or self.plan.weights not in padded.weights:
+            return None
+        return expert_padding(
+            self.subject.arch, self.subject.counts, self.leaves, self.serve, stored=stored,
+            hidden=self.subject.habit("expert_hidden_multiple", padded.hidden),
+            width=self.subject.habit("expert_width_multiple", padded.width),
+        )  # fmt: skip
+
+    def plain_types(self) -> Types | None:
+        """What the products of parts that are not quantised multiply; None: there are no such parts."""
+        if not self.plan.plain:
+            return None
+        width = byte("recipe.operand_bytes", 4.0 if self.activation == "fp32" else 2.0)
+        return self.types().replaced(
+            matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False
+        )  # fmt: skip
+
     def types(self) -> Types:
         """What matmuls multiply: the stored type where the tensor cores can, otherwise weights are widened on the way."""
-        stored = STORED[self.plan.weights]
+        stored = stored_in(self.plan.weights, self.plan.group)
         native = stored.multiply is not None and stored.multiply in self.subject.hw.peaks
         matmul: Dtype = stored.multiply if native and stored.multiply is not None else self.activation
         width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "fp32": 4.0}.get(matmul, 2.0)
@@ -225,7 +284,16 @@ class ServingModel(Record, kw_only=True):
         )  # fmt: skip
         rows = share.term(f"{name}.head_rows", amount=sequences, ways=passes)
         work = serving_pass(
-            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+            name,
+            subject.arch,
+            subject.counts,
+            self.leaves,
+            serve=serve,
+            types=self.types(),
+            shape=shape,
+            head_rows=rows,
+            plain=self.plan.plain,
+            plain_types=self.plain_types(),
         )
         return self.phase(name, work, tokens, passes)
 
@@ -241,7 +309,16 @@ class ServingModel(Record, kw_only=True):
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
         work = serving_pass(
-            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+            name,
+            subject.arch,
+            subject.counts,
+            self.leaves,
+            serve=serve,
+            types=self.types(),
+            shape=shape,
+            head_rows=rows,
+            plain=self.plan.plain,
+            plain_types=self.plain_types(),
         )
         return self.phase(name, work, rows, None)
 

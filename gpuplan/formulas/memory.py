@@ -25,6 +25,26 @@ SPREAD_LENGTHS = fitted(
 )
 
 
+@formula(Source("definition", "what a system lets an accelerator hold of the memory that it shares"))
+def wired_bytes(*, capacity: Bytes, up_to: Bytes, small: Ratio, large: Ratio) -> Bytes:
+    """What an accelerator may hold of a shared memory: one share of small memories, another of larger ones.
+
+    >>> wired_bytes(capacity=16.0, up_to=36.0, small=0.5, large=0.75), wired_bytes(capacity=64.0, up_to=36.0, small=0.5, large=0.75)
+    (8.0, 48.0)
+    """
+    return capacity * where(capacity <= up_to, small, large)
+
+
+@formula(Source("definition", "what the operating system leaves of the memory that it shares"))
+def left_bytes(*, capacity: Bytes, kept: Bytes) -> Bytes:
+    """What is left of a memory of which the operating system keeps some, never below zero.
+
+    >>> left_bytes(capacity=8.0, kept=2.0), left_bytes(capacity=1.0, kept=2.0)
+    (6.0, 0.0)
+    """
+    return maximum(capacity - kept, 0.0 * capacity)
+
+
 @formula(_ZERO)
 def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Bytes:
     """Bytes of one kind of state (weights, gradients, moments …) on one rank, cut evenly over `shards` ranks.

@@ -84,7 +84,9 @@ class WeightsFormat(Schema):
     kv_cache: str | None = None
     """The format of the KV cache that the checkpoint asks for."""
     excluded: tuple[str, ...] = ()
-    """Modules that stay in the checkpoint's plain type, as the file names them."""
+    """Modules that stay in the checkpoint's plain type, as the file names them; `[0-9]` stands for a range of layers."""
+    source: str = ""
+    """What says so, where it is not the card's first source."""
 
 
 class ModelCard(Schema):
@@ -108,6 +110,8 @@ class ModelCard(Schema):
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None
     """How the weights are quantised; None: they are stored in `dtype`."""
+    quantised: dict[str, WeightsFormat] = field(default_factory=dict)
+    """The usual quantised checkpoints of a model that is stored plain, by the type of weights that asks for each (`fp8`)."""
     checkpoint_extra: dict[str, PositiveInt] = field(default_factory=dict)
     """Parameters that the stored checkpoint holds beside the model: multi-token prediction, copies of tied matrices."""
     notes: tuple[str, ...] = ()

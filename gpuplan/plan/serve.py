@@ -26,6 +26,10 @@ class ServePlan(Record, kw_only=True):
     weights: WeightFormat = "bf16"
     kv_cache: KvFormat = "bf16"
     queues: bool = True
+    group: int = 0
+    """Quantised weights that share a scale; 0: as is usual of the type."""
+    plain: tuple[tuple[str, str, float], ...] = ()
+    """Parts of kinds of layers that are not quantised, and how much of them: (kind, part, share)."""
 
 
 def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[Rule]:

@@ -148,8 +148,7 @@ class Library:
         key = on, f"{engine.id} {kernels}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
-            mine = Term("hw.memory_capacity", memory, "B", Source("user", "--set hw.memory_capacity"))
-            self._machines[key] = hw.replaced(memory_capacity=mine)
+            self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
         elif key not in self._machines:
             self._machines[key] = hardware_of(
                 self.target(on), catalog=self.catalog, engine=kernels, matmuls_of=engine.matmuls_like,

@@ -166,7 +166,10 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
 
 def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
-    awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
+    hw, serving = rollout.hw, rollout.engine.serving
+    awake = rollout.engine.context_of(hw.accelerator, hw.family).value
+    if serving is not None:
+        awake += sum(one.value * many for one, many in ((serving.graphs, 1), (serving.layer_graphs, rollout.arch.depth)) if one)
     capacity = found.subject.hw.memory_capacity
     room = replace(capacity, name="hw.memory_left", value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))

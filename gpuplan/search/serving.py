@@ -8,16 +8,15 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
-from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan
-from gpuplan.plan.words import WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best
 from gpuplan.search.library import Found, Library
 from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
+from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Space
 from gpuplan.term import Source
@@ -163,41 +162,9 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
 
 
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
-    weights, said = ask.weights, []
-    if weights is None:
-        weights, why = stored_format(found.card, found.subject)
-        said.append(Choice("weights", weights, why))
-    elif weights == "fp8" and stored_format(found.card, found.subject)[0] == "fp8-block":
-        weights = "fp8-block"
-        said.append(Choice("weights", weights, "fp8 as the checkpoint has it"))
-    kv_cache = ask.kv_cache
-    if kv_cache is None:
-        kv_cache = "bf16" if "bf16" in found.subject.hw.peaks else "fp16"
-        said.append(Choice("kv_cache", kv_cache, "the type of the activations"))
-    return (
-        Want(
-            prompt=prompt, output=output, context=context, batch=ask.batch, weights=weights, kv_cache=kv_cache, tp=ask.tp, pp=ask.pp
-        ),
-        said,
-    )
-
-
-def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]:
-    """The format that a checkpoint is published in, as far as serving knows it, and why it was taken."""
-    plain: WeightFormat = "bf16" if "bf16" in subject.hw.peaks else "fp16"
-    if card.weights is None:
-        return plain, "16-bit, as trained"
-    method, bits = card.weights.method, card.weights.bits
-    named: dict[str, WeightFormat] = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
-    if method == "fp8" and card.weights.block:
-        return "fp8-block", "as the checkpoint is stored, with a scale for each block"
-    if method in named:
-        return named[method], "as the checkpoint is stored"
-    if bits == 4:
-        return "int4", f"as the checkpoint is stored ({method}, 4 bits)"
-    if bits == 8:
-        return ("fp8" if card.weights.number == "float" else "int8"), f"as the checkpoint is stored ({method}, 8 bits)"
-    return plain, f"16-bit: the checkpoint's {method} format has no model of its own yet"
+    types, said = types_of(found.card, found.subject, ask.weights, ask.kv_cache)
+    want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
+    return want, said
 
 
 def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:

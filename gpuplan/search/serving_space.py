@@ -10,9 +10,9 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
 from gpuplan.plan.serve import ServePlan, serve_rules
-from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
+from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Part, Space
 from gpuplan.term import Term
@@ -31,8 +31,7 @@ class Want(Record, kw_only=True):
     context: int
     batch: int | None
     """Sequences of all replicas together; None: as many as the caches hold and the engine runs."""
-    weights: WeightFormat
-    kv_cache: KvFormat
+    types: StoredTypes
     tp: int | None
     pp: int | None
     queues: bool = True
@@ -66,7 +65,8 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     plan = ServePlan(
         parallel=Parallelism(zero_stage=0, sequence_parallel=False), batch=1.0, prompt=float(want.prompt),
-        output=float(want.output), context=float(want.context), weights=want.weights, kv_cache=want.kv_cache, queues=want.queues,
+        output=float(want.output), context=float(want.context), queues=want.queues, weights=want.types.weights,
+        kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
     )  # fmt: skip
     return Space(plan=plan, axes={"pp": pp, "tp": tp}, rules=rules, completed=completed, wanted=wanted)
 

@@ -15,7 +15,7 @@ from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.parallelism import Shape, divisors, mask, nearest, require
 from gpuplan.plan.serve import serve_rules
 from gpuplan.plan.train import Saving, train_rules
-from gpuplan.search.ask import fit, serve, train
+from gpuplan.search.ask import answered, fit, serve, train
 from gpuplan.search.shape import shape_of
 from tests.estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
 

@@ -13,6 +13,7 @@ from gpuplan.plan.parallelism import Parallelism, divisors, mask
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.search import serving
 from gpuplan.search.library import Found, Library
+from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import shape_of
 
 LIBRARY = Library.of(Common(model="", on=""))
@@ -42,11 +43,11 @@ def divisions(
                 continue
             if batch is not None and batch % dp:
                 continue
-            weights, _ = serving.stored_format(found.card, subject)
+            types, _ = types_of(found.card, subject, None, None)
             plan = ServePlan(
                 parallel=Parallelism(tp=float(tp), pp=float(pp), dp=float(dp), zero_stage=0, sequence_parallel=False),
-                batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, weights=weights,
-                queues=queues,
+                batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, queues=queues,
+                weights=types.weights, kv_cache=types.kv_cache, group=types.group, plain=types.plain,
             )  # fmt: skip
             if not mask(serve_rules(plan, shape, subject.arch.positions)):
                 continue
