@@ -36,6 +36,7 @@ from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_padding, expert_tokens, serving_pass, weight_bytes
 from gpuplan.workload.stages import fullest_stage
 
+_START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 _LOGIT = Source("assumed", "logits are sampled in fp32")
 
 
@@ -124,7 +125,8 @@ class ServingModel(Record, kw_only=True):
         )  # fmt: skip
         element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
         sequence = cache_bytes(
-            subject.arch, subject.counts, leaves, serve, element=element, capped=profile.windowed_kv == "capped"
+            subject.arch, subject.counts, leaves, self.held(), element=element, capped=profile.windowed_kv == "capped",
+            source=self.source(),
         )  # fmt: skip
         padding = self.padding(byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
         parts = {
@@ -175,6 +177,29 @@ class ServingModel(Record, kw_only=True):
         found = self.subject.hw.termed(name, lambda one: self.subject.habit(name, of(one)))
         return self.subject.habit(name, of(self.subject.hw)) if found is None else found
 
+    def source(self) -> Term | None:
+        """Positions that the encoder of an encoder-decoder has; None: the model is of one stack."""
+        arch = self.subject.arch
+        if not arch.two_stacks:
+            return None
+        return self.leaves("source_tokens", arch.source_tokens) if arch.source_tokens else self.prompt()
+
+    def prompt(self) -> Term:
+        """Tokens of a prompt."""
+        return self.subject.plan("prompt", self.plan.prompt)
+
+    def begun(self) -> Term:
+        """Tokens that the decoder begins with: the prompt, or one where an encoder reads the prompt."""
+        read_apart = self.subject.arch.two_stacks and not self.subject.arch.source_tokens
+        return Term("decoder.start", 1.0, "1", _START) if read_apart else self.prompt()
+
+    def held(self) -> ServeTerms:
+        """The terms of what the decoder keeps: all of the context, or what it writes where an encoder reads the prompt."""
+        if not self.subject.arch.two_stacks or self.subject.arch.source_tokens:
+            return self.serve
+        written = difference.term("decoder.tokens", whole=self.serve.context, part=self.prompt())
+        return self.serve.replaced(context=written)
+
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""
         return self.subject.habit("max_sequences", self.profile.max_sequences)
@@ -182,11 +207,12 @@ class ServingModel(Record, kw_only=True):
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
         subject = self.subject
-        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        prompt, output = self.begun(), subject.plan("output", self.plan.output)
         seen = self.serve.replaced(context=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output), page=ONE)
         element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
         each = cache_bytes(
-            subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read"
+            subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read",
+            source=self.source(),
         )  # fmt: skip
         return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
 
@@ -273,15 +299,21 @@ class ServingModel(Record, kw_only=True):
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
         subject, serve = self.subject, self.serve
-        prompt = subject.plan("prompt", self.plan.prompt)
+        prompt, source = self.begun(), self.source()
         chunk = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=prompt, chunk=chunk)
+        read = prompt if source is None else source
+        passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=read, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
         shape = Pass(
             tokens=tokens, groups=(Group(sequences=sequences, q_len=prompt, kv_len=prompt),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
+        encoded = None
+        if source is not None:
+            rows = form.pass_tokens.term(f"{name}.source_rows", sequences=sequences, prompt=source, passes=passes)
+            encoded = shape.replaced(tokens=rows, groups=(Group(sequences=sequences, q_len=source, kv_len=source),))
+            shape = shape.replaced(source=source, source_rows=rows)
         rows = share.term(f"{name}.head_rows", amount=sequences, ways=passes)
         work = serving_pass(
             name,
@@ -294,19 +326,21 @@ class ServingModel(Record, kw_only=True):
             head_rows=rows,
             plain=self.plan.plain,
             plain_types=self.plain_types(),
+            encoder_shape=encoded,
         )
         return self.phase(name, work, tokens, passes)
 
     def decode(self, name: str = "decode") -> ServingPhase:
         """One decode step of the batch in the middle of its outputs."""
         subject, serve = self.subject, self.serve
-        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        prompt, output = self.begun(), subject.plan("output", self.plan.output)
         rows = form.decode_rows.term(f"{name}.rows", batch=serve.batch, pp=serve.pp)
         seen = form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output)
         shape = Pass(
             tokens=rows, groups=(Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
+            source=self.source(),
         )  # fmt: skip
         work = serving_pass(
             name,

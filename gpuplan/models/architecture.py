@@ -404,6 +404,8 @@ class Architecture(Schema):
     """Matrices between the embedding width and `hidden`: 1 (ALBERT), 2 with one back before the head (OPT-350M)."""
     positions: NonNegativeInt = 0
     """Learned position vectors (0: rotary, ALiBi, relative or none)."""
+    source_tokens: PositiveInt | None = None
+    """Positions that the encoder of an encoder-decoder always has (Whisper's 1,500 frames); None: as many as its input."""
     token_types: NonNegativeInt = 0
     embedding_norm: NormKind | None = None
     extra_params: dict[str, PositiveInt] = field(default_factory=dict)
@@ -429,6 +431,11 @@ class Architecture(Schema):
     def moes(self) -> list[Moe]:
         """The layers of experts of all blocks; empty where the model routes no tokens."""
         return [block.moe for block in self.blocks if block.moe is not None]
+
+    @property
+    def two_stacks(self) -> bool:
+        """An encoder reads, and a decoder writes."""
+        return len(self.stacks) > 1 and self.decoder.kind == "decoder"
 
     @property
     def remembers(self) -> bool:

@@ -58,6 +58,18 @@ class Pretraining(Schema):
     checked: Date
 
 
+class Request(Schema):
+    """What a usual request of the model is, where it is no chat."""
+
+    prompt: PositiveInt
+    """Tokens that its decoder is given."""
+    output: PositiveInt
+    source: str
+    """What says so."""
+    url: str
+    checked: Date
+
+
 class TokenPrediction(Schema):
     """Modules of multi-token prediction that were trained with the model, each with a block like its last layer."""
 
@@ -104,6 +116,8 @@ class ModelCard(Schema):
     """The same counted by another implementation, which builds the model and adds up its tensors."""
     pretraining: Pretraining | None = None
     """The published sequence length and batch of its training."""
+    request: Request | None = None
+    """What is asked of it where a question leaves prompt and output out."""
     mtp: TokenPrediction | None = None
     """What predicts more than the next token; not counted in the model's size."""
     dtype: Dtype | None = None

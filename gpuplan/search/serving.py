@@ -8,6 +8,7 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
+from gpuplan.models.card import Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
@@ -62,11 +63,17 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
         what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
         raise UsageError(Problem("serve.encoder", what, "`gpuplan fit` says whether it fits"))
     chosen: list[Choice] = []
-    prompt, output = request_of(ask, ask.context or found.card.architecture.max_context)
+    arch, usual = found.card.architecture, found.card.request
+    prompt, output = request_of(ask, ask.context or arch.max_context, usual)
     for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
         if given is None:
-            chosen.append(Choice(name, str(value), "a medium chat request, within the context"))
-    want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
+            why = "a medium chat request, within the context" if usual is None else f"a usual request of it ({usual.source})"
+            chosen.append(Choice(name, str(value), why))
+    context = ask.context or prompt + output
+    if ask.context is None and arch.source_tokens and arch.max_context:
+        # Of one piece of audio nobody knows how much text it holds: all of the text context is kept free.
+        context = max(context, arch.max_context)
+    want, said = _want(ask, found, prompt=prompt, output=output, context=context)
     chosen += said
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
     fastest = _required(space, best(space, judges.fastest, few=FEW), want, found.subject)
@@ -95,14 +102,19 @@ def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want
     raise PlanError(Problem("plan.none-legal", f"{subject.hw.count} accelerators cannot be divided into legal replicas", hint))
 
 
-def request_of(ask: ServeAsk, limit: int | None) -> tuple[int, int]:
-    """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens."""
-    output, prompt = ask.output or OUTPUT, ask.prompt or PROMPT
+def request_of(ask: ServeAsk, limit: int | None, usual: Request | None = None) -> tuple[int, int]:
+    """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens.
+
+    `usual` is what the model is asked where that is no chat.
+    """
+    chat = (PROMPT, OUTPUT) if usual is None else (usual.prompt, usual.output)
+    prompt, output = ask.prompt or chat[0], ask.output or chat[1]
     if limit is not None:
         if ask.output is None:
-            output = max(min(OUTPUT, limit - ask.prompt if ask.prompt else limit // 4), 1)
+            most = limit - ask.prompt if ask.prompt else limit // 4 if usual is None else limit - chat[0]
+            output = max(min(chat[1], most), 1)
         if ask.prompt is None:
-            prompt = max(min(PROMPT, limit - output), 1)
+            prompt = max(min(chat[0], limit - output), 1)
     return prompt, output
 
 

@@ -87,6 +87,10 @@ class Pass(Record, kw_only=True):
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""
     kernels: Term
     """Memory-bound kernels a layer."""
+    source: Term | None = None
+    """Positions of the encoder that attention across the stacks sees; None: those of the pass itself."""
+    source_rows: Term | None = None
+    """Positions of the encoder whose keys and values are made in this pass; None: they are in the cache."""
 
     @property
     def decodes(self) -> bool:

@@ -68,10 +68,12 @@ def serving_pass(
     head_rows: Term,
     plain: Collection[PlainPart] = (),
     plain_types: Types | None = None,
+    encoder_shape: Pass | None = None,
 ) -> PassWork:
     """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits.
 
-    Parts of layers that are mostly `plain` multiply in `plain_types`.
+    The encoder of an encoder-decoder reads what `encoder_shape` says; parts of layers that are mostly `plain` multiply in
+    `plain_types`.
     """
     leaves("hidden", arch.hidden)
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
@@ -84,10 +86,11 @@ def serving_pass(
         encodes = stack.kind == "encoder"
         if encodes and shape.decodes and len(arch.stacks) > 1:
             continue
-        groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in shape.groups)
+        seen = encoder_shape if encodes and encoder_shape is not None else shape
+        groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in seen.groups)
         own = {part for kind, part, much in plain if kind == key and much > HALF}
         setting = LayerSetting(
-            leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups), plain_types=plain_types,
+            leaves=leaves, split=split, types=types, work=seen.replaced(groups=groups), plain_types=plain_types,
             plain=frozenset(part for name in own for part in COUNTED_AS[name]),
         )  # fmt: skip
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
@@ -224,10 +227,15 @@ def _edges(counts: ParamCount, serve: ServeTerms) -> Term:
 
 
 def cache_bytes(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache"
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache",
+    source: Term | None = None,
 ) -> Term:  # fmt: skip
-    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name."""
+    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name.
+
+    Attention across the stacks of an encoder-decoder keeps the `source` positions of its encoder.
+    """
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
+    read = None if source is None else paged_tokens.term(f"{at}.source_tokens", tokens=source, page_tokens=serve.page)
     tokens = paged_tokens.term(f"{at}.tokens", tokens=serve.context, page_tokens=serve.page)
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
@@ -237,8 +245,8 @@ def cache_bytes(
         for part, mixer in mixers(stack.blocks[block_name]):
             name = f"{at}.{key}.{part.value}"
             caching = Caching(
-                at=name, path=f"{key}.{part.value}", leaves=leaves, layers=held[key], tp=serve.tp, tokens=tokens, element=element,
-                capped=capped,
+                at=name, path=f"{key}.{part.value}", leaves=leaves, layers=held[key], tp=serve.tp,
+                tokens=read if read is not None and part is Part.CROSS else tokens, element=element, capped=capped,
             )  # fmt: skip
             parts[name] = kind_of(mixer).cache(caching, mixer)
     return total(f"{at}.sequence", parts) if parts else Term(f"{at}.sequence", 0.0, "B", DEFINITION)

@@ -13,7 +13,7 @@ from gpuplan.workload.context import Group, Leaves, Split
 from gpuplan.workload.counts import count
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.base import Caching, MixerKind
-from gpuplan.workload.program import Role, Tensor
+from gpuplan.workload.program import Part, Role, Tensor
 
 LOG_SUM_EXP = Term(
     "recipe.log_sum_exp_bytes", 4.0, "B",
@@ -52,9 +52,17 @@ class AttentionKind(MixerKind[Attention]):
             draft.matrix("k", hidden, k, adapted_as=MATRICES),
             draft.matrix("v", hidden, v, adapted_as=QUERY_VALUE),
         )
-        draft.product(Role.QKV, work.tokens, qkv, hidden, makes=made, matrices=matrices)
+        across = work.source if draft.part is Part.CROSS else None
+        if across is None:
+            draft.product(Role.QKV, work.tokens, qkv, hidden, makes=made, matrices=matrices)
+        else:
+            draft.product(Role.QKV, work.tokens, q, hidden, makes=made, matrices=matrices)
+            if work.source_rows is not None:
+                draft.product(Role.KEY_VALUE_UP, work.source_rows, total(f"{draft.at}.kv_width", {"k": k, "v": v}), hidden)
         for index, group in enumerate(work.groups):
             sequences, q_len, kv_len = extent(draft, group, leaf(f"{path}.chunk", mixer.chunk) if mixer.chunk else None)
+            if across is not None:
+                kv_len = across
             item = AttentionWork(
                 name=draft.group_name(group, Role.ATTENTION),
                 sequences=sequences,
