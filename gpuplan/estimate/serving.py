@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
+from gpuplan.estimate.serving_memory import ServingMemory, serving_memory
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
     difference,
-    part_of_bytes,
     rate,
     remaining_bytes,
     repeated_bytes,
     repeated_seconds,
     share,
-    smaller,
 )
-from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
-from gpuplan.machine.hardware import Hardware
+from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
-from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
-from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_padding, expert_tokens, serving_pass, weight_bytes
-from gpuplan.workload.stages import fullest_stage
+from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
-_LOGIT = Source("assumed", "logits are sampled in fp32")
 
 
 def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
@@ -54,22 +47,6 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
     if small is None or agreed(memory.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
-
-
-class ServingMemory(Record, kw_only=True):
-    """Memory of the fullest rank: what is needed, its parts, the budget, and the sequences that the cache could hold."""
-
-    needed: Term
-    parts: Parts
-    budget: Term
-    pool: Term
-    sequence: Term
-    max_sequences: Term | None
-    """None where a sequence keeps no cache."""
-    limit: Term
-    """Sequences that the engine runs at once at most."""
-    running: Term
-    """Sequences that run at once: those of the plan, or as many of them as the cache has room for."""
 
 
 class ServingPhase(Record, kw_only=True):
@@ -116,66 +93,7 @@ class ServingModel(Record, kw_only=True):
 
     def memory(self) -> ServingMemory:
         """What the fullest rank holds, against the share of memory that the engine takes."""
-        subject, serve, profile, leaves = self.subject, self.serve, self.profile, self.leaves
-        stored = stored_in(self.plan.weights, self.plan.group)
-        kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
-        weights = weight_bytes(
-            subject.arch, subject.counts, leaves, serve,
-            stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept, plain=self.plan.plain,
-        )  # fmt: skip
-        element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
-        sequence = cache_bytes(
-            subject.arch, subject.counts, leaves, self.held(), element=element, capped=profile.windowed_kv == "capped",
-            source=self.source(),
-        )  # fmt: skip
-        padding = self.padding(byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
-        parts = {
-            "weights": weights,
-            **({} if padding is None else {"expert_padding": padding}),
-            "activations": self.activations(),
-            **self.graphs(),
-            "context": self.reserved("context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
-        }
-        if subject.hw.several():
-            parts["communication"] = subject.habit("communication", subject.engine.communication)
-        parts["fragmentation"] = allocator_bytes.term(
-            "memory.fragmentation",
-            allocated=parts["activations"],
-            fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
-        )
-        fixed = total("memory.fixed", parts)
-        budget, pool = self.room(fixed, weights)
-        most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
-        running = serve.batch
-        if most is not None and self.plan.queues:
-            running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
-        cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=sequence)}
-        parts = {"weights": weights, **cache, **parts}
-        made = ServingMemory(
-            needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most,
-            limit=self.limit(), running=running,
-        )  # fmt: skip
-        return as_set(made, subject.pins)
-
-    def graphs(self) -> Parts:
-        """What captured graphs take, of all models alike or of each layer."""
-        found: dict[str, Term] = {}
-        if self.profile.graphs is not None:
-            found["graphs"] = self.subject.habit("graphs", self.profile.graphs)
-        if self.profile.layer_graphs is not None:
-            each = self.subject.habit("layer_graphs", self.profile.layer_graphs)
-            found["graphs"] = repeated_bytes.term("memory.graphs", count=self.rank_layers(), size=each)
-        return found
-
-    def rank_layers(self) -> Term:
-        """Layers of the fullest rank."""
-        subject = self.subject
-        return total("rank_layers", fullest_stage(subject.arch, subject.counts, self.leaves, pp=self.serve.pp))
-
-    def reserved(self, name: str, of: Callable[[Hardware], Sourced]) -> Term:
-        """The leaf of what the engine takes on the machine, or on each of several."""
-        found = self.subject.hw.termed(name, lambda one: self.subject.habit(name, of(one)))
-        return self.subject.habit(name, of(self.subject.hw)) if found is None else found
+        return serving_memory(self)
 
     def source(self) -> Term | None:
         """Positions that the encoder of an encoder-decoder has; None: the model is of one stack."""
@@ -215,60 +133,6 @@ class ServingModel(Record, kw_only=True):
             source=self.source(),
         )  # fmt: skip
         return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
-
-    def room(self, fixed: Term, weights: Term) -> tuple[Term, Term]:
-        """The budget of everything, and the room for caches in it, by what the engine's setting is a share of.
-
-        `fixed` is everything on the fullest rank but the caches.
-        """
-        capacity = self.subject.hw.memory_capacity
-        taken = self.subject.habit("memory_utilization", self.profile.memory_utilization)
-        name = "memory.kv_pool"
-        if self.profile.utilization_of == "device":
-            budget = part_of_bytes.term("memory.budget", size=capacity, ratio=taken)
-            return budget, remaining_bytes.term(name, budget=budget, used=fixed)
-        if self.profile.utilization_of == "static":
-            pool = form.pool_of_static.term(name, utilization=taken, capacity=capacity, weights=weights, fixed=fixed)
-        else:
-            pool = form.pool_of_free.term(name, utilization=taken, capacity=capacity, fixed=fixed)
-        return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
-
-    def activations(self) -> Term:
-        """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
-        subject, leaves = self.subject, self.leaves
-        tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        if self.profile.whole_prompts:
-            asked = self.leaves.times("workspace.prompts", self.serve.batch, subject.plan("prompt", self.plan.prompt))
-            tokens = smaller.term("workspace.tokens_at_once", a=tokens, b=asked)
-        widest = max(
-            (block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden
-        )
-        width = leaves.split("workspace.width", leaves("widest_layer", widest), self.serve.tp)
-        both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
-        tensors = tensor_bytes.term(
-            "workspace.tensors", tokens=tokens, width=both, element_bytes=byte("recipe.activation_bytes", 2.0)
-        )
-        layer = part_of_bytes.term("workspace.layer", size=tensors, ratio=subject.habit("workspace", self.profile.workspace))
-        vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), self.serve.tp)
-        logits = logits_bytes.term(
-            "workspace.logits",
-            tokens=self.limit(),
-            vocab=vocab,
-            element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
-            copies=ONE,
-        )
-        return total("memory.activations", {"layer": layer, "logits": logits})
-
-    def padding(self, stored: Term) -> Term | None:
-        """What the engine's kernels pad the weights of experts by; None: they do not."""
-        padded = self.profile.padded_experts
-        if padded is None or self.plan.weights not in padded.weights:
-            return None
-        return expert_padding(
-            self.subject.arch, self.subject.counts, self.leaves, self.serve, stored=stored,
-            hidden=self.subject.habit("expert_hidden_multiple", padded.hidden),
-            width=self.subject.habit("expert_width_multiple", padded.width),
-        )  # fmt: skip
 
     def plain_types(self) -> Types | None:
         """What the products of parts that are not quantised multiply; None: there are no such parts."""

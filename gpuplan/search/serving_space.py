@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuplan.estimate.serving import ServingMemory, ServingModel, serving_figures
+from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors

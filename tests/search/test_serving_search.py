@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import PlanError
-from gpuplan.estimate.serving import ServingMemory, ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk
 from gpuplan.plan.parallelism import Parallelism, divisors, mask
 from gpuplan.plan.serve import ServePlan, serve_rules
