@@ -269,7 +269,7 @@ def test_serving_questions_that_break_rules() -> None:
 def test_a_context_beyond_the_model_s_is_answered_with_what_it_takes(task: str) -> None:
     made = answered(task, {"model": "qwen2.5-7b", "on": "h100", "context": 4 * 32768}, advise=False)
     (note,) = [one for one in made.notes if one.code == "serve.long-context"]
-    assert "32768" in note.message
+    assert "32768" in note.text
     assert "factor of 4;" in note.hint
     within = answered(task, {"model": "qwen2.5-7b", "on": "h100", "context": 32768}, advise=False)
     assert not [one for one in within.notes if one.code == "serve.long-context"]
