@@ -77,12 +77,12 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     chosen += said
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
     fastest = _required(space, best(space, judges.fastest, few=FEW), want, found.subject)
-    plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} divisions, none of which fits"
+    plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} plans, none of which fits"
     if fastest.fits:
         if fastest.fitting > 1:
             rank, speed = fastest.keys[0], -fastest.keys[1]
             fastest = best(space, judges.fewest_stages(rank, speed), few=FEW) or fastest
-        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} divisions that fit"
+        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} plans that fit"
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
@@ -187,7 +187,7 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
-        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: what the cache holds, or the engine's limit"))
+        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: of what the cache holds and the engine runs"))
     return [*before, *made]
 
 

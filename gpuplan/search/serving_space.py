@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuplan.estimate.serving import ServingModel, serving_figures
@@ -24,6 +24,10 @@ AS_FAST = 0.995
 """Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
 
 
+PARTS = (1.0, 8 / 7, 4 / 3, 8 / 5, 2.0)
+"""What the largest batch is divided by: kernels may leave more of the machine idle with a few sequences more."""
+
+
 class Want(Record, kw_only=True):
     """A question with its lengths and formats settled; only the division of the accelerators and the batch are open."""
 
@@ -42,7 +46,8 @@ class Want(Record, kw_only=True):
 def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     """The divisions of all accelerators into replicas of tp x pp that share the batch evenly.
 
-    Where the batch cannot be shared evenly, the division that was asked for is left, or replicas of one accelerator.
+    Of an open batch, plans say what part of the largest one they run (`filled`). Where a batch cannot be shared evenly, the
+    division that was asked for is left, or replicas of one accelerator.
     """
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine)
@@ -59,7 +64,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        return {**values, "dp": dp, "batch": 1.0 if batch is None else ceil_div(batch, dp)}
+        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
 
     def wanted(plan: ServePlan) -> Any:
         return batch % plan.parallel.dp == 0 if batch is not None and shared else True
@@ -69,7 +74,10 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         output=float(want.output), context=float(want.context), queues=want.queues, weights=want.types.weights,
         kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
     )  # fmt: skip
-    return Space(plan=plan, axes={"pp": pp, "tp": tp}, rules=rules, completed=completed, wanted=wanted)
+    axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
+    if batch is None:
+        axes["batch"] = PARTS
+    return Space(plan=plan, axes=axes, rules=rules, completed=completed, wanted=wanted)
 
 
 def _at_most(memory: ServingMemory, term: Term) -> Any:
@@ -79,10 +87,11 @@ def _at_most(memory: ServingMemory, term: Term) -> Any:
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
-    """The plan with as many sequences as the caches of a replica hold and the engine runs."""
+    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
     memory = ServingModel.of(subject, plan).memory()
     most, limit = memory.max_sequences, memory.limit.value
-    return plan.replaced(batch=maximum(limit if most is None else minimum(most.value, limit), 1.0))
+    whole = limit if most is None else minimum(most.value, limit)
+    return plan.replaced(batch=maximum(floor(whole / plan.batch), 1.0))
 
 
 class Judges(Record):

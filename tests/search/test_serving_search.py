@@ -14,6 +14,7 @@ from gpuplan.plan.parallelism import Parallelism, divisors, mask
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.search import serving
 from gpuplan.search.library import Found, Library
+from gpuplan.search.serving_space import PARTS
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import shape_of
 
@@ -54,8 +55,10 @@ def divisions(
                 continue
             if batch is None and "fit" not in ask:
                 most = ServingModel.of(subject, plan).memory().max_sequences
-                plan = plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
-            made.append(plan)
+                whole = limit if most is None else min(float(most.value), limit)
+                made += [plan.replaced(batch=max(float(whole // part), 1.0)) for part in PARTS]
+            else:
+                made.append(plan)
     return made
 
 
@@ -84,10 +87,10 @@ def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], 
         }
         near = [plan for plan in tried if fast.get(id(plan), 0.0) >= 0.995 * max(fast.values())]
         best = min(near, key=lambda plan: (plan.parallel.pp, -fast[id(plan)]))
-        why = f"most tokens a second of {len(fitting)} divisions that fit"
+        why = f"most tokens a second of {len(fitting)} plans that fit"
     else:
         best = min(held, key=lambda one: float(one[1].needed.value))[0]
-        why = f"least memory of {len(held)} divisions, none of which fits"
+        why = f"least memory of {len(held)} plans, none of which fits"
     p = best.parallel
     assert answer.verdict.fits == bool(fitting)
     expected = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "batch": best.batch * p.dp}
