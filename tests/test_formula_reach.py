@@ -34,6 +34,9 @@ TESTS = Path(__file__).parent
 QUESTIONS = {
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
+    "fit gpt-oss-20b --on h100": "experts that kernels want padded",
+    "fit llama-3.1-8b --on m3-max": "memory that the system shares out",
+    "fit llama-3.1-405b --on 8xh100 --weights fp8": "a checkpoint that leaves some layers in 16 bits",
     "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
     "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",
     "train mixtral-8x7b --on 8xdgx-h100 --engine megatron-lm --tp 2 --ep 1 --sequence-parallel": "sums behind whole experts",

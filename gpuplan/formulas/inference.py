@@ -77,7 +77,7 @@ def stage_wait_seconds(*, layers: Count, inside: Seconds, head: Seconds, pp: Cou
 
 @formula(_PIPELINE)
 def full_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
-    """Trips of passes that follow another one, and so go at the pace of the slowest stage.
+    """Trips of passes that follow another one, and so go as slowly as the slowest stage.
 
     >>> full_rounds(passes=1, pipelined=100, pp=4), full_rounds(passes=9, pipelined=100, pp=4)
     (0.0, 2.0)

@@ -35,16 +35,6 @@ def wired_bytes(*, capacity: Bytes, up_to: Bytes, small: Ratio, large: Ratio) ->
     return capacity * where(capacity <= up_to, small, large)
 
 
-@formula(Source("definition", "what the operating system leaves of the memory that it shares"))
-def left_bytes(*, capacity: Bytes, kept: Bytes) -> Bytes:
-    """What is left of a memory of which the operating system keeps some, never below zero.
-
-    >>> left_bytes(capacity=8.0, kept=2.0), left_bytes(capacity=1.0, kept=2.0)
-    (6.0, 0.0)
-    """
-    return maximum(capacity - kept, 0.0 * capacity)
-
-
 @formula(_ZERO)
 def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Bytes:
     """Bytes of one kind of state (weights, gradients, moments …) on one rank, cut evenly over `shards` ranks.
@@ -118,7 +108,7 @@ def waiting_bytes(*, params: Count, element: Bytes, group: Count, shards: Count)
 
 @formula(DEFINITION)
 def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
-    """Memory of one moment beyond what another moment needs in the same place.
+    """Memory beyond what another moment, or another user, needs in the same place.
 
     >>> excess_bytes(size=10.0, beside=4.0), excess_bytes(size=3.0, beside=4.0)
     (6.0, 0.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.links import even_share, measured_share
-from gpuplan.formulas.memory import left_bytes, shard_bytes, wired_bytes
+from gpuplan.formulas.memory import excess_bytes, shard_bytes, wired_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.borrowed_clock import with_borrowed_clock
 from gpuplan.machine.hardware import Hardware, settled
@@ -236,7 +236,7 @@ def usable(capacity: Term, chip: Accelerator) -> Term:
         )  # fmt: skip
     if memory.kept is not None:
         kept = chip.term("hw.kept_by_system", memory.kept, memory.kept.accept)
-        capacity = left_bytes.term("hw.memory_for_programs", capacity=capacity, kept=kept)
+        capacity = excess_bytes.term("hw.memory_for_programs", size=capacity, beside=kept)
     return capacity
 
 
