@@ -72,6 +72,11 @@ class Answer:
         return self.estimate.verdict.fits
 
     @property
+    def narrowly(self) -> bool:
+        """Whether it is enough as expected, but not at the high end of what may be needed."""
+        return self.estimate.verdict.narrowly
+
+    @property
     def headline(self) -> str:
         """The verdict in one line: how much of the memory is taken, and what binds."""
         return self.estimate.verdict.headline
@@ -155,8 +160,7 @@ class Answer:
         asked = self.question
         main = list(self.estimate.figures.items())[:2]
         figures = ", ".join(f"{label(key)} {shown(key, float(one.value), one.unit)}" for key, one in main)
-        verdict = "fits" if self.fits else "does not fit"
-        return f"<gpuplan {self.task} {asked['model']} on {asked['on']}: {verdict}, {figures}>"
+        return f"<gpuplan {self.task} {asked['model']} on {asked['on']}: {self.estimate.verdict.words}, {figures}>"
 
     def _repr_html_(self) -> str:
         from gpuplan.render.html import estimate_html
@@ -192,7 +196,7 @@ class Comparison(Mapping[str, Answer]):
         return comparison(list(self), [one.estimate for one in self.values()], Look(100))
 
     def __repr__(self) -> str:
-        verdicts = [f"{on}: {'fits' if one.fits else 'does not fit'}" for on, one in self.items()]
+        verdicts = [f"{on}: {one.estimate.verdict.words}" for on, one in self.items()]
         return f"<gpuplan comparison {', '.join([*verdicts, *(f'{on}: no answer' for on in self.refused)])}>"
 
     def _repr_html_(self) -> str:

@@ -18,6 +18,8 @@ class Exit(IntEnum):
     DOES_NOT_FIT = 3
     ASSERTION_FAILED = 4
     UNKNOWN = 5
+    BUG = 70
+    """EX_SOFTWARE of sysexits.h: gpuplan itself is wrong."""
 
 
 class Problem(Record):
@@ -88,6 +90,13 @@ class UnknownError(GpuplanError):
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(problems, Exit.UNKNOWN)
+
+
+class ImpossibleError(GpuplanError):
+    """An answer that physics rules out: gpuplan itself is wrong (exit 70)."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(problems, Exit.BUG)
 
 
 def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:

@@ -79,7 +79,7 @@ def ceil(a: Num) -> Num:
     3.0
     """
     if isinstance(a, (int, float)):
-        return float(math.ceil(a))
+        return float(math.ceil(a)) if math.isfinite(a) else a
     return cast("Num", _numpy().ceil(a))
 
 
@@ -90,7 +90,7 @@ def floor(a: Num) -> Num:
     2.0
     """
     if isinstance(a, (int, float)):
-        return float(math.floor(a))
+        return float(math.floor(a)) if math.isfinite(a) else a
     return cast("Num", _numpy().floor(a))
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar, Union, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.record import Record, field
@@ -39,6 +39,10 @@ class Schema(Record, kw_only=True):
     def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields, once each of them is right by itself."""
         return iter(())
+
+    def settled(self) -> Self:
+        """The same record once all of it was read, where what one key says goes for others."""
+        return self
 
     def plain(self) -> dict[str, Any]:
         """The fields as plain data for JSON, defaults included."""
@@ -382,7 +386,7 @@ def _record(cls: type[Schema]) -> Read:
 
 def _made_record(cls: type[Schema]) -> Read:
     names = cls.field_names()
-    checked = cls.faults is not Schema.faults
+    checked, settles = cls.faults is not Schema.faults, cls.settled is not Schema.settled
     readers: dict[str, Read] = {}  # filled as files have the keys: most have few of them
 
     def go(given: Any, at: Path_, report: Report) -> Any:
@@ -404,7 +408,7 @@ def _made_record(cls: type[Schema]) -> Read:
             return BAD
         if not _whole(values.values()):
             return BAD
-        record = cls(**values)
+        record = cls(**values).settled() if settles else cls(**values)
         if checked:
             for fault in record.faults():
                 report.bad((*at, *fault.at), fault.code, fault.message, fault.hint)

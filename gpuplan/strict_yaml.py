@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, StreamEndEvent
 
-from gpuplan.errors import Problem, SpecError
+from gpuplan.errors import Problem, SpecError, UsageError
+from gpuplan.files.read import text_of
+from gpuplan.files.stream import UNSEEN
 from gpuplan.record import Record, field
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Loader(_Safe):  # type: ignore[misc]
-    """The parser without its guesses at types, which take a third of its time and are not used: `_Builder` reads scalars."""
-
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        """Every value is text until it is looked at."""
-        return "tag:yaml.org,2002:str"
-
-    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        """There is nothing to resolve by path."""
-
-    def ascend_resolver(self) -> None:
-        """There is nothing to resolve by path."""
-
+"""Only its events are used, which it makes one after the other, however deeply they nest: `_Builder` makes data of them."""
 
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?")
@@ -48,8 +38,11 @@ _TRAPS = (
 _SUSPECT = re.compile(r"[-+.0-9<=]|(?:y|yes|n|no|on|off|true|false|null)$", re.I)
 """How every text begins that is not plainly a word."""
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "value", "merge")}
-_DEEPEST = 200
-_STACKED = re.compile(r"(?:[-?:][ \t]+){200}")
+_DEEPEST = 50
+"""No file nests deeper; a reader that follows deeper ones would end the process."""
+_MOST_VALUES = 1_000_000
+"""The most values of a file: each takes some 400 bytes with its line."""
+_MOST_DIGITS = 40
 
 Path_ = tuple[str | int, ...]
 
@@ -91,15 +84,12 @@ def read_text(path: Path) -> str:
     """The text of a file.
 
     Raises:
-        SpecError: it does not exist, is no readable file, or is not UTF-8.
+        SpecError: it does not exist, is no regular file, is larger than any spec file, or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        bad = Problem("yaml.not-utf8", f"the file is not UTF-8 text: byte {error.start} is wrong", "save it as UTF-8", f"{path}:1")
-        raise SpecError(bad) from None
-    except OSError as error:
-        raise SpecError(Problem("yaml.unreadable", f"cannot read the file: {error.strerror or error}", where=str(path))) from None
+        return text_of(path, code="yaml")
+    except UsageError as error:
+        raise SpecError(*error.problems) from None
 
 
 def parse_yaml(text: str, file: str) -> tuple[dict[str, Any], LineMap]:
@@ -109,43 +99,49 @@ def parse_yaml(text: str, file: str) -> tuple[dict[str, Any], LineMap]:
     >>> data, lines.where(("memory", "capacity"))
     ({'id': 't4', 'memory': {'capacity': '16 GB'}}, 't4.yaml:2')
     """
+    builder = _Builder(file, loose=False)
+    data = _built(builder, text)
+    if data is None:
+        raise SpecError(Problem("yaml.empty", "the file is empty", "write at least `format: 1` and `id: …`", f"{file}:1"))
+    if not isinstance(data, dict):
+        what = "the file does not hold `key: value` lines at its top"
+        raise SpecError(Problem("yaml.not-a-mapping", what, where=f"{file}:{builder.top}"))
+    return data, LineMap(file, builder.lines)
+
+
+def parse_any(text: str, file: str) -> Any:
+    """What a YAML text of another program holds, as JSON would: mappings, lists, a single value or None.
+
+    `&x` and `*x`, with which programs say what stands twice, are read; each counts as what it stands for.
+
+    Raises:
+        SpecError: as `load_yaml`, but for these.
+    """
+    return _built(_Builder(file, loose=True), text)
+
+
+def _built(builder: _Builder, text: str) -> Any:
+    """What a text holds.
+
+    Raises:
+        SpecError: it is no YAML, or holds what is not allowed.
+    """
+    file = builder.file
     reader = None
-    builder = _Builder(file)
     try:
-        _not_too_deep(text)
-        reader = Loader(text)
-        node = reader.get_single_node()
-        data = builder.build(node, ()) if isinstance(node, yaml.MappingNode) else {}
+        reader = _Safe(text)
+        builder.next = reader.get_event
+        data = builder.document()
     except yaml.MarkedYAMLError as error:
         raise SpecError(_syntax(error, file)) from None
     except yaml.YAMLError as error:
         raise SpecError(Problem("yaml.syntax", f"not valid YAML: {_one_line(str(error))}", where=f"{file}:1")) from None
-    except RecursionError:
-        raise SpecError(Problem("yaml.too-deep", "the file is nested too deeply", where=f"{file}:1")) from None
     finally:
         if reader is not None:
             reader.dispose()
-    if node is None:
-        raise SpecError(Problem("yaml.empty", "the file is empty", "write at least `format: 1` and `id: …`", f"{file}:1"))
-    if not isinstance(node, yaml.MappingNode):
-        line = node.start_mark.line + 1
-        raise SpecError(
-            Problem("yaml.not-a-mapping", "the file does not hold `key: value` lines at its top", where=f"{file}:{line}")
-        )
     if builder.problems:
         raise SpecError(*builder.problems)
-    return data, LineMap(file, builder.lines)
-
-
-def _not_too_deep(text: str) -> None:
-    """Refuse what nests far deeper than any spec file: the C parser recurses, and would end the process."""
-    depth = deepest = 0
-    if text.count("[") + text.count("{") > _DEEPEST:
-        for bracket in re.finditer(r"[][{}]", text):
-            depth += 1 if bracket[0] in "[{" else -1
-            deepest = max(deepest, depth)
-    if deepest > _DEEPEST or _STACKED.search(text):
-        raise RecursionError
+    return data
 
 
 def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
@@ -167,65 +163,133 @@ def _one_line(text: str) -> str:
 
 
 class _Builder:
-    """Makes plain data of composed nodes, noting lines and collecting every problem."""
+    """Makes plain data of the parser's events, noting lines and collecting every problem."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    next: Callable[[], Any]
+
+    def __init__(self, file: str, *, loose: bool) -> None:
+        self.file, self.loose = file, loose
+        self.top = 1
+        """The line on which the data begins."""
+        self.known: dict[str, tuple[Any, int]] = {}
+        """What anchors stand for, and how many values that is."""
         self.lines: dict[Path_, int] = {}
         self.problems: list[Problem] = []
-        self.seen: set[int] = set()
+        self.values = 0
 
-    def bad(self, code: str, node: Any, message: str, hint: str = "") -> None:
-        self.problems.append(Problem(code, message, hint, f"{self.file}:{node.start_mark.line + 1}"))
+    def bad(self, code: str, event: Any, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(code, message, hint, f"{self.file}:{_line(event)}"))
 
-    def build(self, node: Any, path: Path_) -> Any:
-        if id(node) in self.seen:
-            self.problems.append(_anchor(f"{self.file}:{node.start_mark.line + 1}"))
+    def document(self) -> Any:
+        """The value of the only document; None where there is none."""
+        self.next()
+        event: Any = self.next()
+        if type(event) is StreamEndEvent:
             return None
-        self.seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            items = []
-            for at, item in enumerate(node.value):
-                self.lines[(*path, at)] = item.start_mark.line + 1
-                items.append(self.build(item, (*path, at)))
-            return tuple(items)
-        return self.scalar(node)
-
-    def mapping(self, node: Any, path: Path_) -> dict[str, Any]:
-        data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                self.bad("yaml.key", key_node, "a key is a list or a mapping", "keys are words")
-                continue
-            key = key_node.value
-            if key == "<<" and not key_node.style:
-                self.bad("yaml.anchor", key_node, "merge keys (`<<`) are not allowed", "write the values out")
-                continue
-            if key == "" or (key in _NULL and not key_node.style):
-                self.bad("yaml.key", key_node, f"`{key}` is no key", "keys are words")
-                continue
-            here = (*path, key)
-            if key in data:
-                first = self.lines[here]
-                self.bad("yaml.duplicate-key", key_node, f"`{key}` stands twice, first on line {first}", "keep one of them")
-                continue
-            self.lines[here] = key_node.start_mark.line + 1
-            data[key] = self.build(value_node, here)
+        event = self.next()
+        self.top = _line(event)
+        data = self.build(event, ())
+        self.next()
+        event = self.next()
+        if type(event) is not StreamEndEvent:
+            self.bad("yaml.syntax", event, "not valid YAML: expected a single document, but found another", "split the file")
         return data
 
-    def scalar(self, node: Any) -> Any:
-        text: str = node.value
-        if node.tag not in _TAGS:
-            self.bad("yaml.tag", node, f"tags such as `{node.tag}` are not allowed", "write a plain value")
-        if node.style:
+    def build(self, event: Any, path: Path_) -> Any:
+        self.values += 1
+        if self.values > _MOST_VALUES:
+            raise self.stop("yaml.too-many", event, f"the file holds more than {_MOST_VALUES:,} values", "split it")
+        if event.anchor is None:
+            return self.plain(event, path)
+        if not self.loose:
+            self.anchored(event)
+        if type(event) is AliasEvent:
+            if event.anchor not in self.known:
+                self.anchored(event)
+            value, count = self.known.get(event.anchor, (None, 0))
+            self.values += count
+            return value
+        before = self.values
+        value = self.plain(event, path)
+        self.known[event.anchor] = value, self.values - before
+        return value
+
+    def plain(self, event: Any, path: Path_) -> Any:
+        """The value that an event begins, whatever it is called."""
+        kind = type(event)
+        if kind is ScalarEvent:
+            return self.scalar(event)
+        if len(path) >= _DEEPEST:
+            raise self.stop("yaml.too-deep", event, "the file is nested too deeply", f"no file nests deeper than {_DEEPEST} levels")
+        if kind is MappingStartEvent:
+            return self.mapping(path)
+        items: list[Any] = []
+        while type(event := self.next()) is not SequenceEndEvent:
+            here = (*path, len(items))
+            self.lines[here] = _line(event)
+            items.append(self.build(event, here))
+        return items if self.loose else tuple(items)
+
+    def mapping(self, path: Path_) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        while type(event := self.next()) is not MappingEndEvent:
+            if type(event) is not ScalarEvent:
+                self.bad("yaml.key", event, "a key is a list or a mapping", "keys are words")
+                self.build(event, (*path, "?"))
+                self.build(self.next(), (*path, "?"))
+                continue
+            key = event.value
+            value = self.next()
+            here = (*path, key)
+            if key == "<<" and not event.style:
+                self.bad("yaml.anchor", event, "merge keys (`<<`) are not allowed", "write the values out")
+            elif key == "" or (key in _NULL and not event.style):
+                self.bad("yaml.key", event, f"`{key}` is no key", "keys are words")
+            elif key in data:
+                first = self.lines[here]
+                self.bad("yaml.duplicate-key", event, f"`{key}` stands twice, first on line {first}", "keep one of them")
+            else:
+                if not key.isprintable():
+                    self.unseen(event)
+                self.lines[here] = _line(event)
+                data[key] = self.build(value, here)
+                continue
+            self.build(value, (*path, "?"))
+        return data
+
+    def scalar(self, event: Any) -> Any:
+        text: str = event.value
+        if event.tag is not None and event.tag not in _TAGS:
+            self.bad("yaml.tag", event, f"tags such as `{event.tag}` are not allowed", "write a plain value")
+        if not text.isprintable():
+            self.unseen(event)
+        if event.style:
             return text
         value = _unquoted(text)
         if isinstance(value, _Trap):
-            self.bad("yaml.trap", node, f"`{text}` {value.reading}", f"write {value.instead}")
+            shown = text if len(text) <= _MOST_DIGITS else f"{text[:12]}…"
+            self.bad("yaml.trap", event, f"`{shown}` {value.reading}", f"write {value.instead}")
             return None
         return value
+
+    def anchored(self, event: Any) -> None:
+        if all(problem.code != "yaml.anchor" for problem in self.problems):
+            self.problems.append(_anchor(f"{self.file}:{_line(event)}"))
+
+    def unseen(self, event: Any) -> None:
+        found = UNSEEN.search(event.value)
+        if found:
+            what = f"the text holds the character U+{ord(found[0]):04X}, which no screen shows"
+            self.bad("yaml.unseen-character", event, what, "take it out")
+
+    def stop(self, code: str, event: Any, message: str, hint: str) -> SpecError:
+        """What ends the reading: the file is no file of anyone's."""
+        self.bad(code, event, message, hint)
+        return SpecError(*self.problems)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 class _Trap(Record):
@@ -233,6 +297,10 @@ class _Trap(Record):
 
     reading: str
     instead: str
+
+
+_TOO_LONG = _Trap("is longer than any number", f"at most {_MOST_DIGITS} digits")
+_INFINITE = _Trap("is larger than any number", "a finite number")
 
 
 def _unquoted(text: str) -> Any:
@@ -244,9 +312,9 @@ def _unquoted(text: str) -> Any:
     if not _SUSPECT.match(text):
         return text
     if _INT.fullmatch(text):
-        return int(text)
+        return int(text) if len(text) <= _MOST_DIGITS else _TOO_LONG
     if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
-        return float(text)
+        return value if isfinite(value := float(text)) else _INFINITE
     if len(text) < 40:
         for trap, reading, instead in _TRAPS:
             if trap.fullmatch(text):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, log
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, get_args
 
 from gpuplan.num import Num, is_array, maximum
@@ -44,6 +43,8 @@ def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
 
 DEFINITION = Source("definition", "by definition")
 USER = Source("user", "given by the user")
+NOT_ON_RECORD = Source("assumed", "source not on record")
+"""Of a value that names no source: it stands in a file, and nothing says who printed it."""
 
 
 class WiringError(TypeError):
@@ -102,7 +103,7 @@ class Term:
                 if term.formula is not None:
                     args = tuple((key, go(part)) for key, part in term.args)
                     if any(new is not old for (_, new), (_, old) in zip(args, term.args, strict=True)):
-                        value = term.formula.fn(**{key: part.value for key, part in args})
+                        value = _computed(term.name, term.formula.fn, {key: part.value for key, part in args})
                         made = replace(term, value=value, args=args)
             memo[id(term)] = made
             return made
@@ -186,8 +187,21 @@ class Formula(Generic[P]):
             if part.unit != units[key]:
                 raise WiringError(f"{name}: {self.name}({key}=…) wants {units[key]}, but `{part.name}` is in {part.unit}")
         fn: Callable[..., Num] = self.fn
-        value = fn(**{key: part.value for key, part in args.items()})
+        value = _computed(name, fn, {key: part.value for key, part in args.items()})
         return Term(name, value, self.unit, self.source, self, tuple(args.items()))
+
+
+def _computed(name: str, fn: Callable[..., Num], values: Mapping[str, Num]) -> Num:
+    """What a formula makes of some values.
+
+    Raises:
+        ArithmeticError: nothing, naming the term.
+    """
+    try:
+        return fn(**values)
+    except (ArithmeticError, ValueError) as error:
+        given = ", ".join(f"{key} = {value}" for key, value in values.items())
+        raise ArithmeticError(f"`{name}` cannot be computed of {given}: {error}") from error
 
 
 FORMULAS: dict[str, Formula[...]] = {}
@@ -266,86 +280,3 @@ total = _fold(lambda a, b: a + b, "sum")
 """
 greatest = _fold(maximum, "max")
 """`greatest(name, {key: term, …})`: the largest of terms in one unit."""
-
-
-def interval(roots: Mapping[str, Term]) -> dict[str, tuple[float, float]]:
-    """The low and high of each root: the swings of all uncertain leaves, one at a time, added in quadrature.
-
-    Leaves are independent kinds of doubt (a kind of kernel, an engine's overhead), so their swings add as variances: of bytes,
-    which are sums, as they are; of times, rates and shares as logarithms, so that a rate is as uncertain as its time
-    (GUM, JCGM 100:2008, section 5.1.2, https://www.bipm.org/documents/20126/2071204/JCGM_100_2008_E.pdf).
-    """
-    order, parents = _order(roots.values())
-    centre = {key: float(root.value) for key, root in roots.items()}
-    down = dict.fromkeys(roots, 0.0)
-    up = dict.fromkeys(roots, 0.0)
-    # What doubles a time halves its rate: their ranges must say the same.
-    factors = {key: root.unit != "B" and centre[key] > 0 for key, root in roots.items()}
-    for leaf in (term for term in order if term.spread is not None):
-        above = _above(leaf, parents)
-        ends: dict[str, list[float]] = {key: [0.0] for key in roots}
-        for end in leaf.spread or ():
-            values: dict[int, Num] = {id(leaf): end}
-            for term in above:
-                given = {key: values.get(id(part), part.value) for key, part in term.args}
-                values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
-            for key, root in roots.items():
-                ends[key].append(float(values.get(id(root), centre[key])) - centre[key])
-        for key, swings in ends.items():
-            down[key] = hypot(down[key], _size(min(swings), centre[key], factors[key]))
-            up[key] = hypot(up[key], _size(max(swings), centre[key], factors[key]))
-    return {
-        key: (middle * exp(-down[key]), middle * exp(min(up[key], _MOST)))
-        if factors[key]
-        else (middle - down[key], middle + up[key])
-        for key, middle in centre.items()
-    }
-
-
-_MOST = 600.0
-"""Logarithm of a factor that no range needs, and that no number overflows with."""
-
-
-def _size(swing: float, centre: float, factor: bool) -> float:
-    """A swing as it adds to others: of a time or rate as the logarithm of a factor, of bytes as it is."""
-    if not factor:
-        return swing
-    return log(1 + swing / centre) if swing > -centre else inf
-
-
-def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:
-    """Every term below the roots once, parts before what is made of them; and what is made of each directly."""
-    order: list[Term] = []
-    place: dict[int, int] = {}
-    parents: dict[int, list[Term]] = {}
-
-    def visit(term: Term) -> None:
-        if id(term) in place:
-            return
-        place[id(term)] = -1
-        for _, part in term.args:
-            visit(part)
-            parents.setdefault(id(part), []).append(term)
-        place[id(term)] = len(order)
-        order.append(term)
-
-    for root in roots:
-        visit(root)
-    return order, parents
-
-
-def _above(leaf: Term, parents: Mapping[int, list[Term]]) -> list[Term]:
-    """Everything that rests on a term, parts before what is made of them."""
-    made: list[Term] = []
-    seen: set[int] = set()
-
-    def visit(term: Term) -> None:
-        for parent in parents.get(id(term), ()):
-            if id(parent) not in seen:
-                seen.add(id(parent))
-                visit(parent)
-                made.append(parent)
-
-    visit(leaf)
-    made.reverse()
-    return made

@@ -270,6 +270,27 @@ def test_the_action_is_shaped_as_github_wants_it() -> None:
     assert set(workflow["jobs"]["specs"]["steps"][1]["with"]) <= set(made["inputs"])
 
 
+def test_what_others_publish_is_pinned_to_a_commit() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "action.yml", PAGE, *(ROOT / ".github").rglob("*.yml"))]
+    used = [found for text in texts for found in re.findall(r"^ *(?:- )?uses: (\S+)", text, re.M)]
+    used = [one for one in used if not one.startswith(("./", "OWNER/"))]
+    assert len(used) >= 4
+    assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_no_script_of_a_workflow_holds_what_others_write() -> None:
+    for path in (ROOT / ".github").rglob("*.yml"):
+        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+            assert all("${{" not in one.get("run", "") for one in job["steps"])
+
+
+def test_an_option_is_no_version(tmp_path: Path) -> None:
+    more = {"VERSION": "--index-url=https://example.com", "ACTION": "/the/action", "RUNNER_TEMP": str(tmp_path)}
+    done = ask(step("install")["run"], tmp_path, tmp_path / "home", PYTHON="false", GITHUB_PATH=str(tmp_path / "p"), **more)
+    assert done.returncode == 2
+    assert "is an option" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("version", "installs"), [("", "/the/action"), ("0.1.0", "gpuplan==0.1.0"), ("./wheel.whl", "./wheel.whl")]
 )
@@ -292,6 +313,7 @@ def test_the_actions_check(tmp_path: Path) -> None:
     assert ask(script, work, home, SPECS="specs", STRICT="false").returncode == 0
     assert ask(script, work, home, SPECS="specs\n", STRICT="false").returncode == 0
     assert ask(script, work, home, SPECS="specs absent", STRICT="false").returncode == 2
+    assert ask(script, work, home, SPECS="--rules", STRICT="false").returncode == 2
     path = work / "specs" / PRICES
     path.write_text(path.read_text().replace("2026-11-20", "2021-11-20"))
     assert ask(script, work, home, SPECS="specs", STRICT="false").returncode == 0

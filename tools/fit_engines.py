@@ -214,15 +214,26 @@ def changed(profile: TrainingProfile, values: Mapping[str, float]) -> TrainingPr
             who, _, kind = rest.rpartition(".")
             pace.setdefault(who, {})[kind] = Sourced(value, "1", "")
         elif rest:
-            sections.setdefault(first, {})[rest] = _sourced(name, min(value, 0.95) if first == "switched" else value)
+            sections.setdefault(first, {})[rest] = _sourced(name, bounded(name, value))
         else:
-            given[name] = _sourced(name, value)
+            given[name] = _sourced(name, bounded(name, value))
     for name, keys in sections.items():
         old = getattr(profile, name)
         base = {key: getattr(old, key) for key in SECTIONS[name].field_names()} if old is not None else {}  # type: ignore[attr-defined]
         given[name] = SECTIONS[name](**(base | keys))
     given["pace"] = {name: Pace(**{key: one for key, one in keys.items() if one is not None}) for name, keys in pace.items()}
     return profile.replaced(**given)
+
+
+def bounded(name: str, value: float) -> float:
+    """A value as it may be: not all of a communication is hidden, and kernels lose no more to it than what is hidden.
+
+    >>> bounded("switched.tp", 1.2), bounded("contention", 1.2), bounded("host.step", 1.2)
+    (0.95, 1.0, 1.2)
+    """
+    if name.startswith("switched."):
+        return min(value, 0.95)
+    return min(value, 1.0) if name == "contention" else value
 
 
 def _sourced(name: str, value: float) -> Sourced:
@@ -293,7 +304,7 @@ def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float
     for name, value in values.items():
         section, _, rest = name.partition(".")
         key = rest or name
-        text = f"{{value: {_printed(name, min(value, 0.95) if section == 'switched' else value)}, source: fitted"
+        text = f"{{value: {_printed(name, bounded(name, value))}, source: fitted"
         if section == "pace":
             who, _, kind = rest.rpartition(".")
             families.setdefault(who, []).append(f"{kind}: {text}}}")

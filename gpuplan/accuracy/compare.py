@@ -9,7 +9,7 @@ from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
-from gpuplan.term import Term, interval, total
+from gpuplan.term import Term, total
 
 Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
 METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
@@ -60,7 +60,7 @@ def training_points(row: Row, made: Estimate, printed: Printed | None = None) ->
         many = "its sequences are of many lengths, and no peak of memory is known"
         raise Skip(many if speed is not None else "nothing was measured that an estimate has")
     for metric, value, term in found:
-        low, high = interval({"one": term})["one"]
+        low, high = made.range_of(term)
         yield Point(row=row, metric=metric, measured=value, low=low, expected=_number(term), high=high)
 
 

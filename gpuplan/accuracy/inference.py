@@ -12,7 +12,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
 from gpuplan.plan.words import KvFormat, WeightFormat
-from gpuplan.term import Term, interval
+from gpuplan.term import Term
 
 WEIGHTS: Mapping[str, WeightFormat] = {
     "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "16-bit": "bf16", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",
@@ -93,6 +93,6 @@ def inference_points(row: Row, made: Estimate) -> Iterator[Point]:
     if not found:
         raise Skip("nothing was measured that an estimate has")
     for metric, value, term in found:
-        low, high = interval({"one": term})["one"]
+        low, high = made.range_of(term)
         expected: Any = term.value
         yield Point(row=row, metric=metric, measured=value, low=low, expected=float(expected), high=high)

@@ -9,15 +9,17 @@ knows are kept and not looked at.
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import Problem, SpecError, UsageError
+from gpuplan.files.json_text import JsonError, parse
+from gpuplan.files.read import SPEC_BYTES, TABLE_BYTES, text_of
 from gpuplan.record import Record
+from gpuplan.strict_yaml import parse_any
 
 Task: TypeAlias = Literal["training", "inference"]
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
@@ -158,43 +160,52 @@ def read_rows(paths: Sequence[Path]) -> list[Row]:
 
 
 def _list(file: Path) -> Iterator[Any]:
+    """The rows of a file, each with its source.
+
+    Raises:
+        UsageError: it cannot be read, is no YAML or JSON, or holds no list of rows or no mapping of sources.
+    """
     hint = "a file of measured runs is a list of rows; the README says what a row holds"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(Problem("accuracy.unreadable", f"cannot read {file}: {error}", "name a file of measured runs")) from None
+    text = text_of(file, most=TABLE_BYTES if file.suffix.startswith(".json") else SPEC_BYTES, code="accuracy")
     try:
         if file.suffix == ".jsonl":
-            yield from (json.loads(line) for line in text.splitlines() if line.strip())
+            yield from (parse(line) for line in text.splitlines() if line.strip())
             return
-        if file.suffix == ".json":
-            data = json.loads(text)
-        else:
-            import yaml
-
-            data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except ValueError as error:
-        raise UsageError(Problem("accuracy.not-rows", f"{file} is no JSON: {error}", hint)) from None
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] != "yaml":
-            raise
-        first = str(error).replace("\n", " ")[:160]
-        raise UsageError(Problem("accuracy.not-rows", f"{file} is no YAML: {first}", hint)) from None
-    if isinstance(data, Mapping) and isinstance(data.get("rows"), list):
-        sources = data.get("sources") or {}
-        unseen, elsewhere = data.get("fitted") is False, data.get("elsewhere") or ()
-        data = [
-            one
-            | {"source": sources.get(one.get("source"))}
-            | ({"fitted": False} if unseen else {})
-            | {"elsewhere": [*elsewhere, *(one.get("elsewhere") or ())]}
-            if isinstance(one, dict)
-            else one
-            for one in data["rows"]
-        ]
-    if data is not None and not isinstance(data, list):
+        data = parse(text) if file.suffix == ".json" else parse_any(text, str(file))
+    except JsonError as error:
+        where = f"{file}:{error.line}" if error.line else str(file)
+        raise UsageError(Problem("accuracy.not-rows", f"the file is no JSON: {error}", hint, where)) from None
+    except SpecError as error:
+        raise UsageError(*error.problems) from None
+    if isinstance(data, Mapping) and isinstance(data.get("rows"), (list, tuple)):
+        data = _sourced(data, file, hint)
+    if data is not None and not isinstance(data, (list, tuple)):
         raise UsageError(Problem("accuracy.not-rows", f"{file} holds no list", hint))
     yield from data or ()
+
+
+def _sourced(data: Mapping[str, Any], file: Path, hint: str) -> list[Any]:
+    """The rows of a file, each with the source that it names and with what is said of all of them."""
+    sources, unseen, elsewhere = data.get("sources") or {}, data.get("fitted") is False, data.get("elsewhere") or ()
+    if not isinstance(sources, Mapping):
+        raise UsageError(Problem("accuracy.not-rows", "`sources` is no mapping of keys to sources", hint, str(file)))
+    if not _words(elsewhere):
+        raise UsageError(Problem("accuracy.not-rows", "`elsewhere` is no list of words", hint, str(file)))
+    made: list[Any] = []
+    for one in data["rows"]:
+        if not isinstance(one, Mapping):
+            made.append(one)
+            continue
+        key = one.get("source")
+        source = sources.get(key) if isinstance(key, str) else None
+        own = one.get("elsewhere") or ()
+        every = [*elsewhere, *own] if _words(own) else own
+        made.append({**one, "source": source, **({"fitted": False} if unseen else {}), "elsewhere": every})
+    return made
+
+
+def _words(found: Any) -> bool:
+    return isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found)
 
 
 def _fault(data: Mapping[str, Any]) -> str:
@@ -227,7 +238,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
             measured=nothing, fault="it is no row: a row has id, model, hardware, run and measured",
         )  # fmt: skip
     wrong = [part for part in PARTS if not isinstance(data.get(part), Mapping)]
-    task, named = str(data.get("task") or "training"), data.get("engine") or data.get("framework") or ""
+    task, engine = str(data.get("task") or "training"), data.get("engine") or data.get("framework") or ""
     fault = f"the row has no {', '.join(wrong)}" if wrong else _fault(data)
     if task not in get_args(Task):
         fault = f"no task is called `{task}`"
@@ -235,12 +246,15 @@ def _row(data: Any, file: Path, number: int) -> Row:
     month, released = _month(str(source.get("title") or ""))
     parts = {part: {} if part in wrong else data[part] for part in PARTS}
     parts["run"] = {**known, **parts["run"]}
-    elsewhere = {*(data.get("elsewhere") or ()), *(source.get("elsewhere") or ()), *known}
+    named = [found for part in (data, source) if (found := part.get("elsewhere"))]
+    if not all(_words(one) for one in named):
+        fault, named = fault or "`elsewhere` is no list of words", []
+    elsewhere = {*(word for one in named for word in one), *known}
     return Row(
         month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))),
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
         **parts, kind=str(data.get("kind") or "pretrain"),
-        engine=str(named).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
+        engine=str(engine).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
     )  # fmt: skip
 
 

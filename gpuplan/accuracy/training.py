@@ -67,7 +67,7 @@ def training_ask(
         model=keep(card), on=_machine(row, chips), engine=named,
         seq_len=int(run["seq_len"]) if run.get("seq_len") else None,
         **batch, **degrees, **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
-        precision=_precision(row), optimizer=_optimizer(row), compiled=run.get("compile"),
+        precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,

@@ -111,10 +111,6 @@ def _changes(kind: str, file: str, old: Mapping[str, Any], new: Mapping[str, Any
         category: Category = "source" if path.startswith("sources.") else "value" if figures else "words"
         text = _summary(leaves)
         yield ValueChange(category, kind, file, path, text if is_gone else None, None if is_gone else text)
-    first = [next(iter(one.get("sources") or {"": None}), "") for one in (old, new)]
-    if first[0] != first[1]:
-        # A value without a source comes from the first one.
-        yield ValueChange("source", kind, file, "sources (the first one)", first[0], first[1])
 
 
 class _Whole(Record):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.base import SourceEntry, SpecFile
+from gpuplan.specs.base import SpecFile
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.system import System
+from gpuplan.term import Source
 
 if TYPE_CHECKING:
     from gpuplan.specs.catalog import Catalog
@@ -22,7 +23,7 @@ class PriceLine(Record, eq=False):
     instance: str
     offer: Offer
     each_usd_per_s: float | None
-    source: SourceEntry
+    source: Source
 
 
 class Related(Record, eq=False):
@@ -107,6 +108,6 @@ def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], 
             each = float(offer.price.value) if offer.price is not None else None
             if each is not None and entry.per == "instance":
                 each = float(usd_per_s_each(price=each, parts=count)) if count else None
-            made.append(PriceLine(entry.instance, offer, each, prices.sources[entry.source or next(iter(prices.sources))]))
+            made.append(PriceLine(entry.instance, offer, each, prices.source_of(entry)))
     order = {name: at for at, name in enumerate(counts)}
     return sorted(made, key=lambda one: order[one.instance]), old

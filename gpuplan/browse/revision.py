@@ -9,9 +9,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from gpuplan.errors import Problem, SpecError, UsageError
+from gpuplan.files.read import is_folder
+from gpuplan.files.write import scratch, write_below
 from gpuplan.record import Record
 from gpuplan.specs.catalog import KINDS, shipped_folder
 
@@ -35,11 +36,11 @@ def sides(base: str, head: str | None, inside: Path | None = None) -> Iterator[t
     Raises:
         UsageError: neither a folder nor a revision, or a repository without specs.
     """
-    with TemporaryDirectory(prefix="gpuplan-diff-") as scratch:
-        first = _side(base, inside, Path(scratch, "base"))
+    with scratch() as place:
+        first = _side(base, inside, place / "base")
         if head is not None:
-            second = _side(head, inside, Path(scratch, "head"))
-        elif Path(base).is_dir():
+            second = _side(head, inside, place / "head")
+        elif is_folder(Path(base)):
             second = Side("what came with gpuplan", shipped_folder())
         else:
             second = Side("the working tree", spec_folder(inside))
@@ -50,7 +51,7 @@ def sides(base: str, head: str | None, inside: Path | None = None) -> Iterator[t
 
 
 def _side(word: str, inside: Path | None, into: Path) -> Side:
-    if Path(word).is_dir():
+    if is_folder(Path(word)):
         if not is_spec_folder(Path(word)):
             hint = f"a specs folder has {', '.join(KINDS)} in it"
             raise UsageError(Problem("diff.no-specs", f"the folder `{word}` holds no spec files", hint))
@@ -126,7 +127,6 @@ def export(folder: Path, commit: str, into: Path) -> None:
     Raises:
         SpecError: git cannot read them.
     """
-    into.mkdir(parents=True)
     try:
         prefix = _git(folder, "rev-parse", "--show-prefix").decode().rstrip("\n")
         listed = _git(folder, "ls-tree", "-r", "-z", "--full-tree", commit, *([prefix] if prefix else [])).decode().split("\0")
@@ -136,9 +136,7 @@ def export(folder: Path, commit: str, into: Path) -> None:
     except _GitError as error:
         raise SpecError(Problem("diff.git", f"git cannot read {commit[:9]}: {error}")) from None
     for name, text in zip((name for _, name in blobs), _split(texts), strict=True):
-        path = into / name.removeprefix(prefix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text)
+        write_below(into, name.removeprefix(prefix), text)
 
 
 def _split(batch: bytes) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from gpuplan.calibrate.fit import FitResult, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.row_seconds import matmul_row_seconds, stream_row_seconds
 from gpuplan.calibrate.table_fits import FEWEST, FRAMEWORKS, Fitted, Gemm
-from gpuplan.calibrate.table_rows import Rows, held_back, numbers, table
+from gpuplan.calibrate.table_rows import Rows, TableRow, held_back, numbers, table
 from gpuplan.calibrate.trial_chip import Chip, from_memory
 from gpuplan.workload.counts import count
 
@@ -86,13 +86,13 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     return made
 
 
-def _picked(rows: Sequence[Mapping[str, str]], gemm: Gemm, framework: str) -> Rows:
+def _picked(rows: Sequence[TableRow], gemm: Gemm, framework: str) -> Rows:
     mine = [
         row for row in rows
         if row["moe_dtype"] == gemm.table and row["framework"] == framework and row["distribution"] == "balanced"
         and OTHERS not in row["kernel_source"]
     ]  # fmt: skip
-    fastest: dict[tuple[str, ...], Mapping[str, str]] = {}
+    fastest: dict[tuple[str, ...], TableRow] = {}
     for row in mine:
         layer = tuple(row[name] for name in LAYER)
         if layer not in fastest or float(row["latency"]) < float(fastest[layer]["latency"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuplan.physics import ADDED, SHARE, START
 from gpuplan.record import Record
 
 
@@ -16,35 +17,51 @@ class Knob(Record):
     unit: str = "1"
 
 
+def _share(start: float, low: float = 0.05) -> Knob:
+    return Knob(start, *SHARE.keeps(low, 1.0))
+
+
+def _start(start: float) -> Knob:
+    return Knob(start, *START.keeps(0.0, 5e-4), "s")
+
+
 MATMUL_KNOBS = {
-    "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(4e-6, 0, 5e-4, "s"),
+    "efficiency": _share(0.8), "memory_efficiency": _share(0.8), "start": _start(4e-6),
     "unhidden": Knob(0.2, 0, 1), "tail": Knob(0.1, 0, 20), "throttle": Knob(0.1, 0, 3), "settle": Knob(1e-3, 1e-5, 2e-2, "s"),
     "short_depth": Knob(80, 0, 1280), "walk": Knob(2e-10, 0, 5e-8, "s"), "fine": Knob(0.1, 0, 2), "whole": Knob(0.4, 0, 1),
 }  # fmt: skip
 MATMUL_FIXED = {"tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B")}
 PREFILL_KNOBS = {
-    "efficiency": Knob(0.8, 0.05, 1.0), "memory_efficiency": Knob(0.8, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
+    "efficiency": _share(0.8), "memory_efficiency": _share(0.8), "start": _start(1e-5),
     "unhidden": Knob(0.3, 0, 1), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),
     "short_depth": Knob(60, 0, 1280), "per_tile": Knob(1e-6, 0, 1e-4, "s"), "cached": Knob(5e6, 0, 9.9e7, "B"),
     "append": Knob(2, 0, 20), "per_token": Knob(1e-10, 0, 1e-7, "s"),
 }  # fmt: skip
 PREFILL_FIXED = {"rows": Knob(64, 1, 1)}
 DECODE_KNOBS = {
-    "efficiency": Knob(0.2, 0.01, 1.0), "memory_efficiency": Knob(0.9, 0.05, 1.0), "start": Knob(1e-5, 0, 5e-4, "s"),
+    "efficiency": _share(0.2, 0.01), "memory_efficiency": _share(0.9), "start": _start(1e-5),
     "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"), "walk": Knob(2e-10, 0, 1e-8, "s"),
     "reach": Knob(0.8, 0.1, 2), "near": Knob(2, 0.3, 4),
 }  # fmt: skip
 DECODE_FIXED = {"rows": Knob(64, 1, 1), "page": Knob(16, 1, 1)}
-STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": Knob(2e-6, 0, 1e-4, "s")}
+STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": _start(2e-6)}
 """More than 92 % of the datasheet is the cache serving what the kernel before left there, which a whole step does not find."""
 COLLECTIVE_KNOBS = {
-    "pair": Knob(0.6, 0.005, 1.2), "full": Knob(0.8, 0.005, 1.2), "start": Knob(8e-6, 0, 5e-4, "s"),
+    "pair": _share(0.6, 0.005), "full": _share(0.8, 0.005), "start": _start(8e-6),
     "per_doubling": Knob(4e-6, 0, 5e-4, "s"), "ramp": Knob(5e-6, 0, 5e-3, "s"),
     "bulk": Knob(5e-6, 0, 2e-3, "s"), "switch": Knob(5e5, 2e3, 4e6, "B"),
 }  # fmt: skip
+ALL_REDUCE_KNOBS = {**COLLECTIVE_KNOBS, "full": Knob(0.8, *ADDED.keeps(0.005, 1.2))}
+"""With switches that add, what a ring sends twice goes up once."""
+HOST_KNOBS = {"efficiency": _share(0.8, 0.01), "launch": _start(1e-5)}
 SWITCHES = (1.5e4, 5e4, 1.5e5, 1.5e6)
 """Shares of a message from which the fit of the change of protocol starts too: it may end in valleys of its own."""
+
+
+def collective_knobs(kind: str) -> dict[str, Knob]:
+    """The parameters of a kind of collective."""
+    return ALL_REDUCE_KNOBS if kind == "all_reduce" else COLLECTIVE_KNOBS
 
 
 def units_of(*tables: Mapping[str, Knob]) -> dict[str, str]:

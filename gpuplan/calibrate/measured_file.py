@@ -21,6 +21,8 @@ PRINTED_UNITS = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
 LEAST = 5e-5
 """Shares and counts below this are written as 0: the fit ran into its bound."""
 _NO_SUM = "sha256-" + 64 * "0"
+HERE = "here"
+"""The source of what a calibration measured."""
 RESIDUALS = ("matmul", "grouped", "prefill", "decode", "stream", "collective")
 
 
@@ -48,9 +50,9 @@ def measured_text(told: MeasuredHead, run: ProbeRun, made: SampleFits) -> str:
     title = f"gpuplan calibrate on {told.subject.name}"
     tree: dict[str, Any] = {
         "format": 1, "id": told.id, "name": told.subject.name, "describes": "accelerator", "measured": told.today,
-        **({"units": told.subject.units} if told.subject.units else {}),
+        **({"units": {"value": told.subject.units, "source": HERE}} if told.subject.units else {}),
         "sources": {
-            "here": {
+            HERE: {
                 "title": title,
                 "checked": told.today,
                 "kind": "measured",
@@ -68,7 +70,7 @@ def measured_text(told: MeasuredHead, run: ProbeRun, made: SampleFits) -> str:
     ranges = {kind: one for kind, one in made.ranges().items() if kind in RESIDUALS}
     if ranges:
         tree["residual"] = {
-            kind: {"low": round(low, 3), "high": round(high, 3)} for kind, (low, _, high) in ranges.items()
+            kind: {"source": HERE, "low": round(low, 3), "high": round(high, 3)} for kind, (low, _, high) in ranges.items()
         }  # fmt: skip
     return with_checksum(tree)
 
@@ -89,7 +91,7 @@ def _machine(told: MeasuredHead, run: ProbeRun, made: SampleFits, good: int) -> 
     skipped = Counter(one.why for one in run.skipped.values())
     sizes = {name: told.memory[name] for name in ("context", "reserved_overhead", "free") if told.memory.get(name)}
     said: dict[str, Any] = {
-        "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
+        "source": HERE, "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
         "gpuplan": told.version, "extent": told.extent, "date": told.today, "duration": f"{max(run.seconds, 0.1):.1f} s",
         "ranks": identity.ranks if identity.ranks > 1 else None, "state": states(run.readings), "throttled": dict(throttled),
         "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": {**made.unfitted, **made.short},
@@ -130,27 +132,28 @@ def _sets(told: MeasuredHead, made: SampleFits) -> dict[str, Any]:
     if eager and (graph or told.subject.processor):
         none = {} if graph else {"note": "a processor has no graphs: as launched one by one"}
         tree["launch"] = {
+            "source": HERE,
             "eager": printed(eager, "s"),
             "graph": {"value": printed(graph or eager, "s"), **none},
         }
     if made.backward is not None:
         share, pairs = made.backward
         note = f"median of {pairs} shapes measured both ways"
-        tree.setdefault("attention", {})["backward_share"] = {"value": round(share, 3), "note": note}
+        tree.setdefault("attention", {})["backward_share"] = {"value": round(share, 3), "source": HERE, "note": note}
     return tree
 
 
 def measured_set(one: FitResult) -> dict[str, Any]:
     """A set of parameters that was fitted on a device, with its range and the fit."""
-    made: dict[str, Any] = {key: round(value.value) if key == "ranks" else ranged(value) for key, value in one.values.items()}
+    made: dict[str, Any] = {"source": HERE}
+    made |= {key: round(value.value) if key == "ranks" else ranged(value) for key, value in one.values.items()}
     return {**made, "fit": fit_record(one, digits=4)}
 
 
-def table_set(one: FitResult, source: str = "") -> dict[str, Any]:
-    """A set of parameters that was fitted to a table of kernels, with the fit."""
-    named: dict[str, Any] = {"source": source} if source else {}
+def table_set(one: FitResult, source: str) -> dict[str, Any]:
+    """A set of parameters that was fitted to a table of kernels, with the fit; `source` is the key of the table."""
     values = {key: printed(value.value, value.unit) for key, value in one.values.items()}
-    return {**{key: {"value": text, **named} if named else text for key, text in values.items()}, "fit": fit_record(one, digits=3)}
+    return {"source": source, **values, "fit": fit_record(one, digits=3)}
 
 
 def fit_record(one: FitResult, digits: int) -> dict[str, Any]:

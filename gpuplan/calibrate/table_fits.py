@@ -33,6 +33,7 @@ from gpuplan.calibrate.table_rows import (
     MOST_ROWS,
     NO_WINDOW,
     Rows,
+    TableRow,
     attention_rows,
     collective_rows,
     custom_rows,
@@ -274,7 +275,7 @@ def _add(made: Fitted, key: str, outcome: FitResult | None, worst: float = 1.0) 
         made.sets[key] = outcome
 
 
-def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, frameworks: Sequence[str]) -> FitResult | None:
+def _matmul(chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str]) -> FitResult | None:
     picked = matmul_rows(rows, gemm.table, frameworks)
     cols = picked.columns
     size = cols["m"] * cols["k"] * gemm.left + cols["n"] * cols["k"] * gemm.right + 2 * cols["m"] * cols["n"]
@@ -287,9 +288,7 @@ def _matmul(chip: Chip, rows: Sequence[Mapping[str, str]], gemm: Gemm, framework
     return fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
 
 
-def _attention(
-    chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str, kernels: SystemKernels, *, decode: bool
-) -> FitResult | None:
+def _attention(chip: Chip, rows: Sequence[TableRow], dtype: str, kernels: SystemKernels, *, decode: bool) -> FitResult | None:
     stored, element = STORED[dtype]
     names = (kernels.decode if decode else kernels.prefill)[dtype]
     picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)
@@ -320,7 +319,7 @@ def _attention(
     return replace(made, ratios=ratios, far_median_ape=error)
 
 
-def _latent(chip: Chip, rows: Sequence[Mapping[str, str]], dtype: str) -> FitResult | None:
+def _latent(chip: Chip, rows: Sequence[TableRow], dtype: str) -> FitResult | None:
     stored, element = STORED[dtype]
     picked = latent_rows(rows, stored, FRAMEWORKS["tensorrt-llm"])
     picked = picked.where(picked.columns["kv_len"] >= FEWEST_KEYS)
@@ -342,7 +341,7 @@ def _traffic(rows: Rows, element: float) -> NDArray[np.float64]:
     return 2.0 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
 
 
-def _stream(chip: Chip, rows: Sequence[Mapping[str, str]]) -> FitResult:
+def _stream(chip: Chip, rows: Sequence[TableRow]) -> FitResult:
     """The parameters of residual adds, whose traffic is beyond doubt, and the spread within each kind of kernel.
 
     Norms, activations and rotary embeddings reach 0.3 to 0.6 of what adds do: a matter of their own passes and casts, which
@@ -368,7 +367,7 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> FitResult | Non
         knobs = {key: value for key, value in values.items() if key != "ranks"}
         return chip.collective(given, knobs, kind, most)
 
-    return fit(rows, knob_tables.COLLECTIVE_KNOBS, fixed, predict, starts={"switch": knob_tables.SWITCHES})
+    return fit(rows, knob_tables.collective_knobs(kind), fixed, predict, starts={"switch": knob_tables.SWITCHES})
 
 
 def _custom(chip: Chip, rows: Rows) -> FitResult | None:

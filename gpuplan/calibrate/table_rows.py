@@ -7,16 +7,19 @@ elements. A folder may hold whole tables or samples of them.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.csv_text import rows_of
+from gpuplan.files.read import TABLE_BYTES, bytes_of, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,11 +47,35 @@ class Rows:
         return Rows({key: col[mask] for key, col in self.columns.items()}, self.seconds[mask], self.held_back[mask], self.software)
 
 
+class TableRow(dict[str, str]):
+    """One row of a table by its columns, which knows where it stands."""
+
+    where = ""
+
+    def __missing__(self, key: str) -> str:
+        """There is no such column."""
+        hint = "is it a table of this kind, of a newer version of the package?"
+        raise UsageError(Problem("calibrate.no-column", f"the table has no column `{key}`", hint, self.where))
+
+    def number(self, key: str) -> float:
+        """A cell as a number, in its table's unit; nothing is 0.
+
+        Raises:
+            UsageError: it is no finite number.
+        """
+        try:
+            if isfinite(value := float(self[key] or 0)):
+                return value
+        except ValueError:
+            pass
+        raise UsageError(Problem("calibrate.bad-cell", f"{key}: `{self[key]}` is no number", "give the table whole", self.where))
+
+
 MOST_ROWS = 60_000
 """So many rows of a table are enough where all of them are of one kind."""
 
 
-def table(folder: Path, system: str, name: str, *, fullest: bool = False, most: int = MOST_ROWS) -> list[dict[str, str]]:
+def table(folder: Path, system: str, name: str, *, fullest: bool = False, most: int = MOST_ROWS) -> list[TableRow]:
     """The rows of one table, as text: of a CSV file, or of the tables of an installed `aiconfigurator-core` by their folder.
 
     Of each framework of a package the newest version counts; `fullest`: the newest of those that hold half as many rows as any,
@@ -63,14 +90,22 @@ def table(folder: Path, system: str, name: str, *, fullest: bool = False, most: 
     if not path.is_file():
         hint = "give the folder with the measured tables, named <system>-<table>.csv"
         raise UsageError(Problem("calibrate.no-table", f"there is no `{path.name}` in {folder}", hint, str(path)))
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    lines = rows_of(text_of(path, most=TABLE_BYTES, code="calibrate"), str(path), code="calibrate")
+    _, heads = next(lines, (0, []))
+    rows = []
+    for number, cells in lines:
+        if len(cells) != len(heads):
+            what = f"the row has {len(cells)} cells, and the head {len(heads)}"
+            raise UsageError(Problem("calibrate.bad-row", what, "give the table whole", f"{path}:{number}"))
+        row = TableRow(zip(heads, cells, strict=True))
+        row.where = f"{path}:{number}"
+        rows.append(row)
     if not rows:
         raise UsageError(Problem("calibrate.empty-table", f"`{path.name}` has no rows", where=str(path)))
     return rows
 
 
-def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[dict[str, str]]:
+def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[TableRow]:
     """The rows of a table in `<family>/<framework>/<version>/<name>_perf.parquet`, of one version of each framework."""
     found: dict[str, list[Path]] = {}
     for path in place.glob(f"*/*/*/{name}_perf.parquet"):
@@ -85,29 +120,35 @@ def _of_package(place: Path, name: str, *, fullest: bool, most: int) -> list[dic
         raise UsageError(Problem("calibrate.no-parquet", "reading parquet tables needs pyarrow", hint)) from None
     newest: dict[str, Path] = {}
     for framework, paths in found.items():
-        counts = {path: parquet.read_metadata(path).num_rows if fullest else 1 for path in paths}
+        counts = {path: parquet.read_metadata(_bytes(path)).num_rows if fullest else 1 for path in paths}
         enough = [path for path in paths if 2 * counts[path] >= max(counts.values())]
         newest[framework] = max(enough, key=lambda path: _version(path.parts[-2]))
-    rows: list[dict[str, str]] = []
+    rows: list[TableRow] = []
     for path in newest.values():
-        columns = parquet.read_table(path).to_pydict()
+        columns = parquet.read_table(_bytes(path)).to_pydict()
         count = len(next(iter(columns.values()), ()))
         step = 1.0 if fullest else max(count * len(newest) / most, 1.0)
         picked = [int(at * step) for at in range(int(count / step))]
         texts = {key: ["" if values[at] is None else str(values[at]) for at in picked] for key, values in columns.items()}
-        rows += [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
+        rows += [TableRow(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
+        for row in rows:
+            row.where = row.where or str(path)
     return rows
 
 
-def matmul_rows(rows: Iterable[Mapping[str, str]], dtype: str, backends: Sequence[str]) -> Rows:
+def _bytes(path: Path) -> BytesIO:
+    return BytesIO(bytes_of(path, most=TABLE_BYTES, code="calibrate"))
+
+
+def matmul_rows(rows: Iterable[TableRow], dtype: str, backends: Sequence[str]) -> Rows:
     """Matmuls of one data type (as the table names it) by the frameworks named; the weight shape decides what is held back."""
     picked = [row for row in rows if row["gemm_dtype"] == dtype and row["framework"] in backends]
-    picked = [row for row in picked if int(row["n"]) >= 256 and int(row["k"]) >= 256]
+    picked = [row for row in picked if row.number("n") >= 256 and row.number("k") >= 256]
     cols = {key: numbers(picked, key) for key in ("m", "n", "k")}
     return _made(picked, cols, ("n", "k"))
 
 
-def attention_rows(rows: Iterable[Mapping[str, str]], dtype: str, stored: str, kernels: Sequence[str]) -> Rows:
+def attention_rows(rows: Iterable[TableRow], dtype: str, stored: str, kernels: Sequence[str]) -> Rows:
     """Prefill or decode attention by the kernels named; heads and head dimension decide what is held back."""
     picked = [
         row for row in rows if row["attn_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["kernel_source"] in kernels
@@ -127,7 +168,7 @@ _ATTENTION = {
 }  # fmt: skip
 
 
-def latent_rows(rows: Iterable[Mapping[str, str]], stored: str, framework: str) -> Rows:
+def latent_rows(rows: Iterable[TableRow], stored: str, framework: str) -> Rows:
     """Decode over the latent of MLA (DeepSeek-V3: 512 + 64 wide) by one framework; heads and sequences decide what is held back."""
     picked = [row for row in rows if row["kv_cache_dtype"] == stored and row["framework"] == framework]
     cols = {key: numbers(picked, name) for key, name in (("sequences", "batch_size"), ("heads", "num_heads"))}
@@ -135,17 +176,25 @@ def latent_rows(rows: Iterable[Mapping[str, str]], stored: str, framework: str) 
     return _made(picked, cols, ("sequences", "heads"))
 
 
-def collective_rows(rows: Iterable[Mapping[str, str]], kind: str) -> Rows:
+def collective_rows(rows: Iterable[TableRow], kind: str) -> Rows:
     """Collectives of one kind as nccl-tests runs them; message size and ranks decide what is held back."""
     picked = [row for row in rows if row["op_name"] == kind]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
-    element = np.array([ELEMENT_BYTES[row["nccl_dtype"]] for row in picked])
+    element = np.array([_element(row) for row in picked])
     cols = {"size": numbers(picked, "message_size") * element, "group": numbers(picked, "num_gpus")}
     return _made(picked, cols, ("size", "group"))
 
 
-def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
+def _element(row: TableRow) -> float:
+    name = row["nccl_dtype"]
+    if name not in ELEMENT_BYTES:
+        hint = f"known are {', '.join(ELEMENT_BYTES)}"
+        raise UsageError(Problem("calibrate.bad-cell", f"nccl_dtype: no data type is called `{name}`", hint, row.where))
+    return ELEMENT_BYTES[name]
+
+
+def custom_rows(rows: Iterable[TableRow], backend: str) -> Rows:
     """One-shot all-reduces of one engine's kernel; message size and ranks decide what is held back."""
     picked = [row for row in rows if row["backend"] == backend]
     newest = max((_version(row["version"]) for row in picked), default=())
@@ -154,7 +203,7 @@ def custom_rows(rows: Iterable[Mapping[str, str]], backend: str) -> Rows:
     return _made(picked, cols, ("size", "group"))
 
 
-def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
+def stream_rows(rows: Iterable[TableRow], kernel: str) -> Rows:
     """Memory-bound kernels of one kind from the layer tables of vidur (milliseconds, in steps of 1 us).
 
     `kernel`: `add` (residual), `mlp_act` (gated activation), `input_layernorm`, `attn_rope`. The model's width and its
@@ -165,7 +214,7 @@ def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
     shape: list[float] = []
     for row in rows:
         tokens, width, inner, tp, heads, kv_heads = (
-            float(row[key])
+            row.number(key)
             for key in ("num_tokens", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers", "n_head", "n_kv_head")
         )
         passes = {
@@ -175,20 +224,20 @@ def stream_rows(rows: Iterable[Mapping[str, str]], kernel: str) -> Rows:
         text = row.get(f"time_stats.{kernel}.median", "")
         if text:
             size.append(2.0 * tokens * passes[kernel])
-            seconds.append(float(text) * 1e-3)
+            seconds.append(row.number(f"time_stats.{kernel}.median") * 1e-3)
             shape.append(width + inner * tp)
     cols = {"size": np.array(size), "shape": np.array(shape)}
     return Rows(cols, np.array(seconds), held_back([cols["shape"]]), f"vidur {kernel}")
 
 
-def _made(picked: Sequence[Mapping[str, str]], cols: dict[str, NDArray[np.float64]], shape: Sequence[str]) -> Rows:
+def _made(picked: Sequence[TableRow], cols: dict[str, NDArray[np.float64]], shape: Sequence[str]) -> Rows:
     made = sorted({f"{row['framework']} {row['version']} {row['kernel_source']}" for row in picked})
     return Rows(cols, numbers(picked, "latency") * 1e-3, held_back([cols[key] for key in shape]), ", ".join(made))
 
 
-def numbers(rows: Sequence[Mapping[str, str]], key: str) -> NDArray[np.float64]:
+def numbers(rows: Sequence[TableRow], key: str) -> NDArray[np.float64]:
     """A column as numbers, in its table's unit."""
-    return np.array([float(row[key] or 0) for row in rows])
+    return np.array([row.number(key) for row in rows])
 
 
 def held_back(keys: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.clusters import clusters, ports
 from gpuplan.check.links import links
+from gpuplan.check.measured import measured
 from gpuplan.check.memory import memory
 from gpuplan.check.names import names, root
 from gpuplan.check.prices import PriceGroup, price_groups, prices
@@ -17,12 +18,14 @@ from gpuplan.check.rules import RULES, Severity, covers
 from gpuplan.check.sources import MAX_AGE, sources
 from gpuplan.check.systems import instances, systems
 from gpuplan.errors import Problem, SpecError
+from gpuplan.files.read import exists, is_folder
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
 
@@ -100,6 +103,8 @@ def _of_one(one: LoadedFile, library: SpecLibrary, known: Mapping[tuple[str, str
         yield from clusters(one, one.spec, library)
     elif isinstance(one.spec, InstanceFamily):
         yield from instances(one, one.spec, library)
+    elif isinstance(one.spec, Measured):
+        yield from measured(one, one.spec, library)
     elif isinstance(one.spec, PriceList):
         yield from prices(one, one.spec, library, known)
 
@@ -116,14 +121,14 @@ def _finding(problem: Problem) -> Finding:
 
 def _files(given: Sequence[Path], findings: list[Finding]) -> Iterator[Path]:
     for path in given:
-        if path.is_dir():
+        if is_folder(path):
             found = [one for one in sorted(path.rglob("*.yaml")) if not (_kind_or_none(one) is None and one.parent != path)]
             if not found:
                 hint = f"a specs folder has {', '.join(KINDS)} in it"
                 findings.append(Finding("spec.empty-folder", "error", "the folder holds no YAML file", hint, str(path)))
             yield from found
-        elif path.is_file():
-            yield path
+        elif exists(path):
+            yield path  # a pipe, say, which the reader refuses
         else:
             findings.append(Finding("spec.no-file", "error", "there is no such file or folder", where=str(path)))
 

@@ -90,8 +90,13 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
         for at, level in enumerate(spec.levels):
             if level.network is not None:
                 yield ("levels", at, "network"), "networks", level.network
-    elif isinstance(spec, Measured) and alone:
-        yield ("id",), "accelerators", spec.id
+    elif isinstance(spec, Measured):
+        if alone:
+            yield ("id",), "accelerators", spec.id
+        if spec.like is not None:
+            yield ("like",), "measured", spec.like
+        for engine in spec.engines:
+            yield ("engines", engine), "engines", engine
     elif isinstance(spec, Engine):
         if spec.attention_like is not None:
             yield ("attention_like",), "engines", spec.attention_like

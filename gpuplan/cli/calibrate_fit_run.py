@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,23 +121,38 @@ def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
     return {key: float(terms[f"stream.{key}"].value) for key in ("efficiency", "launch")}
 
 
+def _table_key(text: str, file: Path) -> str:
+    """The key of the source of a measured file that its sets are fitted to.
+
+    Raises:
+        UsageError: the file has no such source.
+    """
+    from gpuplan.strict_yaml import parse_yaml
+
+    sources = parse_yaml(text, str(file))[0].get("sources") or {}
+    key = next((str(key) for key, one in sources.items() if isinstance(one, Mapping) and one.get("kind") == "fitted"), "")
+    if not key:
+        hint = "name the tables under `sources`, with `kind: fitted`"
+        raise UsageError(Problem("calibrate.no-table", f"{file} names no source that its sets are fitted to", hint))
+    return key
+
+
 def _write(file: Path, made: Fitted) -> None:
     """Replace the blocks of the file; it is written whole or not at all."""
     from gpuplan.calibrate.measured_file import table_set
     from gpuplan.calibrate.replace_blocks import rewritten
-    from gpuplan.probe.new_file import write_new
+    from gpuplan.files.read import text_of
+    from gpuplan.files.write import locked, write
     from gpuplan.yaml_text import yaml_lines
 
-    hint = "start from a copy of a shipped file of hardware_specs/measured"
-    try:
-        before = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(Problem("calibrate.unreadable", f"cannot read {file}: {error.strerror}", hint)) from None
-    after = rewritten(before, {key: list(yaml_lines(table_set(one))) for key, one in made.sets.items()})
-    for kind in ("matmul", "grouped"):
-        spread = made.spread(f"{kind}.")
-        if spread is not None:
-            line = f"  {kind}: {{low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
-            after = re.sub(rf"^  {kind}: \{{low: [^}}]*\}}\n", "", after, flags=re.M)
-            after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
-    write_new({file: after}, force=True)
+    with locked(file.parent):
+        before = text_of(file, code="calibrate")
+        table = _table_key(before, file)
+        after = rewritten(before, {key: list(yaml_lines(table_set(one, table))) for key, one in made.sets.items()})
+        for kind in ("matmul", "grouped"):
+            spread = made.spread(f"{kind}.")
+            if spread is not None:
+                line = f"  {kind}: {{source: {table}, low: {spread[0]:.3f}, high: {spread[1]:.3f}}}"
+                after = re.sub(rf"^  {kind}: \{{(?:source: [^,]*, )?low: [^}}]*\}}\n", "", after, flags=re.M)
+                after = re.sub(r"^residual:\n", f"residual:\n{line}\n", after, flags=re.M)
+        write(file, after)

@@ -49,15 +49,16 @@ def import_files(asked: ImportFilesRequest) -> None:
         UsageError: wrong words or a file that cannot be read or written.
         UnknownError: nobody knows the accelerator.
     """
-    from gpuplan.calibrate.imports.formats import TABLES, parser_of, text_of
+    from gpuplan.calibrate.imports.formats import TABLES, parsed, parser_of
     from gpuplan.cli.specs import open_catalog
 
     if asked.kind == TABLES:
         _tables(asked)
         return
     catalog = open_catalog(list(asked.specs))
-    parse, given = parser_of(asked.kind), _given(asked, catalog)
-    found = [(Path(name), parse(text_of(Path(name)), Path(name).name, given)) for name in asked.files]
+    parser_of(asked.kind)  # A word that is none is told before anything is read.
+    given = _given(asked, catalog)
+    found = [(Path(name), parsed(asked.kind, Path(name), given)) for name in asked.files]
     for _, one in found:
         for text in one.left_out:
             print(f"note: left out: {text}", file=sys.stderr)
@@ -129,20 +130,15 @@ def _count(option: str, text: str | None) -> int | None:
 def _runs(asked: ImportFilesRequest, runs: Sequence[Any]) -> dict[str, Any]:
     """Put runs into a file that `gpuplan accuracy --runs` reads."""
     from gpuplan.calibrate.imports.serving import runs_text
-    from gpuplan.probe.new_file import write_new
+    from gpuplan.files.read import text_if_there
+    from gpuplan.files.write import locked, write
     from gpuplan.specs.catalog import config_folder
 
     out = Path(asked.out) if asked.out is not None else config_folder(os.environ) / "runs" / f"{asked.kind}.yaml"
-    before = _text_before(out)
-    write_new({out: runs_text(runs, before)}, force=True)
+    with locked(out.parent):
+        before = text_if_there(out, code="import") or ""
+        write(out, runs_text(runs, before))
     return {"rows": len(runs), "written": [str(out)], "next": f"gpuplan accuracy --runs {out} compares them"}
-
-
-def _text_before(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8") if path.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(Problem("import.unreadable", f"cannot read {path}: {error}", "name another file with --out")) from None
 
 
 def _kernels(
@@ -153,7 +149,7 @@ def _kernels(
     from gpuplan.calibrate.imports import points
     from gpuplan.calibrate.imports.merge import ImportedFile, merge
     from gpuplan.calibrate.measure.session import target
-    from gpuplan.probe.new_file import write_new
+    from gpuplan.files.write import locked, write_all
 
     subject = _subject(given.accelerator, found, catalog)
     out = target(None if asked.out is None else Path(asked.out), subject.id, os.environ)
@@ -161,19 +157,23 @@ def _kernels(
     on = asked.accelerator if asked.accelerator is not None and given.count > 1 else ""
     near = _domain(on, subject, found, catalog)
     new = [
-        points.KeptPoint(probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date)
+        points.KeptPoint(
+            probe=_placed(point, near), seconds=point.seconds, kind=asked.kind, file=path.name, date=given.date, line=point.line
+        )
         for path, one in found
         for point in one.points
     ]
-    text = points.text([*points.load(aside), *new])
     names = ", ".join(path.name for path, _ in found)
     rates = {way: rate for _, one in found for way, rate in one.rates.items()}
     made = ImportedFile(asked.kind, names, given.date, __version__, found[0][1].software, len(new), rates)
     wanted = {_group(point) for point in new}
-    kept = {point.key(): point for point in [*points.load(aside), *new] if _group(point) in wanted}
-    merged = merge(subject, out, made, list(kept.values()), list(_measured(out, subject.id, wanted)), catalog, on if near else "")
-    texts = {**({aside: text} if new else {}), **({out: merged.text} if merged.text else {})}
-    write_new(texts, force=True)
+    with locked(out.parent):
+        every = [*points.load(aside), *new]
+        kept = {point.key(): point for point in every if _group(point) in wanted}
+        measured = list(_measured(out, subject.id, wanted))
+        merged = merge(subject, out, made, list(kept.values()), measured, catalog, on if near else "")
+        texts = {**({aside: points.text(every)} if new else {}), **({out: merged.text} if merged.text else {})}
+        write_all(texts, force=True)
     sets: dict[str, Any] = {
         place: {"rows": one.rows_fitted, "median_ape": one.errors.median_ape, "p90_ape": one.errors.p90_ape}
         for place, one in merged.sets.items()

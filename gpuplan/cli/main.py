@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -14,11 +15,12 @@ from typer import Abort, BadParameter
 from gpuplan.cli.argv import normal
 from gpuplan.cli.commands import COMMANDS, root
 from gpuplan.errors import Exit, GpuplanError, Problem, did_you_mean
+from gpuplan.files.stream import fill_closed, standard
 
 INTERRUPTED = 130
 """What shells report for a process that Ctrl-C ended: 128 + SIGINT."""
-BUG = 70
-"""EX_SOFTWARE of sysexits.h: gpuplan itself went wrong. None of the documented codes may say this."""
+BUG = int(Exit.BUG)
+"""gpuplan itself went wrong. None of the other documented codes may say this."""
 
 _UsageBase: Any = BadParameter.__base__
 """The parser's base of all usage errors. typer exports only this child, and lends the rest from different places by version."""
@@ -31,24 +33,28 @@ def main() -> None:
     seventh (measured with `fit llama-3.1-8b --on h100`, 2026-11-21).
     """
     gc.disable()
+    fill_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no `–` shows a question mark, not an error
-    code = run(sys.argv[1:])
-    sys.stderr.flush()
-    os._exit(code)
+    os._exit(run(sys.argv[1:]))
 
 
 def run(words: Sequence[str]) -> int:
-    """The exit code of one call; everything is printed before it returns."""
-    try:
+    """The exit code of one call; everything is printed before it returns.
+
+    A reader that has gone (head, less) changes nothing about the code: that is its right. An answer that got lost otherwise is
+    an error.
+    """
+    with standard() as (out, err):
         code = _answer(words)
-        sys.stdout.flush()
+        out.flush()
+        if out.lost:
+            hint = "is the disk full, or standard output closed? nothing was answered"
+            complain([Problem("output.lost", f"cannot write to standard output: {out.lost}", hint)])
+            code = int(Exit.USAGE)
+        err.flush()
         return code
-    except BrokenPipeError:
-        # The reader (head, less) has gone: that is its right. The interpreter must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.OK)
 
 
 def _answer(words: Sequence[str]) -> int:
@@ -66,9 +72,11 @@ def _answer(words: Sequence[str]) -> int:
     except (KeyboardInterrupt, Abort):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        raise
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            # What a name or a folder of the user's does not allow: too long, a loop of links, no permission.
+            complain([Problem("file.unusable", f"cannot use `{error.filename}`: {error.strerror}")])
+            return int(Exit.USAGE)
         # The one place that catches everything: a bug must end in one message, and its traceback only on demand.
         if os.environ.get("GPUPLAN_DEBUG") == "1":
             raise
@@ -80,10 +88,27 @@ def _answer(words: Sequence[str]) -> int:
 def complain(problems: Sequence[Problem]) -> None:
     """Write problems to standard error, each with its place and its hint."""
     for problem in problems:
-        place = f"{problem.where}: " if problem.where else ""
-        print(f"error: {place}{problem.message}", file=sys.stderr)
+        place = f"{_short(problem.where)}: " if problem.where else ""
+        print(f"error: {place}{_QUOTED.sub(_cut, problem.message)}", file=sys.stderr)
         if problem.hint:
-            print(f"  hint: {problem.hint}", file=sys.stderr)
+            print(f"  hint: {_QUOTED.sub(_cut, problem.hint)}", file=sys.stderr)
+
+
+_LONGEST = 200
+"""So many characters of a word of the user's are repeated; nobody reads more."""
+_QUOTED = re.compile(r"`([^`]*)`")
+
+
+def _cut(found: re.Match[str]) -> str:
+    return f"`{_short(found[1])}`" if len(found[1]) > _LONGEST or "\n" in found[1] else found[0]
+
+
+def _short(word: str) -> str:
+    """A word on one line, or its two ends where it is very long."""
+    word = word.replace("\n", "\\n")
+    if len(word) <= _LONGEST:
+        return word
+    return f"{word[: _LONGEST // 2]}…{word[-_LONGEST // 4 :]} ({len(word):,} characters)"
 
 
 def usage_problem(error: Any, words: list[str]) -> Problem:

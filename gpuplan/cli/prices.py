@@ -235,6 +235,7 @@ def _wanted(
     date: str | None, url: str | None, commit: str | None, provider: str | None, regions: list[str] | None,
     *switches: bool,
 ) -> ImportRequest:  # fmt: skip
+    from gpuplan.files.write import component
     from gpuplan.prices.importer import ImportRequest
     from gpuplan.specs.dates import checked_day
 
@@ -243,6 +244,8 @@ def _wanted(
         raise UsageError(Problem("usage.missing", "--date is missing: from which day are these prices?", hint))
     if url is not None and not url.startswith(("https://", "http://")):
         raise UsageError(Problem("usage.url", f"--url {url}: that is no web address", "write it as `https://…`"))
+    if provider is not None:
+        component(provider, "--provider")
     strict, replace, dry = switches
     return ImportRequest(
         date=checked_day("--date", date), url=url or "", commit=commit or "", provider=provider, regions=tuple(regions or ()),

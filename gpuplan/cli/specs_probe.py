@@ -91,7 +91,7 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
     Raises:
         UsageError: a file is there already or cannot be written, or its name cannot be an id.
     """
-    from gpuplan.probe.new_file import write_new
+    from gpuplan.files.write import write_all
     from gpuplan.probe.spec_draft import SpecDraft
 
     drafts = list(made.drafts)
@@ -101,7 +101,7 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
             print(f"note: {drafts[1].place} is not written: give a folder to have both", file=sys.stderr)
     else:
         places = {out / draft.place: draft.text for draft in drafts}
-    write_new(places, force=force)
+    write_all(places, force=force)
     if quiet:
         return
     print("\n".join(_found(made)))

@@ -33,6 +33,7 @@ def schema(
       gpuplan specs schema accelerator
       gpuplan specs schema --write schemas/
     """
+    from gpuplan.files.write import write_all
     from gpuplan.models.card import ModelCard
     from gpuplan.models.generic import GenericCard
     from gpuplan.plan.ask import ASKS
@@ -48,10 +49,7 @@ def schema(
     }
     kinds = [name.removesuffix(".schema.json") for name in made]
     if write is not None:
-        folder = Path(write)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in made.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        write_all({Path(write) / name: text for name, text in made.items()}, force=True)
         print(f"{len(made)} schema files are in {write}")
     elif kind is None:
         print("\n".join(kinds))

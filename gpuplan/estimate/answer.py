@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Note
+from gpuplan.errors import ImpossibleError, Note
 from gpuplan.estimate.pins import answered, checked, no_number
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
+from gpuplan.estimate.serving_memory import at_least
+from gpuplan.ranges import high_end, interval
 from gpuplan.record import Record
-from gpuplan.term import Parts, Term, interval
+from gpuplan.term import Parts, Term
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -35,33 +37,30 @@ class Said(Record, kw_only=True):
 
 def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task: Task = "train") -> Estimate:
     """The answer to a training question."""
-    whole, parts = made.memory.binding()
-    breakdowns = [Breakdown("memory of the most loaded rank", whole, parts)]
-    time, steps = made.time.binding()
-    breakdowns.insert(0, Breakdown("time of a step", time, steps))
-    verdict = _with_host(_verdict(whole, parts, subject.hw.memory_capacity, "memory"), made.figures)
-    return _answer(task, said, verdict, made.figures, breakdowns)
+    time = largest("time of a step", made.time.stages.values())
+    memory = largest("memory of the most loaded rank", made.memory.stages.values())
+    return _answer(task, said, made.figures, [time, memory])
 
 
 def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
     """The answer to a question of reinforcement learning: time by phase, and memory of the phase that needs the most."""
-    phase, whole, parts = made.binding()
-    time, steps = made.training.time.binding()
+    phases = [
+        Breakdown(f"memory of the fullest rank, {phase.replace('_', ' ')} phase", whole, parts)
+        for phase, one in made.phases.items() for whole, parts in one.ranks
+    ]  # fmt: skip
     breakdowns = [
         Breakdown("time of a step", made.step, made.parts),
         Breakdown("rollout", made.rollout.seconds, made.rollout.parts),
-        Breakdown("one optimizer step of the policy", time, steps),
-        Breakdown(f"memory of the fullest rank, {phase.replace('_', ' ')} phase", whole, parts),
+        largest("one optimizer step of the policy", made.training.time.stages.values()),
+        phases[0].replaced(rivals=tuple(phases[1:])).largest(),
     ]
-    verdict = _verdict(whole, parts, subject.hw.memory_capacity, "memory")
-    return _answer("train", said, verdict, made.figures, breakdowns)
+    return _answer("train", said, made.figures, breakdowns)
 
 
 def samples_answer(made: SamplesFigures, setting: Setting, said: Said) -> Estimate:
     """The answer to a question about a model that is given by its samples."""
     breakdowns = [Breakdown("time of a step", made.step, made.steps), Breakdown("memory of a replica", made.memory, made.parts)]
-    verdict = _verdict(made.memory, made.parts, setting.hw.memory_capacity, "memory")
-    return _answer("train", said, verdict, made.figures, breakdowns)
+    return _answer("train", said, made.figures, breakdowns)
 
 
 def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") -> Estimate:
@@ -70,8 +69,13 @@ def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") ->
     if made.prefill is not None and made.decode is not None:
         breakdowns.insert(0, Breakdown("prefill of one request", made.prefill.seconds, made.prefill.parts))
         breakdowns.insert(1, Breakdown("decode step", made.decode.seconds, made.decode.parts))
-    verdict = _verdict(made.memory.needed, made.memory.parts, made.memory.budget, "memory budget")
-    return _answer(task, said, verdict, made.figures, breakdowns)
+    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds)
+
+
+def largest(title: str, found: Iterable[tuple[Term, Parts]]) -> Breakdown:
+    """The breakdown of the largest of some totals, with the others as its rivals."""
+    first, *rest = (Breakdown(title, whole, parts) for whole, parts in found)
+    return first.replaced(rivals=tuple(rest)).largest()
 
 
 def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
@@ -79,40 +83,46 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
 
     Raises:
         UsageError: a term that is not below any figure, a result from which nothing follows, or a value with which a figure is no
-            number.
+            number or beyond physics.
     """
     if not checked(pins):
         return estimate
     try:
-        figures, breakdowns = answered(estimate, pins)
-        memory = breakdowns[-1]
-        budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])
-        what = "memory budget" if "memory_budget_bytes" in figures else "memory"
-        verdict = _with_host(_verdict(memory.total, memory.named, budget, what), figures)
-    except ArithmeticError as error:
+        made = answered(estimate, pins)
+        return estimate.replaced(
+            figures=made.figures,
+            breakdowns=made.breakdowns,
+            bounds=made.bounds,
+            verdict=_verdict(made.figures, made.breakdowns[-1]),
+        )
+    except (ArithmeticError, ImpossibleError) as error:
         raise no_number(pins, error) from None
-    return Estimate(
-        estimate.task, estimate.question, verdict, figures, breakdowns, estimate.chosen, estimate.changes, estimate.notes
-    )
 
 
-def _answer(
-    task: Task, said: Said, verdict: Verdict, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]
-) -> Estimate:  # fmt: skip
+def _answer(task: Task, said: Said, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]) -> Estimate:
+    """The answer whose last breakdown is that of memory."""
+    verdict = _verdict(figures, breakdowns[-1])
     return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.changes, said.notes)
 
 
-def _verdict(needed: Term, parts: Parts, budget: Term, what: str) -> Verdict:
-    """Fits or not, the largest part, which binds, and whether the range leaves doubt."""
-    need, have = float(needed.value), float(budget.value)
-    binding = max(parts.values(), key=lambda term: float(term.value))
-    share = f"{human(need, 'B')} of {human(have, 'B')} {what} ({need / have:.0%}) on each accelerator"
-    low, high = interval({"need": needed})["need"]
+def _verdict(figures: Mapping[str, Term], memory: Breakdown) -> Verdict:
+    """Fits or not, by the figures that are printed; the largest part, which binds; and whether the range leaves doubt."""
+    needed = figures["peak_memory_bytes"]
+    budgeted = "memory_budget_bytes" in figures
+    need, have = float(needed.value), float(figures["memory_budget_bytes" if budgeted else "memory_capacity_bytes"].value)
+    binding = max(memory.parts, key=lambda term: float(term.value))
+    of_all = f" ({need / have:.0%})" if have > 0 else ""
+    share = f"{human(need, 'B')} of {human(have, 'B')} {'memory budget' if budgeted else 'memory'}{of_all} on each accelerator"
     if need <= have:
-        doubt = f", narrowly: it may need up to {human(high, 'B')}" if high > have else ""
-        return Verdict(True, f"fits: {share}{doubt}", binding.name)
+        high = float(high_end(at_least(needed)))
+        narrowly = high > have
+        made = Verdict(True, f"fits: {share}", binding.name)
+        if narrowly:
+            made = Verdict(True, f"fits narrowly: {share}, and it may need up to {human(high, 'B')}", binding.name, True)
+        return _with_host(made, figures)
+    low, _ = interval({"need": needed})["need"]
     over = f"{human(need - have, 'B')} too much; {binding.name.split('.', 1)[-1].replace('_', ' ')} binds"
-    doubt = f" (narrowly: it may need as little as {human(low, 'B')})" if low <= have else ""
+    doubt = f" (it may need as little as {human(low, 'B')})" if low <= have else ""
     return Verdict(False, f"does not fit: {share}, {over}{doubt}", binding.name)
 
 

@@ -45,6 +45,8 @@ def _held(subject: Subject, plan: TrainPlan, work: TrainingWork, recipe: RecipeT
     if "params" in offload:
         element = recipe.frozen or recipe.gathered
         states["params"] = rank_bytes(f"{at}.params", work, work.params[stage.place], element, cut=zero == 3)
+        if recipe.frozen is not None:
+            states["adapters"] = rank_bytes(f"{at}.adapters", work, work.trained[stage.place], recipe.weight, cut=zero == 3)
     kept = {
         key: repeated_bytes.term(f"{at}.kept.{key}", count=stage.layers[key], size=size)
         for key, block in work.blocks.items()

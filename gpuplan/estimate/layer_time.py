@@ -7,14 +7,17 @@ from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.sharding import beside_seconds
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import part_of_seconds, product, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import (
     grouped_seconds,
+    made_again_seconds,
     paced_seconds,
 )
-from gpuplan.plan.precision import RECIPES
+from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.term import Term, total
 from gpuplan.work import Matmul, Stream
+from gpuplan.workload.activations import RUN_AGAIN
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
@@ -65,24 +68,38 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
     elif pricer.plan.recompute == "full":
         again = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
         again |= forward_context_seconds(pricer, key, block, forward["attention"])
-    elif pricer.plan.recompute in ("mlp", "moe"):
-        again = channel_seconds(pricer, key, block, expert["forward"])
+    elif pricer.plan.recompute == "selective-op":
+        half = part_of_seconds.term(f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second"))
+        again = {"matmuls": half, "elementwise": forward["elementwise"]}
     elif pricer.plan.recompute != "none":
-        again = selected_seconds(pricer, key, block, forward)
-    parts["recompute"] = total(f"layer.{key}.recompute", again) if again else no_time(f"layer.{key}.recompute")
+        again = module_seconds(pricer, key, block, forward["attention"], expert["forward"])
     if pricer.plan.tuning.reference:
         scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
         scored |= forward_context_seconds(pricer, key, block, forward["attention"])
         parts["reference"] = total(f"layer.{key}.reference", scored)
-    device = total(f"layer.{key}.device", dict(parts))
-    parts["host"] = remaining_seconds.term(f"layer.{key}.host", whole=issue_seconds(pricer, key, block), hidden=device)
-    return parts
+    return parts | waits_and_again(pricer, key, block, total(f"layer.{key}.device", dict(parts)), again)
 
 
-def issue_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
-    """Host time to issue all passes of a layer, which the accelerator waits for where its kernels are shorter."""
+def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term, again: dict[str, Term]) -> dict[str, Term]:
+    """What the accelerator waits for the host in a layer, and what running a part of it again adds."""
+    host, at = issued_seconds(pricer, key, block), f"layer.{key}"
+    issue = with_again = repeated_seconds.term(f"{at}.issue", count=count("host_passes"), seconds=host)
+    found = {
+        "host": remaining_seconds.term(f"{at}.host", whole=issue, hidden=device),
+        "recompute": no_time(f"{at}.recompute"),
+    }
+    if again:
+        if pricer.plan.recompute == "full":
+            with_again = repeated_seconds.term(f"{at}.issue_with_again", count=count("host_passes_recomputed"), seconds=host)
+        found["recompute"] = made_again_seconds.term(
+            f"{at}.recompute", device=device, again=total(f"{at}.run_again", again), issue=issue, issue_with_again=with_again
+        )
+    return found
+
+
+def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
+    """Host time to issue one pass of a layer, which the accelerator waits for where its kernels are shorter."""
     habit, profile = pricer.subject.habit, pricer.profile
-    passes = count("host_passes_recomputed" if pricer.plan.recompute == "full" else "host_passes")
     host = habit("layer_host", profile.host.layer)
     experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
     if profile.experts.host is not None and experts is not None:
@@ -102,7 +119,7 @@ def issue_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
             f"layer.{key}.issued_adapters", count=pricer.leaves(f"{key}.adapted", adapted), seconds=each
         )
         host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
-    return repeated_seconds.term(f"layer.{key}.issue", count=passes, seconds=host)
+    return host
 
 
 def again_seconds(pricer: StepPricer, key: str, work: LayerProgram, exposed_share: Term) -> dict[str, Term]:
@@ -204,62 +221,41 @@ def paced(pricer: StepPricer, kind: str, seconds: Term) -> Term:
     return paced_seconds.term(f"{seconds.name}.at_{kind}_pace", seconds=seconds, pace=pace)
 
 
-def selected_seconds(pricer: StepPricer, key: str, block: BlockWork, forward: dict[str, Term]) -> dict[str, Term]:
-    """What selective recomputation runs again: the attention core, or the engine's own selection."""
-    if pricer.plan.recompute == "selective-op":
-        half = part_of_seconds.term(f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second"))
-        return {"matmuls": half, "elementwise": forward["elementwise"]}
-    if pricer.attention == "eager" and pricer.profile.recompute.selective is None:
-        return {"attention": forward["attention"]}
-    again = expansion_seconds(pricer, key, block)
-    if again:
-        return again
-    chosen = pricer.profile.recompute.selective
-    if chosen is None:
-        return {"attention": forward["attention"]}
-    shares = {"matmuls": chosen.matmul, "attention": chosen.attention, "elementwise": chosen.elementwise}
-    return {
-        kind: part_of_seconds.term(
-            f"layer.{key}.recompute.{kind}", seconds=forward[kind], ratio=pricer.subject.habit(f"recomputed_{kind}", share)
-        )
-        for kind, share in shares.items()
-        if share.value > 0 and happens(forward[kind])
-    }
-
-
-def expansion_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
-    """Of latent attention, the expansion of queries, keys and values is run again, not the attention itself."""
-    items = expansions(pricer, block)
-    return {"matmuls": matmul_seconds(pricer, f"layer.{key}.recompute.up_projections", items)} if items else {}
-
-
-def expansions(pricer: StepPricer, block: BlockWork) -> list[Matmul]:
-    """The products that expand latents, of layers that have latent keys and values."""
-    program = block.forward
-    return program.of(Role.QUERY_UP, Role.KEY_VALUE_UP).matmuls if program.of(Role.KEY_VALUE_UP).ops else []
-
-
-def channel_seconds(pricer: StepPricer, key: str, block: BlockWork, exchange: Term) -> dict[str, Term]:
-    """The feed-forward layer, or the experts with their exchange, run again; attention is not."""
-    # `mlp` means dense layers and shared experts, `moe` whole layers of experts.
-    sparse = bool(block.forward.within((Part.EXPERTS,)).ops)
-    parts = (Part.EXPERTS, Part.SHARED) if sparse else (Part.CHANNELS,)
-    if pricer.plan.recompute == "mlp":
-        parts = (Part.SHARED,) if sparse else (Part.CHANNELS,)
-    elif not sparse:
-        return {}
-    inside = block.forward.within(parts)
-    items = inside.matmuls
-    if not items:
-        return {}
-    again = {"matmuls": matmul_seconds(pricer, f"layer.{key}.recompute.mlp", items)}
-    streams = layer_streams(pricer, inside)
+def module_seconds(pricer: StepPricer, key: str, block: BlockWork, attention: Term, exchange: Term) -> dict[str, Term]:
+    """What the modules that selective recomputation names run again in one layer, by kind of work."""
+    at, hw, program = f"layer.{key}.recompute", pricer.subject.hw, block.forward
+    modules = block.modules_again(pricer.plan, scores=pricer.attention == "eager")
+    parts = {part for module in modules for part in RUN_AGAIN.get(module, ())}
+    inside = program.within(parts)
+    products, streams = inside.matmuls, layer_streams(pricer, inside)
+    if "mla_up_proj" in modules:
+        products = [*products, *program.of(Role.QUERY_UP, Role.KEY_VALUE_UP).matmuls]
+    if "moe_act" in modules and "moe" not in modules:
+        streams = [*streams, *program.within((Part.EXPERTS,)).of(Role.GATE).streams]
+    if "layernorm" in modules:
+        streams = [*streams, norm_stream(pricer, key, block)]
+    again: dict[str, Term] = {}
+    if products:
+        again["matmuls"] = matmul_seconds(pricer, f"{at}.modules", products)
+    if "core_attn" in modules and happens(attention):
+        again["attention"] = attention
     if streams:
-        priced_again = priced(f"layer.{key}.recompute.mlp_streams", streams, pricer.subject.hw)
-        again["elementwise"] = paced(pricer, "elementwise", priced_again)
-    if pricer.plan.recompute == "moe" and happens(exchange):
+        again["elementwise"] = paced(pricer, "elementwise", priced(f"{at}.module_streams", streams, hw))
+    if "moe" in modules and happens(exchange):
         again["exchange"] = exchange
     return again
+
+
+def norm_stream(pricer: StepPricer, key: str, block: BlockWork) -> Stream:
+    """The norms of a layer run once more: each reads the hidden width and writes it."""
+    at = f"layer.{key}.recompute.norms"
+    norms = pricer.leaves(f"{key}.norms", block.norms)
+    passes = pricer.leaves.times(f"{at}.passes", norms, count("passes_of_a_norm"))
+    size = layer_stream_bytes.term(
+        f"{at}.bytes", tokens=pricer.work.tokens, width=block.norm_width, passes=passes,
+        element_bytes=byte("recipe.activation_bytes", RECIPES[pricer.plan.precision].activation), ways=ONE,
+    )  # fmt: skip
+    return Stream(name=at, size=size, launches=norms)
 
 
 def context_seconds(pricer: StepPricer, key: str, block: BlockWork, attention: dict[str, Term]) -> Term:

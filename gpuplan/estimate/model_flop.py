@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop
@@ -12,6 +11,7 @@ from gpuplan.formulas.params import idle_expert_params
 from gpuplan.formulas.stages import covered_share
 from gpuplan.models.architecture import Block
 from gpuplan.models.count import BlockCount
+from gpuplan.plan.again import run_again
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, USER, Term, total
@@ -55,7 +55,7 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         main = {"main": matmul_params, "mtp": active_params(arch, counts, leaves, modules)}
         matmul_params = total("params.with_mtp", main)
     kinds = list(_kinds(subject, modules))
-    scores, causal_scores = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len))
+    scores, causal_scores, of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len))
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
@@ -66,7 +66,7 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
     if head is not None:
         layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-    again = _recomputed(subject, plan, leaves, kinds, layers_params, tokens, scores)
+    again = _recomputed(subject, plan, leaves, kinds, layers_params, tokens, of_layers)
     if plan.tuning.reference:
         scored = {
             "weights": flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens),
@@ -89,8 +89,8 @@ def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
 
 def _attention(
     kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None
-) -> tuple[Term, Term]:  # fmt: skip
-    """FLOP of scores and values, forward and backward: of all that windows show, and of what masks leave of it."""
+) -> tuple[Term, Term, dict[str, Term]]:  # fmt: skip
+    """FLOP of scores and values, both ways: all that windows and documents show, what causal masks leave, the first by layer."""
     whole: dict[str, Term] = {}
     masked: dict[str, Term] = {}
     for kind in kinds:
@@ -101,6 +101,8 @@ def _attention(
             at, length = f"{kind.key}.{part.value}", seq_len
             if made.limit is not None:
                 length = leaves.least(f"{at}.visible_tokens", seq_len, leaves(f"{at}.window", made.limit))
+            if document is not None and part is not Part.CROSS:
+                length = leaves.least(f"{at}.visible_of_document", length, document)
             sizes = {
                 "layers": kind.layers,
                 "heads": leaves(f"{at}.heads", made.heads),
@@ -108,92 +110,97 @@ def _attention(
             }
             per_token = flop.attention_training_flop_per_token
             whole[at] = masked[at] = per_token.term(f"{at}.flop_per_token", seq_len=length, **sizes)
-            if document is not None and part is not Part.CROSS:
-                length = leaves.least(f"{at}.visible_of_document", length, document)
-                masked[at] = per_token.term(f"{at}.document_flop_per_token", seq_len=length, **sizes)
             if made.causal:
                 reach = length if made.chunked else document or seq_len
                 seen = flop.causal_visible_tokens.term(f"{at}.causal_tokens", visible=length, seq_len=reach)
                 masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
     if not whole:
         nothing = Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
-        return nothing, nothing
+        return nothing, nothing, {}
     return (
         repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", whole)),
         repeated_flop.term("step.causal_attention_flop", count=tokens, flop=total("causal_attention_flop_per_token", masked)),
+        whole,
     )
 
 
 def _recomputed(
-    subject: Subject, plan: TrainPlan, leaves: Leaves, kinds: list[Kind], layers_params: Term, tokens: Term, scores: Term
+    subject: Subject,
+    plan: TrainPlan,
+    leaves: Leaves,
+    kinds: list[Kind],
+    layers_params: Term,
+    tokens: Term,
+    scores: Mapping[str, Term],
 ) -> Term:
     """FLOP of the forward pass that are done once more before the backward pass."""
     name = "step.recomputed_flop"
     weights: Term | None = None
-    once = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=scores)
-    attention: Term | None = once
-    chosen = training_profile(subject.engine).recompute.selective
+    attention = dict(scores)
     match plan.recompute:
         case "none":
             return Term(name, 0.0, "FLOP", DEFINITION)
         case "full":
             weights = layers_params
         case "selective-op":
-            weights, attention = product.term("params.recomputed", a=count("every_second"), b=layers_params), None
-        case "mlp" | "moe":
-            weights, attention = _channel_mixers(kinds, leaves, moe=plan.recompute == "moe"), None
-        case "selective":
-            up = _up_projections(kinds, leaves)
-            if up is not None:
-                weights, attention = up, None
-            elif chosen is not None:
-                weights = product.term("params.recomputed", a=subject.habit("recomputed_matmuls", chosen.matmul), b=layers_params)
-                share = subject.habit("recomputed_attention", chosen.attention)
-                attention = repeated_flop.term("step.recomputed_attention_share_flop", count=share, flop=once)
+            weights, attention = product.term("params.recomputed", a=count("every_second"), b=layers_params), {}
+        case _:
+            weights, attention = _modules(plan, kinds, leaves, scores)
     made: dict[str, Term] = {}
     if weights is not None:
         made["weights"] = flop.forward_flop.term("step.recomputed_weight_flop", params=weights, tokens=tokens)
-    if attention is not None:
-        made["attention"] = attention
+    if attention:
+        whole = repeated_flop.term("step.scores_again", count=tokens, flop=total("recomputed.scores_per_token", attention))
+        made["attention"] = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=whole)
     if not made:
         return Term(name, 0.0, "FLOP", DEFINITION)
-    limit = plan.saving.recompute_layers
-    if limit is None:
+    part = part_of_layers(subject, plan, leaves, {kind.key: kind.layers for kind in kinds})
+    if part is None:
         return total(name, made)
-    layers = leaves.times("recomputed.of_all_stages", subject.plan("recompute_layers", limit), subject.plan("pp", plan.parallel.pp))
-    depth = total("model.all_layers", {kind.key: kind.layers for kind in kinds})
-    part = covered_share.term("recomputed.share_of_layers", covered=layers, stage_layers=depth)
     return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))
 
 
-def _channel_mixers(kinds: list[Kind], leaves: Leaves, *, moe: bool) -> Term | None:
-    """Active parameters of what `--recompute moe` runs again (layers of experts), or `mlp` (dense layers and shared experts)."""
-    found: dict[str, Term] = {}
-    for kind in kinds:
-        held, parts = kind.counts.layer, dict[str, Term]()
-        routed_to = kind.block.moe
-        if "mlp" in held and (routed_to is not None or not moe):
-            parts["mlp"] = held["mlp"]
-        if routed_to is not None and moe:
-            at, routed = f"recomputed.{kind.key}", held["experts"]
-            idle = idle_expert_params.term(
-                f"{at}.idle", layers=ONE, routed=routed, experts=leaves(f"{kind.key}.mlp.experts", routed_to.experts),
-                top_k=leaves(f"{kind.key}.mlp.top_k", routed_to.top_k),
-            )  # fmt: skip
-            parts["experts"] = difference.term(f"{at}.active", whole=routed, part=idle)
-        if parts:
-            one = total(f"recomputed.{kind.key}.params", parts)
-            found[kind.key] = product.term(f"recomputed.{kind.key}.all_params", a=kind.layers, b=one)
-    return total("params.recomputed", found) if found else None
+def part_of_layers(subject: Subject, plan: TrainPlan, leaves: Leaves, layers: Mapping[str, Term]) -> Term | None:
+    """The share of all layers that are run again; None: all are."""
+    limit = plan.saving.recompute_layers
+    if limit is None:
+        return plan.recompute_share
+    named = leaves.times("recomputed.of_all_stages", subject.plan("recompute_layers", limit), subject.plan("pp", plan.parallel.pp))
+    return covered_share.term("recomputed.share_of_layers", covered=named, stage_layers=total("model.all_layers", layers))
 
 
-def _up_projections(kinds: list[Kind], leaves: Leaves) -> Term | None:
-    """Parameters that expand the latents of queries, keys and values, which selective recomputation runs again."""
-    found: dict[str, Term] = {}
+def _modules(
+    plan: TrainPlan, kinds: list[Kind], leaves: Leaves, scores: Mapping[str, Term]
+) -> tuple[Term | None, dict[str, Term]]:  # fmt: skip
+    """Active parameters of the modules that run again, and the attention of the layers that run theirs again."""
+    weights: dict[str, Term] = {}
+    attention: dict[str, Term] = {}
     for kind in kinds:
-        one = sum(mixer.expansion_params() for mixer in kind.block.mixers)
-        if one:
-            found[kind.key] = product.term(
-                f"recomputed.{kind.key}.up_params", a=kind.layers, b=leaves(f"{kind.key}.mixer.up_projections", one)
-            )
-    return total("params.recomputed", found) if found else None
+        up = sum(mixer.expansion_params() for mixer in kind.block.mixers)
+        modules = run_again(plan.recompute, plan.saving.recompute_modules, latents=up > 0, scores=plan.saving.attention == "eager")
+        if "core_attn" in modules:
+            attention |= {at: term for at, term in scores.items() if at.startswith(f"{kind.key}.")}
+        found = _channels(kind, leaves, modules)
+        if "mla_up_proj" in modules and up:
+            found["up"] = leaves(f"{kind.key}.mixer.up_projections", up)
+        if found:
+            one = total(f"recomputed.{kind.key}.params", found)
+            weights[kind.key] = product.term(f"recomputed.{kind.key}.all_params", a=kind.layers, b=one)
+    return total("params.recomputed", weights) if weights else None, attention
+
+
+def _channels(kind: Kind, leaves: Leaves, modules: Collection[str]) -> dict[str, Term]:
+    """Active parameters of the feed-forward modules of a kind of layer that run again."""
+    held, routed_to = kind.counts.layer, kind.block.moe
+    found: dict[str, Term] = {}
+    dense = {"shared_experts", "moe"} if routed_to is not None else {"mlp"}
+    if "mlp" in held and dense & set(modules):
+        found["mlp"] = held["mlp"]
+    if routed_to is not None and "moe" in modules:
+        at, routed = f"recomputed.{kind.key}", held["experts"]
+        idle = idle_expert_params.term(
+            f"{at}.idle", layers=ONE, routed=routed, experts=leaves(f"{kind.key}.mlp.experts", routed_to.experts),
+            top_k=leaves(f"{kind.key}.mlp.top_k", routed_to.top_k),
+        )  # fmt: skip
+        found["experts"] = difference.term(f"{at}.active", whole=routed, part=idle)
+    return found

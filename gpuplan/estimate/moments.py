@@ -6,10 +6,12 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import product, repeated_bytes
-from gpuplan.formulas.memory import chunk_gradient_bytes, excess_bytes, logits_bytes, state_bytes
+from gpuplan.formulas.memory import chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
 from gpuplan.formulas.training import between_ranks
+from gpuplan.num import any_true
 from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import Stage
@@ -31,15 +33,18 @@ def transient_bytes(
         found["recomputed_layer"] = layer_bytes(at, work)
     if stage.head is None or not work.edge.head:
         return found
-    logits = work.logits
-    alive = profile.loss.alive
-    if profile.loss.split is not None and not alone(work.dense_stride):
-        alive = profile.loss.split
+    alive, split = profile.loss.alive, profile.loss.split
     if profile.loss.fp16 is not None and plan.precision == "fp16":
-        alive = profile.loss.fp16
-    if alive is not None:
-        held = subject.habit("logits_held", alive)
-        logits = logits_bytes.term(f"{at}.logits", tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
+        alive, split = profile.loss.fp16, None
+    if split is None or alone(work.dense_stride):
+        logits = _logits(f"{at}.logits", subject, work, alive)
+    elif any_true(work.dense_stride.value == 1):
+        logits = split_or_whole_bytes.term(
+            f"{at}.logits_by_ranks", tp=work.dense_stride, split=_logits(f"{at}.logits", subject, work, split),
+            whole=_logits(f"{at}.unsplit_logits", subject, work, alive),
+        )  # fmt: skip
+    else:
+        alive, logits = split, _logits(f"{at}.logits", subject, work, split)
     if work.edge.gather is not None and plan.parallel.sequence_parallel and not alone(work.dense_stride):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
@@ -50,7 +55,12 @@ def transient_bytes(
                 f"{at}.share_of_logits", tokens=work.tokens, vocab=work.vocab, element_bytes=recipe.gathered, copies=ONE
             ),
         }
-        logits = total(f"{at}.gathered_logits", parts)
+        gathered = total(f"{at}.gathered_logits", parts)
+        logits = (
+            split_or_whole_bytes.term(f"{at}.logits_of_all", tp=work.dense_stride, split=gathered, whole=logits)
+            if any_true(work.dense_stride.value == 1)
+            else gathered
+        )
     if plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
@@ -64,6 +74,14 @@ def transient_bytes(
         logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=BOTH_ENDS, size=logits)
     found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
     return found
+
+
+def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | None) -> Term:
+    """Logits and what is made of them, as far as it is alive at once; as much as passes through where nobody says."""
+    if alive is None:
+        return work.logits
+    held = subject.habit("logits_held", alive)
+    return logits_bytes.term(name, tokens=work.tokens, vocab=work.vocab, element_bytes=held, copies=ONE)
 
 
 def layer_bytes(at: str, work: TrainingWork) -> Term:

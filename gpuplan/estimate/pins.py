@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
-from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.errors import ImpossibleError, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.num import is_array
 from gpuplan.record import Record
@@ -73,10 +73,11 @@ def as_set(made: R, pins: Pins) -> R:
     return whole
 
 
-def no_number(pins: Pins, error: ArithmeticError | None = None) -> UsageError:
-    """The error of values with which a figure is no number."""
-    why = f" ({error})" if error is not None else ""
-    return UsageError(Problem("set.no-number", f"--set: nothing comes of {told(pins)}{why}", "use values above zero"))
+def no_number(pins: Pins, error: ArithmeticError | ImpossibleError | None = None) -> UsageError:
+    """The error of values with which a figure is no number, or one that physics rules out."""
+    why = "; ".join(one.message for one in error.problems) if isinstance(error, ImpossibleError) else str(error or "")
+    what = f"--set: nothing comes of {told(pins)}" + (f" ({why})" if why else "")
+    return UsageError(Problem("set.no-number", what, "use other values, above zero"))
 
 
 def _lost(before: Term, after: Term) -> bool:
@@ -99,12 +100,16 @@ def _given(value: Any, pins: Pins, done: dict[int, Term]) -> Any:
     return tuple(_given(part, pins, done) for part in value) if isinstance(value, tuple) else value
 
 
-Answer = tuple[dict[str, Term], tuple[Breakdown, ...]]
-"""Figures by their JSON key, and breakdowns."""
+class Made(Record):
+    """Figures by their JSON key, breakdowns, and the bounds that no doubt passes."""
+
+    figures: Mapping[str, Term]
+    breakdowns: tuple[Breakdown, ...]
+    bounds: Mapping[str, Term]
 
 
-def answered(estimate: Estimate, pins: Pins) -> Answer:
-    """The figures and breakdowns of an answer with all of the user's values.
+def answered(estimate: Estimate, pins: Pins) -> Made:
+    """The figures, breakdowns and bounds of an answer with all of the user's values.
 
     A time, a rate or a utilisation that is given is put down to the pace of the machine (`PACE`): all other figures follow from
     the pace that gives it, so that they agree with one another. A breakdown that no longer sums to its total is left out.
@@ -116,7 +121,7 @@ def answered(estimate: Estimate, pins: Pins) -> Answer:
     """
     _known(estimate, pins)
     pins = _by_term(pins, estimate.figures)
-    sums = {one.total.name for one in estimate.breakdowns}
+    sums = {rank.total.name for one in estimate.breakdowns for rank in (one, *one.rivals)}
     wished = [name for name in pins if name in sums or _is_result(estimate.figures, name)]
     made = _recomputed(estimate, {name: value for name, value in pins.items() if name not in wished})
     if len(wished) > 1:
@@ -125,16 +130,16 @@ def answered(estimate: Estimate, pins: Pins) -> Answer:
     for name in wished:
         made = _paced(estimate, made, name, pins[name])
     for key in SHARES:
-        if key in made[0] and float(made[0][key].value) > 1 + 1e-9:
-            share = f"{float(made[0][key].value):.0%}"
+        if key in made.figures and float(made.figures[key].value) > 1 + 1e-9:
+            share = f"{float(made.figures[key].value):.0%}"
             what = f"--set: {told(pins)} means {_words(key)} of {share}, which no machine reaches"
             raise UsageError(Problem("set.beyond-physics", what, "give a value that leaves it at 100 % or less"))
-    figures, breakdowns = made
-    return figures, tuple(one for one in breakdowns if all(float(part.value) >= 0 for part in one.parts))
+    left = tuple(one for one in made.breakdowns if all(float(part.value) >= 0 for part in one.parts))
+    return made.replaced(breakdowns=tuple(one.largest() for one in left))
 
 
 def _known(estimate: Estimate, pins: Pins) -> None:
-    roots = [*estimate.figures.values(), *(one.total for one in estimate.breakdowns)]
+    roots = [*estimate.figures.values(), *(rank.total for one in estimate.breakdowns for rank in (one, *one.rivals))]
     known = {term.name for root in roots for term in root.walk()} | set(estimate.figures)
     missing = [
         Problem("set.unknown-term", f"no term is called `{name}`", did_you_mean(name, known) or "see `--explain` for the names")
@@ -166,30 +171,22 @@ def _is_result(figures: Mapping[str, Term], name: str) -> bool:
     return found[1].unit != "B" or not any(term.find(name) for key, term in figures.items() if key != found[0])
 
 
-def _recomputed(estimate: Estimate, pins: Pins) -> Answer:
-    return _again((dict(estimate.figures), estimate.breakdowns), pins)
+def _recomputed(estimate: Estimate, pins: Pins) -> Made:
+    return _again(Made(estimate.figures, estimate.breakdowns, estimate.bounds), pins)
 
 
-def _again(made: Answer, pins: Pins) -> Answer:
-    done: dict[int, Term] = {}
-    figures, breakdowns = made
-    return (
-        {key: root.given(pins, done) for key, root in figures.items()},
-        tuple(
-            Breakdown(one.title, one.total.given(pins, done), {name: part.given(pins, done) for name, part in one.named.items()})
-            for one in breakdowns
-        ),
-    )
+def _again(made: Made, pins: Pins) -> Made:
+    again: Made = _given(made, pins, {})
+    return again
 
 
-def _paced(estimate: Estimate, made: Answer, name: str, wanted: float) -> Answer:
+def _paced(estimate: Estimate, made: Made, name: str, wanted: float) -> Made:
     """The answer at the pace that gives a figure the wanted value."""
-    figures, breakdowns = made
     found = _root(estimate.figures, name)
-    handles = _handles(estimate, figures)
-    if found is None or found[1].unit not in _PACED or not handles or figures[found[0]].formula is None:
+    handles = _handles(estimate, made.figures)
+    if found is None or found[1].unit not in _PACED or not handles or made.figures[found[0]].formula is None:
         raise _refused(estimate, name)
-    key, root = found[0], figures[found[0]]
+    key, root = found[0], made.figures[found[0]]
     now = float(root.value)
 
     def at(factor: float) -> float:
@@ -199,8 +196,9 @@ def _paced(estimate: Estimate, made: Answer, name: str, wanted: float) -> Answer
     if factor is None:
         raise _refused(estimate, name) if at(2.0) == now else _beyond(key, root, wanted)
     pins = {one: value * factor for one, value in handles.items()}
-    left = tuple(one for one in breakdowns if one.total.name not in pins)
-    return _again((figures, left), pins)
+    # Of a total that the user gave nothing is known but itself.
+    left = tuple(one for one in made.breakdowns if all(rank.total.name not in pins for rank in (one, *one.rivals)))
+    return _again(made.replaced(breakdowns=left), pins)
 
 
 def _handles(estimate: Estimate, figures: Mapping[str, Term]) -> dict[str, float]:
@@ -231,7 +229,8 @@ def _factor(at: Any, now: float, wanted: float) -> float | None:
 
 def _refused(estimate: Estimate, name: str) -> UsageError:
     found = _root(estimate.figures, name)
-    term = found[1] if found is not None else next(one.total for one in estimate.breakdowns if one.total.name == name)
+    sums = (rank.total for one in estimate.breakdowns for rank in (one, *one.rivals))
+    term = found[1] if found is not None else next(one for one in sums if one.name == name)
     parts = [part.name for _, part in term.args if not part.name.startswith("plan.")]
     hint = f"give what it is made of: {', '.join(f'`{part}`' for part in parts[:6])}" if parts else "`--explain` shows the terms"
     what = f"--set {name}: it is a result, and nothing else would follow from it"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.model_flop import part_of_layers
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.attention_kernels import attention_flop, attention_pairs
 from gpuplan.formulas.basic import product, repeated_flop
 from gpuplan.formulas.kernels import matmul_flop
+from gpuplan.plan.train import TrainPlan
 from gpuplan.term import DEFINITION, Term, total
 from gpuplan.work import Matmul
+from gpuplan.workload.context import Leaves
 from gpuplan.workload.training import StepTerms, TrainingWork
 
 
-def recomputed_flop(subject: Subject, work: TrainingWork, step: StepTerms) -> Term:
+def recomputed_flop(subject: Subject, plan: TrainPlan, work: TrainingWork, step: StepTerms, leaves: Leaves) -> Term:
     """FLOP of a step, over all ranks, that the policy makes the backward pass run again; attention is counted in full."""
     layers: dict[str, Term] = {}
     for one in subject.counts.blocks:
@@ -35,7 +38,11 @@ def recomputed_flop(subject: Subject, work: TrainingWork, step: StepTerms) -> Te
         return Term("step.recomputed_flop", 0.0, "FLOP", DEFINITION)
     ranks = product.term("plan.ranks_of_a_stage", a=product.term("plan.tp_cp", a=step.tp, b=step.cp), b=step.dp)
     often = product.term("step.rank_micro_batches", a=ranks, b=step.micro_batches)
-    return repeated_flop.term("step.recomputed_flop", count=often, flop=total("step.recomputed_layers", layers))
+    of_all = total("step.recomputed_layers", layers)
+    part = part_of_layers(subject, plan, leaves, {f"{one.stack}.{one.block}": one.layers for one in subject.counts.blocks})
+    if part is not None:
+        of_all = repeated_flop.term("step.recomputed_share_of_layers", count=part, flop=of_all)
+    return repeated_flop.term("step.recomputed_flop", count=often, flop=of_all)
 
 
 def _matmul(item: Matmul) -> Term:

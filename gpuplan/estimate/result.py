@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
-from gpuplan.errors import Note
-from gpuplan.record import Record
-from gpuplan.term import Parts, Term, interval
+from gpuplan.errors import ImpossibleError, Note, Problem
+from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
+from gpuplan.ranges import interval
+from gpuplan.record import Record, field
+from gpuplan.term import Parts, Term
 
 Task = Literal["fit", "train", "serve"]
 
@@ -39,6 +41,13 @@ class Verdict(Record):
     fits: bool
     headline: str
     binding: str
+    narrowly: bool = False
+    """Whether it fits, but the high end of what it needs does not."""
+
+    @property
+    def words(self) -> str:
+        """`fits`, `fits narrowly` or `does not fit`."""
+        return "does not fit" if not self.fits else "fits narrowly" if self.narrowly else "fits"
 
 
 class Breakdown(Record):
@@ -48,6 +57,14 @@ class Breakdown(Record):
     total: Term
     named: Parts
     """Its parts by what they are of it."""
+    rivals: tuple[Breakdown, ...] = ()
+    """The same of other ranks, stages or phases, of which none is larger: with other values of terms one may be."""
+
+    def largest(self) -> Breakdown:
+        """Of itself and its rivals the one with the largest total, of equals the first, with the others as its rivals."""
+        every = (self.replaced(rivals=()), *self.rivals)
+        most = max(every, key=lambda one: float(one.total.value))
+        return most.replaced(rivals=tuple(one for one in every if one is not most))
 
     @property
     def parts(self) -> tuple[Term, ...]:
@@ -70,11 +87,56 @@ class Estimate(Record):
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
+    bounds: Mapping[str, Term] = field(default_factory=dict)
+    """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
+
+    def __post_init__(self) -> None:
+        """Refuse what physics rules out, and parts that do not sum to their total.
+
+        Raises:
+            ImpossibleError: naming the first such term and where it comes from.
+        """
+        wrong = [
+            _problem(f"{key} is {float(term.value):.6g} {term.unit}: {why}", term)
+            for key, term in self.figures.items() if (why := impossible(key, float(term.value)))
+        ]  # fmt: skip
+        wrong += [
+            _problem(f"{100 * float(term.value):.4g} % of a peak is more than there is", term)
+            for term in self.bounds.values() if not PART.holds(float(term.value) / (1 + _ROUNDING))
+        ]  # fmt: skip
+        for one in self.breakdowns:
+            whole, parts = float(one.total.value), sum(float(part.value) for part in one.parts)
+            if not abs(parts - whole) <= _ROUNDING * abs(whole):
+                wrong.append(_problem(f"its parts sum to {parts:.6g}, not to {whole:.6g}", one.total))
+        if wrong:
+            # One cause shows in many figures: the first of them is enough.
+            raise ImpossibleError(wrong[0])
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """The low and high of every figure, from the spread of the uncertain leaves below it."""
-        return interval(self.figures)
+        """The low and high of every figure, from the spread of the uncertain leaves below it, as far as physics allows.
+
+        Raises:
+            ImpossibleError: an end that is impossible, or on the other side of the figure.
+        """
+        made: dict[str, tuple[float, float]] = {}
+        bounds = {f"bound.{key}": term for key, term in self.bounds.items()}
+        found = interval({**self.figures, **bounds}, [*bounds, *(key for key in self.figures if key in OF_PEAK)])
+        for key, ends in ((key, found[key]) for key in self.figures):
+            low, middle, high = ends[0], float(self.figures[key].value), ends[1]
+            low, high = low if key in SIGNED else max(low, 0.0), min(high, 1.0) if key in SHARES else high
+            slack = _ROUNDING * abs(middle)
+            if impossible(key, low) or impossible(key, high) or not low - slack <= middle <= high + slack:
+                raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
+            made[key] = low, high
+        return made
+
+    def range_of(self, term: Term) -> tuple[float, float]:
+        """The low and high of a term: as they are printed where it is a figure."""
+        for key, figure in self.figures.items():
+            if figure is term:
+                return self.ranges[key]
+        return interval({"": term})[""]
 
     def find(self, name: str) -> Term | None:
         """The term of that name anywhere below the figures and breakdowns; figure keys work too."""
@@ -86,3 +148,16 @@ class Estimate(Record):
     def names(self) -> list[str]:
         """Every term name below the figures, for `--explain`, `--set` and did-you-mean."""
         return list(dict.fromkeys(term.name for root in self.figures.values() for term in root.walk()))
+
+
+_ROUNDING = 1e-9
+REPORT = "please report the command and what `gpuplan doctor` prints"
+
+
+def _problem(what: str, term: Term) -> Problem:
+    """What is impossible about a term, and where it comes from: the deepest term that is not finite or below zero."""
+    at = term
+    while (deeper := next((part for _, part in at.args if impossible("", float(part.value))), None)) is not None:
+        at = deeper
+    came = "" if at is term else f" (from `{at.name}` = {float(at.value):.6g})"
+    return Problem("bug.impossible", f"gpuplan is wrong about `{term.name}`: {what}{came}", REPORT)

@@ -16,7 +16,7 @@ from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_byte
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.plan.rl import RlPlan
 from gpuplan.plan.train import TrainPlan
-from gpuplan.record import Record, field
+from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream, Transfer, WorkItem
 from gpuplan.workload.context import ONE
@@ -41,6 +41,13 @@ class RlModels(Record, kw_only=True):
     critic: Subject | None = None
 
 
+class Phase(Record):
+    """Memory of the fullest rank in a phase, and total and parts of every rank that could be it."""
+
+    peak: Term
+    ranks: tuple[tuple[Term, Parts], ...]
+
+
 class RlFigures(Record, kw_only=True):
     """The roots of an estimate by JSON key, the time of the step by phase, and memory by phase."""
 
@@ -49,13 +56,8 @@ class RlFigures(Record, kw_only=True):
     parts: Parts
     rollout: Rollout
     training: TrainingFigures
-    phases: dict[str, tuple[Term, Parts]]
-    """Memory of the fullest rank in each phase: its total and its parts."""
-
-    def binding(self) -> tuple[str, Term, Parts]:
-        """The phase that needs the most memory."""
-        name = max(self.phases, key=lambda one: float(self.phases[one][0].value))
-        return (name, *self.phases[name])
+    phases: dict[str, Phase]
+    """Memory of the fullest rank in each phase."""
 
 
 def apart(term: Term, prefix: str, done: dict[int, Term]) -> Term:
@@ -85,8 +87,8 @@ class _Held(Record):
     passing: Term
     peak: Term | None = None
     """The peak of its training, states included."""
-    busy: Parts = field(default_factory=dict)
-    """The parts of that peak."""
+    ranks: tuple[tuple[Term, Parts], ...] = ()
+    """Total and parts of every rank that could have that peak."""
 
 
 def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigures:
@@ -101,7 +103,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     training = training_figures(policy, plan.policy)
     own = _scored(policy, plan, plan.policy)
     scoring = {"old_log_probs": repeated_seconds.term("step.old_log_probs", count=_RECOMPUTED, seconds=own.seconds)}
-    held = {"policy": _Held(_states(training), own.passing, training.memory.peak, training.memory.binding()[1])}
+    held = {"policy": _Held(_states(training), own.passing, training.memory.peak, (*training.memory.stages.values(),))}
     if plan.reference:
         done: dict[int, Term] = {}
         scoring["reference"] = replace(apart(own.seconds, "reference.", done), name="step.reference")
@@ -125,7 +127,10 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         held["critic"] = _Held(
             replace(apart(_states(taught), "critic.", done), name="memory.critic"), apart(one.passing, "critic.", done),
             apart(taught.memory.peak, "critic.", done),
-            {name: apart(part, "critic.", done) for name, part in taught.memory.binding()[1].items()},
+            tuple(
+                (apart(whole, "critic.", done), {name: apart(part, "critic.", done) for name, part in held_.items()})
+                for whole, held_ in taught.memory.stages.values()
+            ),
         )  # fmt: skip
     stays = {name: one.states for name, one in held.items()} if plan.idle == "device" else {}
     done = {}
@@ -138,8 +143,8 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     step = total("rl.step", parts)
     figures = _rates(policy, batch, step, parts, made)
     phases = _phases(policy, held, made, plan)
-    peak = greatest("memory.fullest_phase", {name: whole for name, (whole, _) in phases.items()})
-    figures |= {f"{name}_memory_bytes": whole for name, (whole, _) in phases.items()}
+    peak = greatest("memory.fullest_phase", {name: one.peak for name, one in phases.items()})
+    figures |= {f"{name}_memory_bytes": one.peak for name, one in phases.items()}
     figures["peak_memory_bytes"] = peak
     figures["memory_capacity_bytes"] = policy.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=policy.hw.memory_capacity, used=peak)
@@ -239,7 +244,7 @@ def _transfers(policy: Subject, held: dict[str, _Held]) -> Term:
 
 def _phases(
     policy: Subject, held: dict[str, _Held], made: Rollout, plan: RlPlan
-) -> dict[str, tuple[Term, Parts]]:  # fmt: skip
+) -> dict[str, Phase]:  # fmt: skip
     """Memory of each phase: what works, what waits on the device, and the contexts of both engines."""
     trainer = {"trainer_context": policy.habit("context", policy.engine.context)}
     if policy.hw.several():
@@ -253,16 +258,24 @@ def _phases(
     def waiting(*busy: str) -> dict[str, Term]:
         return {name: one.states for name, one in held.items() if name not in busy and plan.idle == "device"}
 
-    found = {"rollout": phase("rollout", made.memory | trainer | waiting())}
+    def alike(name: str, parts: dict[str, Term]) -> Phase:
+        whole, named = phase(name, parts)
+        return Phase(whole, ((whole, named),))
+
+    found = {"rollout": alike("rollout", made.memory | trainer | waiting())}
     widest = max(held, key=lambda name: float(held[name].states.value) + float(held[name].passing.value))
     here = {widest: held[widest].states, "passing": held[widest].passing}
-    found["scoring"] = phase("scoring", here | trainer | asleep | waiting(widest))
+    found["scoring"] = alike("scoring", here | trainer | asleep | waiting(widest))
     for name, one in held.items():
         if one.peak is not None:
             label = "training" if name == "policy" else f"{name}_training"
-            whole, parts = phase(label, {name: one.peak} | asleep | waiting(name))
-            beside = {key: term for key, term in parts.items() if key != name}
-            found[label] = whole, {**{f"busy_{key}": term for key, term in one.busy.items()}, **beside}
+            beside = asleep | waiting(name)
+            ranks = []
+            for rank, busy in one.ranks:
+                whole, parts = phase(label, {name: rank} | beside)
+                others = {key: term for key, term in parts.items() if key != name}
+                ranks.append((whole, {**{f"busy_{key}": term for key, term in busy.items()}, **others}))
+            found[label] = Phase(phase(label, {name: one.peak} | beside)[0], tuple(ranks))
     return found
 
 

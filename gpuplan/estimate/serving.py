@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.serving_memory import ServingMemory, serving_memory
@@ -22,13 +23,14 @@ from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.num import agreed
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
+from gpuplan.workload.stages import fullest_stage
 
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
@@ -232,26 +234,19 @@ class ServingModel(Record, kw_only=True):
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
                     )
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
+        if passes is None and not alone(self.serve.pp):
+            parts["stage_wait"] = self.stage_wait(name, work, total(f"{name}.of_layers", dict(parts)))
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
-        layers = total(f"{name}.layers", work.counts)
-        slowest = None
         if not alone(self.serve.pp):
-            inside = total(f"{name}.inside", {kind: part for kind, part in parts.items() if kind != "head"})
-            slowest = form.stage_wait_seconds.term(
-                f"{name}.pass.stage_wait" if passes is not None else f"{name}.stage_wait",
-                layers=layers, inside=inside, head=parts["head"], pp=self.serve.pp,
-            )  # fmt: skip
             parts["pipeline_send"] = self.sends(name, rows)
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
-            layers=layers,
+            layers=total(f"{name}.layers", work.counts),
             layer_host=self.subject.habit("layer_host", self.profile.layer_host),
             busy=total(f"{name}.busy", parts),
         )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
         residual = self.profile.decode_residual
-        if slowest is not None and passes is None:
-            parts["stage_wait"] = slowest
         if passes is not None:
             residual = self.profile.prefill_residual
             pipelined = self.subject.habit("pipelined_passes", self.profile.pipelined_passes)
@@ -261,9 +256,6 @@ class ServingModel(Record, kw_only=True):
                 kind: repeated_seconds.term(f"{name}.{kind}", count=trips.get(kind, rounds), seconds=term)
                 for kind, term in parts.items()
             }
-            if slowest is not None:
-                full = form.full_rounds.term(f"{name}.full_rounds", passes=passes, pipelined=pipelined, pp=self.serve.pp)
-                parts["stage_wait"] = repeated_seconds.term(f"{name}.stage_wait", count=full, seconds=slowest)
         parts["unmodelled"] = unmodelled_seconds.term(
             f"{name}.unmodelled",
             counted=total(f"{name}.counted", parts),
@@ -272,6 +264,18 @@ class ServingModel(Record, kw_only=True):
         return ServingPhase(
             seconds=total(f"{name}.seconds", parts), parts=parts, weights_read=work.weights_read
         )  # fmt: skip
+
+    def stage_wait(self, name: str, work: PassWork, whole: Term) -> Term:
+        """What a decode step waits for the stage with the most work, where stages hold other layers or more of them."""
+        subject, serve = self.subject, self.serve
+        held = fullest_stage(subject.arch, subject.counts, self.leaves, pp=serve.pp)
+        of_stage: dict[str, Term] = {}
+        for key, layer in work.layers.items():
+            items = [item for some in _kinds(layer).values() for item in some]
+            one = priced(f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=self.profile.custom_all_reduce)
+            of_stage[key] = repeated_seconds.term(f"{name}.{key}.of_fullest_stage", count=held[key], seconds=one)
+        fullest = total(f"{name}.fullest_stage", of_stage)
+        return form.fullest_stage_wait.term(f"{name}.stage_wait", whole=whole, fullest=fullest, batch=serve.batch, pp=serve.pp)
 
     def sends(self, name: str, rows: Term) -> Term:
         """Hidden states of `rows` tokens handed from stage to stage."""
@@ -306,6 +310,8 @@ class ServingFigures(Record, kw_only=True):
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    bounds: dict[str, Term] = field(default_factory=dict)
+    """Shares of the peak that the least arithmetic of a phase takes."""
 
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
@@ -368,7 +374,13 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     if subject.hw.power is not None:
         power = form.fleet_watts.term("fleet.power", chips=chips, watts=subject.hw.power)
         figures["energy_joules_per_token"] = cost.joules_per_token.term("energy.token", watts=power, tokens_per_s=tokens_per_s)
-    return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode), subject.pins)
+    passed = {
+        "prefill": (subject.plan("prompt", plan.prompt), alone_prefill.seconds),
+        "decode": (model.serve.batch, decode.seconds),
+    }
+    bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
+    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    return as_set(made, subject.pins)
 
 
 def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:

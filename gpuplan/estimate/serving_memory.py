@@ -85,6 +85,15 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     return as_set(made, subject.pins)
 
 
+def at_least(needed: Term) -> Term:
+    """What is needed in any case: where sequences may wait for room in the cache, that of one.
+
+    An engine gives its cache what all else leaves: what is doubtful about the rest makes sequences wait, and nothing fail.
+    """
+    waiting = needed.find("running_sequences")
+    return needed if waiting is None else needed.given({waiting.name: 1.0})
+
+
 def _graphs(model: ServingModel) -> Parts:
     """What captured graphs take, of all models alike or of each layer."""
     found: dict[str, Term] = {}

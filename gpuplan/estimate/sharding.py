@@ -8,6 +8,8 @@ from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import product, repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
+    beyond_ends_seconds,
+    contended_beyond_ends_seconds,
     contended_seconds,
     exposed_seconds,
     host_update_seconds,
@@ -16,7 +18,7 @@ from gpuplan.formulas.training import (
     seldom_seconds,
     sliced_seconds,
 )
-from gpuplan.term import Term, total
+from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
@@ -85,8 +87,7 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Term) -> Ter
         and pricer.plan.parallel.sync_every is None
     ):
         return owner_seconds(pricer, at, stage, gradients[0], weights, window)
-    last = weights if pricer.scattered else [*gradients, *weights]
-    comm = priced(f"{at}.data_parallel.all", last, pricer.subject.hw)
+    comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], pricer.subject.hw)
     if pricer.plan.parallel.sync_every is not None and pricer.work.replicas is None:
         steps = pricer.subject.plan("sync_every", pricer.plan.parallel.sync_every)
         return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
@@ -177,8 +178,28 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Term, *, apa
         comm["weights"] = total(
             f"{at}.gathers", {"forward": weights, "backward": gathered_again_seconds(pricer, at, gathered, pricer.work.reshard)}
         )
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
-    return beside_seconds(pricer, f"{at}.sharded_data_parallel", total(f"{at}.sharding", comm), window, overlap)
+    parts = {
+        "comm": total(f"{at}.sharding", comm), "window": window,
+        "overlap": pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp),
+        "ends": ends_seconds(pricer, at, stage, gathered, comm["gradients"]),
+    }  # fmt: skip
+    if pricer.profile.contention is None:
+        return beyond_ends_seconds.term(f"{at}.sharded_data_parallel", **parts)
+    contention = pricer.subject.habit("contention", pricer.profile.contention)
+    return contended_beyond_ends_seconds.term(f"{at}.sharded_data_parallel", contention=contention, **parts)
+
+
+def ends_seconds(pricer: StepPricer, at: str, stage: Stage, gathered: list[Collective], scattered: Term) -> Term:
+    """The gather of the first layer of a stage and the scatter of its last gradients, beside which nothing is computed."""
+    # A stage between embedding and head may hold no layer.
+    layers = greatest(f"{at}.gathers_of_layers", {"layers": total(f"{at}.layers", dict(stage.layers)), "least": ONE})
+    first = [
+        item.replaced(name=name, size=shard_bytes.term(f"{name}.size", size=item.size, shards=layers))
+        for item in gathered
+        for name in [f"{item.name}_of_a_layer"]
+    ]
+    last = seldom_seconds.term(f"{at}.last_scatter", comm=scattered, steps=layers)
+    return total(f"{at}.sharding_ends", {"first": priced(f"{at}.first_gather", first, pricer.subject.hw), "last": last})
 
 
 def gathered_again_seconds(pricer: StepPricer, at: str, gathered: list[Collective], group: Term) -> Term:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.as_run import as_run
 from gpuplan.estimate.attention_time import attention_kernel, with_training_depth
 from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
@@ -93,7 +95,7 @@ def training_figures(
         UsageError: the engine does not train, or nothing comes of the user's values.
     """
     pricer = step_pricer(subject, plan, works)
-    subject, leaves, recipe, seq_len = pricer.subject, pricer.leaves, pricer.recipe, pricer.step.seq_len
+    subject, plan, leaves, recipe, seq_len = pricer.subject, pricer.plan, pricer.leaves, pricer.recipe, pricer.step.seq_len
     memory = training_memory(subject, plan, pricer.work, recipe, leaves)
     time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)
@@ -146,10 +148,14 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train.
+        UsageError: it does not train, or compiles nothing.
     """
-    how = plan.how
-    return training_profile(engine).run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    how, profile = plan.how, training_profile(engine)
+    if how.compiled and profile.compiled is None:
+        told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
+        hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
+        raise UsageError(Problem("engine.compile", told, hint))
+    return profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
 
 
 def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingProfile) -> Hardware:
@@ -179,7 +185,7 @@ def step_work(
     """
     profile = profile_of(subject.engine, plan)
     subject = subject.replaced(engine=subject.engine.replaced(training=profile))
-    plan = plan.replaced(saving=plan.saving.replaced(attention=kernel))
+    plan = as_run(plan, subject, profile, kernel=kernel)
     leaves = subject.leaves()
     recipe = RecipeTerms.of(plan, subject, profile)
     names, p = RECIPES[plan.precision], plan.parallel
@@ -251,7 +257,7 @@ def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attenti
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     return KeepingHabits(
-        **found, selective_keeps=profile.recompute.keeps, repeats_heads=profile.attention.heads == "repeated",
+        **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
     )  # fmt: skip
@@ -267,7 +273,7 @@ def _rates(
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)
     if any(block.again is not None for block in work.blocks.values()):
-        of_model = of_model.replaced(again=recomputed_flop(subject, work, terms))
+        of_model = of_model.replaced(again=recomputed_flop(subject, plan, work, terms, leaves))
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
     return {

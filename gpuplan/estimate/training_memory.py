@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
-from gpuplan.estimate.share_of_layers import share_of_layers
+from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     bucket_bytes,
+    held_activation_bytes,
     new_gradient_bytes,
     partly_recomputed_bytes,
     spread_lengths_bytes,
@@ -18,9 +21,10 @@ from gpuplan.formulas.memory import (
     tensor_bytes,
     uncounted_bytes,
     waiting_bytes,
+    without_pipeline_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -88,7 +92,8 @@ def _stage(
             parts["unsharded_gradients"] = between_ranks.term(
                 f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
             )  # fmt: skip
-        elif profile.gradients.sums is not None:
+        piped, pp = _stays(profile, work), work.pipeline.group
+        if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
             held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
             element = subject.habit("summed_whole", profile.gradients.sums)
             sums = {
@@ -97,11 +102,15 @@ def _stage(
                 )
                 for kind, one in held.items()
             }
-            parts["summed_gradients"] = total(f"{at}.summed_gradients", sums)
+            whole = total(f"{at}.summed_gradients", sums)
+            parts["summed_gradients"] = (
+                without_pipeline_bytes.term(f"{at}.summed_without_pipeline", size=whole, pp=pp) if piped else whole
+            )
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
     parts |= _copies(at, plan, work, recipe, stage)
-    passing = {"activations": _activations(at, subject, plan, work, leaves, stage)}
+    activations = _activations(at, subject, plan, work, leaves, stage)
+    passing = {"activations": replace(activations, name=f"{at}.all_activations") if _shares_buffers(profile) else activations}
     transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)
     # Shards of what is summed whole are made by the backward pass of the last micro-batch alone, as logits and sums leave.
     summed = zero == 3 and profile.gradients.sums is not None
@@ -121,11 +130,8 @@ def _stage(
         )  # fmt: skip
     parts |= other_moments(at, subject, plan, profile, work, recipe, stage, passing=beside_step)
     counted = total(f"{at}.counted", dict(parts))
-    if profile.memory_residual is not None:
-        parts["uncounted"] = uncounted_bytes.term(
-            f"{at}.uncounted", counted=counted, residual=subject.habit("memory_residual", profile.memory_residual)
-        )
-    allocated = total(f"{at}.tensors", dict(parts), begun=counted)
+    parts |= _as_measured(at, subject, profile, parts["activations"], counted)
+    allocated = total(f"{at}.tensors", dict(parts))
     parts["fragmentation"] = allocator_bytes.term(
         f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
     )
@@ -147,6 +153,22 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _shares_buffers(profile: TrainingProfile) -> bool:
+    """Whether a compiler plans all buffers (XLA), so that activations take the place of others: runs take less than all tensors."""
+    return profile.memory_residual is not None and float(profile.memory_residual.value) < 1
+
+
+def _as_measured(at: str, subject: Subject, profile: TrainingProfile, activations: Term, counted: Term) -> dict[str, Term]:
+    """What measured runs take beyond what the parts count, or the activations as they are held where runs take less."""
+    if profile.memory_residual is None:
+        return {}
+    residual = subject.habit("memory_residual", profile.memory_residual)
+    if _shares_buffers(profile):
+        held = held_activation_bytes.term(f"{at}.activations", activations=activations, counted=counted, residual=residual)
+        return {"activations": held}
+    return {"uncounted": uncounted_bytes.term(f"{at}.uncounted", counted=counted, residual=residual)}
 
 
 def _outside(subject: Subject) -> dict[str, Term]:
@@ -257,10 +279,12 @@ def _states(
         states = {"weights": [recipe.weight], **states}
     made: dict[str, Term] = {}
     if recipe.frozen is not None:
-        made["frozen"] = _frozen(at, work, recipe, stage, shards=work.dense_shards if zero == 3 else ONE)
-        made["adapters"] = state_bytes.term(
-            f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=work.dense_shards if zero == 3 else ONE
-        )
+        shards = work.dense_shards if zero == 3 else ONE
+        if "params" not in plan.saving.offload:
+            made["frozen"] = _frozen(at, work, recipe, stage, shards=shards)
+            made["adapters"] = state_bytes.term(
+                f"{at}.adapters", params=trained.dense, bytes_per_param=recipe.weight, shards=shards
+            )
     cut_from = {"weights": 3, "gradients": 2, "optimizer": 1}
     host = {"optimizer": "optimizer", "weights": "params", "gradients": "params"}
     if profile.gradients.offloaded == "with-states" and "optimizer" in plan.saving.offload:
@@ -313,15 +337,15 @@ def _frozen(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, s
 def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, leaves: Leaves, stage: Stage) -> Term:
     """What the micro-batches in flight keep on a stage."""
     parts: dict[str, Term] = {}
+    again = share_recomputed(f"{at}.activations", subject, plan, stage)
     for key, block in work.blocks.items():
-        layers, limit = stage.layers[key], plan.saving.recompute_layers
-        if block.recomputed_kept is None or limit is None:
+        layers = stage.layers[key]
+        if block.recomputed_kept is None or again is None:
             parts[key] = repeated_bytes.term(f"{at}.activations.{key}", count=layers, size=block.saved)
             continue
         parts[key] = partly_recomputed_bytes.term(
-            f"{at}.activations.{key}", layers=layers, stage_layers=total(f"{at}.stage_layers", dict(stage.layers)),
-            recomputed=subject.plan("recompute_layers", limit), saved=block.recomputed_kept, kept=block.kept,
-        )  # fmt: skip
+            f"{at}.activations.{key}", layers=layers, share=again, saved=block.recomputed_kept, kept=block.kept
+        )
     if stage.has_embedding:
         width = next(iter(work.blocks.values())).norm_width
         parts["embedding"] = tensor_bytes.term(

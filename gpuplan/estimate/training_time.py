@@ -15,9 +15,9 @@ from gpuplan.estimate.sharding import (
     optimizer_seconds,
     scattered_gradient_seconds,
 )
+from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
-from gpuplan.formulas.stages import covered_share
+from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import (
     bubble_seconds,
     scheduled_bubble_seconds,
@@ -25,11 +25,14 @@ from gpuplan.formulas.training import (
     sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
+    with_pipeline_seconds,
+    without_pipeline_seconds,
 )
 from gpuplan.machine.hardware import Hardware
-from gpuplan.num import Num
+from gpuplan.num import any_true
 from gpuplan.record import Record
-from gpuplan.term import Parts, Term, greatest, total
+from gpuplan.term import Parts, Term, greatest, numbered, total
+from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
 
@@ -71,27 +74,36 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
     """The whole step as this stage sees it; every part is over all micro-batches."""
     at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
     micro = micro_batch_seconds(pricer, at, stage, layers)
-    stays = profile.sharding.in_pipelines == "gathered" and not alone(work.pipeline.group)
-    apart = profile.sharding.in_pipelines == "regathered" and not alone(work.pipeline.group)
-    if pricer.plan.parallel.zero_stage == 3 and pricer.replicated and not stays:
-        micro["sharded_data_parallel"] = fully_sharded_seconds(
-            pricer, stage, total(f"{at}.micro.compute", dict(micro)), apart=apart
-        )
+    group = work.pipeline.group
+    gathers = pricer.plan.parallel.zero_stage == 3 and pricer.replicated
+    stays = profile.sharding.in_pipelines == "gathered" and not alone(group)
+    apart = profile.sharding.in_pipelines == "regathered" and not alone(group)
+    mixed = (stays or apart) and any_true(group.value == 1)
+    if gathers and (mixed or not stays):
+        micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
+    beside: Term | None = None
     if pricer.scattered and pricer.replicated:
-        micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, total(f"{at}.micro.compute", dict(micro)))
+        beside = total(f"{at}.micro.compute", dict(micro))
+        micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, beside)
     whole = total(f"{at}.micro", dict(micro))
-    parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
+    often = dict.fromkeys(micro, step.micro_batches)
+    if "sharded_gradients" in micro:
+        # The gradients of the last micro-batch travel with the weights that follow them.
+        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=ONE)
+    parts = {name: repeated_seconds.term(f"{at}.{name}", count=often[name], seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
         parts["bubble"] = bubble_time(pricer, at, whole)
     if (pricer.plan.parallel.zero_stage < 3 or stays) and pricer.replicated:
-        window = whole
+        window = whole if beside is None else beside
         if not alone(step.vpp) and pricer.plan.parallel.schedule == "1f1b":
             window = sync_window_seconds.term(
-                f"{at}.sync_window", micro=whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
+                f"{at}.sync_window", micro=window, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
             )
         parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
     elif apart and pricer.replicated:
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
+    if gathers and mixed and "data_parallel" in parts:
+        parts["data_parallel"] = with_pipeline_seconds.term(f"{at}.synced", seconds=parts["data_parallel"], pp=group)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
@@ -118,6 +130,21 @@ def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Ter
         residual=pricer.subject.habit("residual", profile.residual_of(experts=pricer.subject.has_experts())),
     )
     return total(f"{at}.seconds", parts, begun=counted), parts
+
+
+def gathering_seconds(
+    pricer: StepPricer, stage: Stage, micro: Mapping[str, Term], *, apart: bool, stays: bool, mixed: bool
+) -> Term:  # fmt: skip
+    """What sharded weights cost each micro-batch, with pipeline stages as the engine has it or without; `mixed`: both."""
+    at, pp = f"{stage.prefix}step.micro", pricer.work.pipeline.group
+    compute, ways = total(f"{at}.compute", dict(micro)), list[Term]()
+    if mixed or not (stays or apart):
+        each = fully_sharded_seconds(pricer, stage, compute)
+        ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)
+    if apart:
+        each = fully_sharded_seconds(pricer, stage, compute, apart=True)
+        ways.append(with_pipeline_seconds.term(f"{at}.sharding_with_pipeline", seconds=each, pp=pp) if mixed else each)
+    return ways[0] if len(ways) == 1 else total(f"{at}.sharding_of_both", numbered(("way", one) for one in ways))
 
 
 def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
@@ -184,19 +211,12 @@ def ranks_in_step(
 
 
 def recomputed_layers(pricer: StepPricer, stage: Stage) -> dict[str, Term]:
-    """How many layers of each kind are run again: all of the stage, or the first few of it."""
-    limit = pricer.plan.saving.recompute_layers
-    if limit is None:
-        return stage.layers
+    """How many layers of each kind are run again: all of the stage, the first few of it, or the share that the engine picks."""
     at = f"{stage.prefix}recomputed"
-    depth = total(f"{at}.of", dict(stage.layers))
-    few = covered_share.term(f"{at}.share", covered=recomputed_limit(pricer, limit), stage_layers=depth)
-    return {key: pricer.leaves.times(f"{at}.{key}", layers, few) for key, layers in stage.layers.items()}
-
-
-def recomputed_limit(pricer: StepPricer, layers: Num) -> Term:
-    """The leaf of how many layers a stage recomputes."""
-    return pricer.subject.plan("recompute_layers", layers)
+    some = share_recomputed(at, pricer.subject, pricer.plan, stage)
+    if some is None:
+        return stage.layers
+    return {key: pricer.leaves.times(f"{at}.{key}", layers, some) for key, layers in stage.layers.items()}
 
 
 def bubble_time(pricer: StepPricer, at: str, whole: Term) -> Term:

@@ -107,6 +107,16 @@ def remaining_bytes(*, budget: Bytes, used: Bytes) -> Bytes:
 
 
 @formula(DEFINITION)
+def unspared_bytes(*, capacity: Bytes, margin: Ratio) -> Bytes:
+    """What of a capacity may be used where a share of it is to stay free.
+
+    >>> unspared_bytes(capacity=80, margin=0.25)
+    60.0
+    """
+    return capacity * (1 - margin)
+
+
+@formula(DEFINITION)
 def remaining_seconds(*, whole: Seconds, hidden: Seconds) -> Seconds:
     """The part of a time that something else does not hide, never below zero.
 

@@ -54,37 +54,6 @@ def stage_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
     return (passes + ceil_div(passes, pipelined) * (pp - 1)) / pp
 
 
-_UNEVEN = Source(
-    "docs", "vLLM: get_pp_indices: layers that do not divide evenly go to stages other than the last, which holds the head",
-    "https://github.com/vllm-project/vllm/blob/main/vllm/distributed/utils.py", "get_pp_indices", "2026-11-22",
-)  # fmt: skip
-
-
-@formula(_UNEVEN)
-def stage_wait_seconds(*, layers: Count, inside: Seconds, head: Seconds, pp: Count) -> Seconds:
-    """How much longer a trip through a full pipeline takes because its slowest stage sets the pace of all.
-
-    `inside` is the time of all layers, `head` that of the last stage alone. The slowest stage is one with a layer more than
-    others, or the last one with the head.
-
-    >>> stage_wait_seconds(layers=80, inside=0.08, head=0.002, pp=1), stage_wait_seconds(layers=80, inside=0.08, head=0.002, pp=4)
-    (0.0, 0.006)
-    >>> round(stage_wait_seconds(layers=61, inside=0.061, head=0.0, pp=8), 6)
-    0.003
-    """
-    return pp * maximum(inside * ceil_div(layers, pp) / layers, inside * floor(layers / pp) / layers + head) - inside - head
-
-
-@formula(_PIPELINE)
-def full_rounds(*, passes: Count, pipelined: Count, pp: Count) -> Count:
-    """Trips of passes that follow another one, and so go as slowly as the slowest stage.
-
-    >>> full_rounds(passes=1, pipelined=100, pp=4), full_rounds(passes=9, pipelined=100, pp=4)
-    (0.0, 2.0)
-    """
-    return (passes - ceil_div(passes, pipelined)) / pp
-
-
 @formula(Source("definition", "steady load: while one sequence makes its output each of the others is replaced once"))
 def interrupted_seconds(*, step: Seconds, prefill: Seconds, batch: Count, output: Count) -> Seconds:
     """Mean time of an output token under steady load: a decode step, and its share of the other sequences' prefills.
@@ -128,6 +97,20 @@ def pool_of_static(*, utilization: Ratio, capacity: Bytes, weights: Bytes, fixed
     50000000000.0
     """
     return minimum(utilization * capacity - weights, capacity - fixed)
+
+
+@formula(Source("definition", "micro-batches follow each other through the stages: the fullest one works without a pause"))
+def fullest_stage_wait(*, whole: Seconds, fullest: Seconds, batch: Count, pp: Count) -> Seconds:
+    """Time that a decode step waits for the pipeline's fullest stage, which takes `fullest` for each of up to pp micro-batches.
+
+    `whole` is the way of one micro-batch through all stages: even stages wait for none, and 61 layers on 4 for 3 layers more.
+
+    >>> fullest_stage_wait(whole=60.0, fullest=15.0, batch=64, pp=4), fullest_stage_wait(whole=61.0, fullest=16.0, batch=64, pp=4)
+    (0.0, 3.0)
+    >>> fullest_stage_wait(whole=61.0, fullest=16.0, batch=1, pp=4)
+    0.0
+    """
+    return maximum(minimum(batch, pp) * fullest - whole, 0.0 * whole)
 
 
 @formula(DEFINITION)

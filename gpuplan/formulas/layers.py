@@ -101,6 +101,16 @@ def gathered_projection_bytes(*, size: Bytes, tp: Count, kv_heads: Count) -> Byt
     return where(tp > kv_heads, size, 0.0 * size)
 
 
+@formula(DEFINITION)
+def gathering_ranks(*, tp: Count, kv_heads: Count) -> Count:
+    """Ranks that gather what they project, because they are more than the key and value heads; otherwise each alone.
+
+    >>> gathering_ranks(tp=8.0, kv_heads=2.0), gathering_ranks(tp=2.0, kv_heads=2.0)
+    (8.0, 1.0)
+    """
+    return where(tp > kv_heads, tp, 1.0)
+
+
 @formula(
     Source(
         "docs", "NVIDIA Matrix Multiplication Background User's Guide",

@@ -91,6 +91,18 @@ def uncounted_bytes(*, counted: Bytes, residual: Ratio) -> Bytes:
     return counted * (residual - 1)
 
 
+@formula(DEFINITION)
+def held_activation_bytes(*, activations: Bytes, counted: Bytes, residual: Ratio) -> Bytes:
+    """Activations as they are held where measured runs take less than what the parts count: buffers of some serve others too.
+
+    `residual` is measured over counted. States and buffers of communication are what they are: only activations can share memory.
+
+    >>> [held_activation_bytes(activations=size, counted=10.0, residual=0.9) for size in (6.0, 0.5)]
+    [5.0, 0.0]
+    """
+    return maximum(activations - counted * (1 - residual), 0.0 * activations)
+
+
 @formula(
     Source(
         "paper", "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", "https://arxiv.org/abs/2306.10209",
@@ -164,13 +176,33 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
-def partly_recomputed_bytes(*, layers: Count, stage_layers: Count, recomputed: Count, saved: Bytes, kept: Bytes) -> Bytes:
-    """Activations of `layers` layers on a stage of `stage_layers` of which the first `recomputed` keep only `saved` bytes each.
+def without_pipeline_bytes(*, size: Bytes, pp: Count) -> Bytes:
+    """What is only held where there are no pipeline stages.
 
-    >>> partly_recomputed_bytes(layers=8.0, stage_layers=8.0, recomputed=2.0, saved=1.0, kept=10.0)
+    >>> without_pipeline_bytes(size=3.0, pp=1.0), without_pipeline_bytes(size=3.0, pp=2.0)
+    (3.0, 0.0)
+    """
+    return where(pp > 1, 0.0 * size, size)
+
+
+@formula(DEFINITION)
+def split_or_whole_bytes(*, tp: Count, split: Bytes, whole: Bytes) -> Bytes:
+    """What is held where several tensor parallel ranks share it, or where one has it all.
+
+    >>> split_or_whole_bytes(tp=4.0, split=3.0, whole=10.0), split_or_whole_bytes(tp=1.0, split=3.0, whole=10.0)
+    (3.0, 10.0)
+    """
+    return where(tp > 1, split, whole)
+
+
+@formula(DEFINITION)
+def partly_recomputed_bytes(*, layers: Count, share: Ratio, saved: Bytes, kept: Bytes) -> Bytes:
+    """Activations of `layers` layers of which a share keeps only `saved` bytes each.
+
+    >>> partly_recomputed_bytes(layers=8.0, share=0.25, saved=1.0, kept=10.0)
     62.0
     """
-    return layers * (kept - (kept - saved) * minimum(recomputed / maximum(stage_layers, 1.0), 1.0))
+    return layers * (kept - (kept - saved) * share)
 
 
 @formula(DEFINITION)

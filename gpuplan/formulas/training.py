@@ -215,10 +215,40 @@ def exposed_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio) -> Second
 def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio) -> Seconds:
     """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
 
+    They lose no more than what is hidden: where overlapping costs more than waiting, an engine does better to wait.
+
     >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, contention=0.1)
     1.2
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, contention=1.2)
+    3.0
     """
-    return maximum(comm - overlap * window, 0.0 * comm) + contention * minimum(comm, overlap * window)
+    return maximum(comm - overlap * window, 0.0 * comm) + minimum(contention, 1.0) * minimum(comm, overlap * window)
+
+
+@formula(Source("definition", "before the first gather there is nothing to compute, behind the last gradient neither"))
+def beyond_ends_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, ends: Seconds) -> Seconds:
+    """Exchange of sharded layers that computation does not hide: what exceeds the overlap, and at least both `ends` of it.
+
+    >>> [beyond_ends_seconds(comm=comm, window=4.0, overlap=0.5, ends=0.1) for comm in (3.0, 1.0)]
+    [1.0, 0.1]
+    """
+    return maximum(comm - overlap * window, minimum(ends, comm))
+
+
+@formula(CONTENTION)
+def contended_beyond_ends_seconds(
+    *, comm: Seconds, window: Seconds, overlap: Ratio, contention: Ratio, ends: Seconds
+) -> Seconds:  # fmt: skip
+    """The same, with what the kernels beside the hidden part lose to it, which is no more than that part.
+
+    >>> contended_beyond_ends_seconds(comm=3.0, window=4.0, overlap=0.5, contention=0.1, ends=0.1)
+    1.2
+    >>> contended_beyond_ends_seconds(comm=1.1, window=4.0, overlap=0.5, contention=0.1, ends=0.1)
+    0.2
+    """
+    return comm - (1.0 - minimum(contention, 1.0)) * (
+        comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends)
+    )
 
 
 @formula(DEFINITION)
@@ -229,6 +259,18 @@ def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     2.1
     """
     return seconds * pace
+
+
+@formula(Source("definition", "a layer takes as long as its kernels, or as it takes the host to issue them"))
+def made_again_seconds(*, device: Seconds, again: Seconds, issue: Seconds, issue_with_again: Seconds) -> Seconds:
+    """What running a part of a layer again adds to it: kernels for which the accelerator waits for the host already cost nothing.
+
+    >>> made_again_seconds(device=3.0, again=1.0, issue=0.0, issue_with_again=0.0)
+    1.0
+    >>> made_again_seconds(device=3.0, again=1.0, issue=6.0, issue_with_again=6.0)
+    0.0
+    """
+    return maximum(device + again, issue_with_again) - maximum(device, issue)
 
 
 @formula(GROUPED)
@@ -295,6 +337,26 @@ def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Coun
     2.0
     """
     return size * accelerators / bandwidth
+
+
+@formula(DEFINITION)
+def with_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
+    """Time that only passes where there are pipeline stages.
+
+    >>> with_pipeline_seconds(seconds=2.0, pp=1), with_pipeline_seconds(seconds=2.0, pp=4)
+    (0.0, 2.0)
+    """
+    return where(pp > 1, seconds, 0.0 * seconds)
+
+
+@formula(DEFINITION)
+def without_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
+    """Time that only passes where there are no pipeline stages.
+
+    >>> without_pipeline_seconds(seconds=2.0, pp=1), without_pipeline_seconds(seconds=2.0, pp=4)
+    (2.0, 0.0)
+    """
+    return where(pp > 1, 0.0 * seconds, seconds)
 
 
 @formula(_MEGATRON2)

@@ -13,6 +13,7 @@ from gpuplan.machine import overlay
 from gpuplan.machine.borrowed_clock import with_borrowed_clock
 from gpuplan.machine.hardware import Hardware, settled
 from gpuplan.machine.overlay import Link
+from gpuplan.machine.sibling_clock import with_sibling_clock
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
@@ -128,7 +129,7 @@ def _kernels(
     return Kernels(
         chain=chain,
         parameters=parameters,
-        settled=settled(parameters),
+        settled=with_sibling_clock(chip, settled(parameters), parameters, chain, catalog, matmuls_of=matmuls_of),
         peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
         hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),

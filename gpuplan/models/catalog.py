@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpuplan.errors import Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.files.read import exists, is_file, text_of
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.glance import aliases_in, is_generic
 
@@ -28,7 +29,7 @@ def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
         path = _by_id(name, folders) or _by_alias(name, folders)
         if path is not None:
             return load_card(path)
-    if _looks_like_path(name) or Path(name).exists():
+    if _looks_like_path(name) or exists(Path(name)):
         path = Path(name)
         if path.suffix in (".yaml", ".yml"):
             return load_card(path)
@@ -50,7 +51,7 @@ def names(extra_dirs: Sequence[Path] = ()) -> list[str]:
     found: list[str] = []
     for path in paths(extra_dirs):
         found.append(path.stem)
-        found += [alias.lower() for alias in aliases_in(path.read_text(encoding="utf-8", errors="replace"))]
+        found += [alias.lower() for alias in aliases_in(text_of(path, errors="replace"))]
     return sorted(set(found))
 
 
@@ -83,7 +84,7 @@ def _by_id(name: str, folders: Iterable[Path]) -> Path | None:
     wanted = name.lower()
     if "/" in wanted or not wanted:
         return None
-    return next((path for folder in folders if (path := folder / f"{wanted}.yaml").is_file()), None)
+    return next((path for folder in folders if is_file(path := folder / f"{wanted}.yaml")), None)
 
 
 def _by_alias(name: str, folders: Iterable[Path]) -> Path | None:
@@ -91,7 +92,7 @@ def _by_alias(name: str, folders: Iterable[Path]) -> Path | None:
     for folder in folders:
         found = []
         for path in sorted(folder.glob("*.yaml")):
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = text_of(path, errors="replace")
             if wanted in text.lower() and wanted in (alias.lower() for alias in aliases_in(text)):
                 found.append(path)
         if len(found) > 1:

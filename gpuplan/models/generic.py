@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gpuplan.errors import Note, Problem, SpecError
+from gpuplan.files.read import is_file, text_of
 from gpuplan.models.card import CardSource
 from gpuplan.models.glance import aliases_in, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import load_yaml
-from gpuplan.term import Source, Term
+from gpuplan.term import NOT_ON_RECORD, Source, Term
 
 GENERIC = Path(__file__).parent / "generic_cards"
 """The cards that come with gpuplan."""
@@ -54,9 +55,9 @@ class GenericCard(Schema):
     name: str
     aliases: tuple[str, ...] = ()
     sources: Annotated[dict[str, CardSource], Limits(1)]
-    """Where the figures come from; the first holds where `said_by` names no other."""
+    """Where the figures come from, as `said_by` tells."""
     said_by: dict[str, str] = field(default_factory=dict)
-    """The source of a figure by its name."""
+    """The source of a figure by its name; of one that is not here no source is on record."""
     sample: str = "sample"
     """What a sample is, such as an image of 224 x 224 pixels."""
     params: PositiveInt
@@ -85,8 +86,8 @@ class GenericCard(Schema):
     def term(self, name: str, value: float, unit: str = "1") -> Term:
         """The leaf `model.<name>` with what says so."""
         key = self.said_by.get(name)
-        said = self.sources[key] if key is not None else next(iter(self.sources.values()))
-        return Term(f"model.{name}", float(value), unit, said.source())
+        said = self.sources[key].source() if key is not None else NOT_ON_RECORD
+        return Term(f"model.{name}", float(value), unit, said)
 
     @property
     def source(self) -> Source:
@@ -106,11 +107,11 @@ def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     if "/" not in wanted:
         for folder in (*extra_dirs, GENERIC):
             path = folder / f"{wanted}.yaml"
-            if path.is_file() and (folder is GENERIC or is_generic(path)):
+            if is_file(path) and (folder is GENERIC or is_generic(path)):
                 return path
     for folder in (*extra_dirs, GENERIC):
         for path in sorted(folder.glob("*.yaml")):
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = text_of(path, errors="replace")
             if wanted in text.lower() and "kind: generic" in text and wanted in (one.lower() for one in aliases_in(text)):
                 return path
     return None

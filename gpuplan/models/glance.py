@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpuplan.files.read import text_of
+
 _ALIASES = re.compile(r"^aliases:[ \t]*(\[.*?\]|(?:\n[ \t]*-[^\n]*)+)", re.M | re.S)
 
 
@@ -20,4 +22,4 @@ def aliases_in(text: str) -> list[str]:
 
 def is_generic(path: Path) -> bool:
     """Whether a card is one of samples."""
-    return "kind: generic" in path.read_text(encoding="utf-8", errors="replace")
+    return "kind: generic" in text_of(path, errors="replace")

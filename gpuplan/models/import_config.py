@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,6 +10,8 @@ from pkgutil import iter_modules
 from typing import Any
 
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.files.json_text import JsonError, parse
+from gpuplan.files.read import is_file, is_folder, text_of
 from gpuplan.models import families
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat, parse_card
@@ -134,9 +135,9 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
 
 
 def _config_file(path: Path) -> Path:
-    if not path.is_dir():
+    if not is_folder(path):
         return path
-    if (path / "config.json").is_file():
+    if is_file(path / "config.json"):
         return path / "config.json"
     adapter = (path / "adapter_config.json").is_file()
     hint = "it holds an adapter: name the base model" if adapter else "give the folder that has the model's config.json"
@@ -145,32 +146,14 @@ def _config_file(path: Path) -> Path:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
-    except OSError as error:
-        raise UsageError(Problem("model.unreadable", f"cannot read the file: {error.strerror}", "", str(file))) from None
-    except UnicodeDecodeError:
-        raise UsageError(Problem("model.not-utf8", "the file is not UTF-8 text", "is it a checkpoint?", str(file))) from None
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON: {error.msg} (column {error.colno})"
-        raise UsageError(Problem("model.not-json", message, "is the file cut short?", f"{file}:{error.lineno}")) from None
-    except (RecursionError, _TwiceError) as error:
-        reason = f"`{error}` stands twice" if isinstance(error, _TwiceError) else "the file is nested too deeply"
-        raise UsageError(Problem("model.not-json", reason, "take the file as it was published", str(file))) from None
+        data = parse(text_of(file, code="model"), once=True)
+    except JsonError as error:
+        where = f"{file}:{error.line}" if error.line else str(file)
+        hint = "is the file cut short?" if error.line else "take the file as it was published"
+        raise UsageError(Problem("model.not-json", f"not valid JSON: {error}", hint, where)) from None
     if not isinstance(data, dict):
         raise UsageError(Problem("model.not-an-object", "the file holds no JSON object", "give a model's config.json", str(file)))
     return data
-
-
-class _TwiceError(ValueError):
-    """A key that stands twice in one object."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _TwiceError(next(key for key in keys if keys.count(key) > 1))
-    return made
 
 
 def _model_type(c: Config) -> str:
@@ -238,7 +221,7 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
 def _beside(file: Path) -> Mapping[str, Any] | None:
     """The `quantization` block of an `hf_quant_config.json` in the same folder."""
     other = file.parent / "hf_quant_config.json"
-    if not other.is_file():
+    if not is_file(other):
         return None
     found = _json(other).get("quantization")
     return found if isinstance(found, Mapping) else None

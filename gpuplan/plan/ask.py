@@ -24,6 +24,7 @@ from gpuplan.plan.words import (
     Overlap,
     Precision,
     Recompute,
+    RecomputeModule,
     ReduceIn,
     ResultName,
     RlMethod,
@@ -94,6 +95,14 @@ class Common(Record, kw_only=True):
         ),
     ] = field(default_factory=dict)  # fmt: skip
     specs: Annotated[tuple[Path, ...], Option("A folder of your own specs, which win; repeatable", DATA, "DIR", samples=True)] = ()
+
+    margin: Annotated[
+        float | None,
+        Option(
+            "Share of the memory that is to stay free, such as `5%`, beyond what the high end needs", RUN, "SHARE", "1", least=0,
+            samples=True,
+        ),
+    ] = None  # fmt: skip
 
     def asks_for_price(self) -> bool:
         """Whether the user said anything about the price."""
@@ -196,12 +205,20 @@ class TrainAsk(Common, kw_only=True):
     recompute: Annotated[
         Recompute | None,
         Option(
-            "Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full,"
-            " custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`", PARALLEL, "MODE",
+            "Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
+            " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as"
+            " `save_qkv_proj`", PARALLEL, "MODE",
         ),
     ] = None  # fmt: skip
     recompute_layers: Annotated[
         int | None, Option("Layers of each stage that --recompute holds for; left out, all", PARALLEL)
+    ] = None  # fmt: skip
+    recompute_modules: Annotated[
+        tuple[RecomputeModule, ...] | None,
+        Option(
+            "With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left"
+            " out, the engine's", PARALLEL, "NAME,NAME",
+        ),
     ] = None  # fmt: skip
     keep: Annotated[
         tuple[ResultName, ...] | None,

@@ -119,10 +119,13 @@ class TrainOptions(TypedDict, total=False):
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
     recompute: words.Recompute | None
-    """Activations computed again: none, selective (the engine's), selective-op (but every other matmul), mlp, moe, full, custom
-    (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`."""
+    """Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other
+    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`."""
     recompute_layers: Whole
     """Layers of each stage that --recompute holds for; left out, all."""
+    recompute_modules: str | Sequence[words.RecomputeModule] | None
+    """With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left
+    out, the engine's."""
     keep: str | Sequence[words.ResultName] | None
     """With --recompute custom: results of a layer that stay on the device, such as query_proj,key_proj,context,out_proj."""
     to_host: str | Sequence[words.ResultName] | None

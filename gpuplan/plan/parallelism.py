@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from math import gcd
+from math import gcd, isqrt
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
@@ -88,7 +88,8 @@ class Shape(Record, kw_only=True):
 
     `heads` are the query heads that tensor parallelism splits (0: none), `kv_heads` the numbers of key and value heads,
     `widths` the feed-forward widths, `experts` the routed experts (0: none), `shared` whether every token has experts of its
-    own beside them, `layers` the depth, `ranks` the accelerators that the plan must use.
+    own beside them, `latent` whether keys and values come from latents, `layers` the depth, `ranks` the accelerators that the
+    plan must use.
     """
 
     heads: int
@@ -99,17 +100,26 @@ class Shape(Record, kw_only=True):
     kv_heads: tuple[int, ...] = ()
     expert_widths: tuple[int, ...] = ()
     shared: bool = False
+    piped_stage: int = 3
+    """The highest ZeRO stage that the engine combines with pipeline stages."""
+    engine: str = ""
+    """What the engine is called in messages."""
+    latent: bool = False
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
 
 
+_FACTOR = 1_000_000
+
+
 def divisors(number: int) -> list[int]:
-    """All divisors of a number in order.
+    """All divisors of a number in order; of one above 1e12 those up to a million, and what these leave.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]
     """
-    return [d for d in range(1, number + 1) if number % d == 0]
+    small = [d for d in range(1, min(isqrt(number), _FACTOR) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
 
 
 def nearest(wanted: float, legal: Iterable[int], most: int = 2) -> str:
@@ -210,7 +220,16 @@ def _too_deep(p: Parallelism, shape: Shape) -> Problem:
 
 
 def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
-    """What groups of ranks that share states between them want (HSDP)."""
+    """What ZeRO wants of pipelines, and groups of ranks that share states between them (HSDP) of the ranks."""
+    if p.zero_stage > shape.piped_stage:
+        yield Rule(
+            p.pp == 1,
+            lambda: Problem(
+                "plan.zero-pipeline",
+                f"pp {p.pp:g} with ZeRO {p.zero_stage}: {shape.engine} has pipeline stages with ZeRO {shape.piped_stage} at most",
+                f"use --zero-stage {shape.piped_stage}, or --pp 1",
+            ),
+        )
     if p.shard_group is None:
         return
     group, ranks = maximum(p.shard_group, 1.0), p.dp * p.cp

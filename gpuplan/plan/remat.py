@@ -76,7 +76,8 @@ def remat_of(plan: TrainPlan, *, drops_unread: bool = False, selective: Recomput
     `drops_unread`: the engine's compiler makes nothing again that nobody reads, so that full recomputation is a policy that
     keeps the layer's input alone. `selective` is the policy that the engine's selective recomputation means.
     """
-    name: Recompute = selective if plan.recompute == "selective" and selective is not None else plan.recompute
+    chosen = plan.recompute == "selective" and not plan.saving.recompute_modules
+    name: Recompute = selective if chosen and selective is not None else plan.recompute
     if name == "full" and drops_unread:
         return Remat(frozenset(("input",)), frozenset())
     if name in POLICIES:

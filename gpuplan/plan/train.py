@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, ceil_div, is_array, maximum
+from gpuplan.plan.again import module_rules
 from gpuplan.plan.parallelism import (
     Parallelism,
     Rule,
@@ -36,6 +37,7 @@ from gpuplan.plan.words import (
     Scaling,
 )
 from gpuplan.record import Record
+from gpuplan.term import Term
 
 
 class Manner(Record, kw_only=True):
@@ -86,6 +88,8 @@ class Saving(Record, kw_only=True):
 
     recompute_layers: Num | None = None
     """Layers of each stage to which `recompute` applies; None: all."""
+    recompute_modules: tuple[str, ...] = ()
+    """Modules that `recompute` selective runs again (`gpuplan.plan.again`); none: those of the engine."""
     keep: tuple[str, ...] = ()
     """Named results of a layer that `recompute` custom keeps on the device (`gpuplan.plan.remat`)."""
     to_host: tuple[str, ...] = ()
@@ -119,6 +123,9 @@ class TrainPlan(Record, kw_only=True):
     global_batch: Num
     micro_batch: Num
     recompute: Recompute = "none"
+    recompute_share: Term | None = None
+    """The share of each stage's layers to which `recompute` applies, where the engine picks layers by itself; None: all, or as many
+    as `saving` says."""
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
     mtp: float = 0.0
@@ -322,6 +329,7 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
                 f"use --recompute-layers up to {shape.layers}",
             ),
         )  # fmt: skip
+    yield from module_rules(plan.recompute, plan.saving.recompute_modules, shape)
     keep, host = plan.saving.keep, plan.saving.to_host
     if keep or host:
         told = f"--keep and --to-host name results of layers, which --recompute {plan.recompute} does not take"

@@ -10,6 +10,8 @@ Recompute: TypeAlias = Literal[
     "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
 ]  # fmt: skip
 """What is made again; the names with underscores are MaxText's policies."""
+RecomputeModule: TypeAlias = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+"""Modules that Megatron-Core's selective recomputation can name; `gpuplan.plan.again` says what each stands for."""
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]

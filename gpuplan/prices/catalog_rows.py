@@ -15,8 +15,6 @@ from gpuplan.specs.price import PriceKind
 
 Part: TypeAlias = Literal["machine", "host", "accelerator"]
 GIB = 2.0**30
-BOM = "\ufeff"
-"""The mark that some spreadsheets put in front of a file."""
 MIB = 2.0**20
 SENTINELS = (700.0, 9999.0, 99999.0, 999999.0)
 """What stands for "no price known" in catalogs: SkyPilot writes 700.0 where it found no SKU of a TPU v6e."""

@@ -6,17 +6,15 @@ spot and on demand in rows of their own, the memory of an accelerator as a numbe
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
-import zipfile
 from pathlib import Path
 
 from gpuplan.errors import Problem, SpecError
-from gpuplan.prices.catalog_rows import BOM, GIB, CatalogRow, Flags, HeaderLine, number, price_of
+from gpuplan.files.csv_text import rows_of
+from gpuplan.files.json_text import parse
+from gpuplan.files.read import TABLE_BYTES, exists, text_of, zipped_text
+from gpuplan.prices.catalog_rows import GIB, CatalogRow, Flags, HeaderLine, number, price_of
 from gpuplan.specs.price import PriceKind
-from gpuplan.strict_yaml import read_text
 
 WANTED = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
 PROVIDERS = {"lambdalabs": "lambda", "vastai": "vast", "datacrunch": "verda"}
@@ -33,25 +31,16 @@ def file_of(place: Path, provider: str | None) -> tuple[str, Path, str]:
     Raises:
         SpecError: there is no such file, it is no text, or nobody can tell whose it is.
     """
-    if not place.is_file():
+    if not exists(place):
         raise SpecError(Problem("price.no-file", "there is no such file", where=str(place)))
-    name, text = place.name, ""
+    name = place.name
     if place.suffix == ".zip":
-        try:
-            with zipfile.ZipFile(place) as packed:
-                inside = [one for one in packed.namelist() if one.endswith(".csv")]
-                if len(inside) != 1:
-                    raise SpecError(
-                        Problem("price.no-file", f"the archive holds {len(inside)} CSV files, not one", where=str(place))
-                    )
-                name, text = inside[0].rpartition("/")[2], packed.read(inside[0]).decode("utf-8")
-        except (zipfile.BadZipFile, UnicodeDecodeError) as error:
-            raise SpecError(Problem("price.no-file", f"the archive cannot be read ({error})", where=str(place))) from None
+        name, text = zipped_text(place, ".csv", code="price")
     else:
-        text = read_text(place)
+        text = text_of(place, most=TABLE_BYTES, code="price")
     whose = provider or Path(name).stem.lower()
     whose = PROVIDERS.get(whose, whose)
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", whose) or whose in ("catalog", "vms"):
+    if provider is None and (not re.fullmatch(r"[a-z][a-z0-9-]*", whose) or whose in ("catalog", "vms")):
         raise SpecError(Problem("price.no-provider", "the name does not tell whose prices these are", "add --provider", str(place)))
     return whose, place, text
 
@@ -62,20 +51,18 @@ def read_rows(path: Path, text: str, provider: str, flags: Flags, notes: list[st
     Raises:
         SpecError: the file has no columns of this format.
     """
-    lines = csv.reader(io.StringIO(text.removeprefix(BOM)))
-    head = HeaderLine(path, {name.strip(): at for at, name in enumerate(next(lines, []))})
+    lines = rows_of(text, str(path), code="price")
+    head = HeaderLine(path, {name.strip(): at for at, name in enumerate(next(lines, (1, []))[1])})
     missing = head.lacks(WANTED)
     if missing:
         hint = "a gpuhunt file begins with `instance_name,location,price,…`; is this a SkyPilot file?"
         raise SpecError(Problem("price.no-column", f"the columns {', '.join(missing)} are missing", hint, f"{path}:1"))
     made, plain = [], 0
-    for cells in lines:
-        if not cells:
-            continue
+    for line, cells in lines:
         if head.cell(cells, "gpu_count") in ("0", "0.0"):
             plain += 1
             continue
-        row = _row(head, cells, lines.line_num, flags, provider)
+        row = _row(head, cells, line, flags, provider)
         if row is not None:
             made.append(row)
     if plain:
@@ -98,7 +85,7 @@ def _row(head: HeaderLine, cells: list[str], line: int, flags: Flags, provider: 
         return None
     try:
         row.count, row.vcpus, memory = number(cell("gpu_count")), number(cell("cpu")), number(cell("gpu_memory"))
-        data = json.loads(cell("provider_data") or "{}")
+        data = parse(cell("provider_data") or "{}")
     except ValueError as error:
         flags.add(row, "price.malformed", f"a value of {row.instance} cannot be read ({error})")
         return None

@@ -18,6 +18,10 @@ from gpuplan.specs.catalog import Catalog
 
 SKYPILOT, GPUHUNT = "https://github.com/skypilot-org/skypilot-catalog", "https://github.com/dstackai/gpuhunt"
 
+MOST_OFFERS = 50_000
+"""The most prices of one provider: five hundred machines in fifty regions at two kinds of price. Each is checked against the others
+of its kin, which takes a millisecond and some kB."""
+
 
 class ImportRequest(Record, kw_only=True):
     """What a user asks of an import: the day on which the prices were read, and what else the files do not say.
@@ -112,6 +116,12 @@ def _finish(
         problems = [flag.problem() for flag in found[:20]]
         where = f" in {', '.join(wanted.regions)}" if wanted.regions else ""
         raise SpecError(Problem("price.nothing", f"no price of an accelerator{where} could be imported"), *problems)
+    for one, _ in full:
+        if len(one.offers) > MOST_OFFERS:
+            what = f"the catalog of {one.provider} holds {len(one.offers):,} prices of accelerators; a file holds {MOST_OFFERS:,}"
+            raise SpecError(
+                Problem("price.too-many", what, "import some regions at a time with --region, into folders of their own")
+            )
     ready = [(one, stamps[one.provider], _region(one, known)) for one, known in full]
     merged, doubts = write(ready, folder, replace=wanted.replace, dry=wanted.dry, allow=lambda flags: _allow(flags, wanted))
     return ImportOutcome((*found, *doubts), tuple(notes), tuple(one for one, _ in full), tuple(merged))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from gpuplan.check.examine import examine
+from gpuplan.files.write import component, locked, scratch, write_all, write_below
 from gpuplan.prices.catalog_rows import Flag
 from gpuplan.prices.gather import Gathered, NewOffer, NewShape
 from gpuplan.record import Record
 from gpuplan.specs.base import SourceEntry, load_spec
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.price import OfferEntry, PriceList
-from gpuplan.strict_yaml import load_yaml
+from gpuplan.strict_yaml import load_yaml, read_text
 from gpuplan.yaml_text import yaml_text
 
 PRICE_RULES = (
@@ -60,7 +59,7 @@ class _Draft:
     """A file that is to be written: its data, and where it stands until it is put in its place."""
 
     def __init__(self, final: Path, temporary: Path, cls: type[PriceList] | type[InstanceFamily], data: dict[str, Any]) -> None:
-        self.final, self.temporary, self.cls, self.data = final, temporary, cls, data
+        self.final, self.temporary, self.cls, self.data, self.text = final, temporary, cls, data, ""
 
     def offer_lines(self) -> list[int]:
         """On which line each offer of the written file begins."""
@@ -69,11 +68,8 @@ class _Draft:
 
     def put(self, *, check: bool = True) -> None:
         """Write the file below the scratch folder, and read it back as a check."""
-        self.temporary.parent.mkdir(parents=True, exist_ok=True)
-        with self.temporary.open("w", encoding="utf-8") as out:
-            out.write(yaml_text(self.data, _HEAD))
-            out.flush()
-            os.fsync(out.fileno())
+        self.text = yaml_text(self.data, _HEAD)
+        write_below(self.temporary.parent, self.temporary.name, self.text.encode())
         if check:
             load_spec(self.cls, self.temporary)
 
@@ -96,29 +92,27 @@ def write(
     Raises:
         SpecError: a file that is there cannot be read.
     """
-    if not dry:
-        folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".gpuplan-import-", dir=None if dry else folder) as name:
-        scratch, drafts, done = Path(name), list[_Draft](), list[MergedFile]()
+    for gathered, _, _ in made:
+        component(gathered.provider, "--provider")
+    # From what is read here to what is written nobody else may write, or the prices of one of two imports are lost.
+    with nullcontext() if dry else locked(folder), scratch() as place:
+        drafts, done = list[_Draft](), list[MergedFile]()
         for gathered, stamp, region in made:
             path, data = _instances(gathered, stamp, folder)
             if data:
-                drafts.append(_Draft(path, scratch / path.relative_to(folder), InstanceFamily, data))
+                drafts.append(_Draft(path, place / path.relative_to(folder), InstanceFamily, data))
             merged, data = _prices(gathered, stamp, region, folder, replace)
-            drafts.append(_Draft(merged.path, scratch / merged.path.relative_to(folder), PriceList, data))
+            drafts.append(_Draft(merged.path, place / merged.path.relative_to(folder), PriceList, data))
             done.append(merged)
         for draft in drafts:
             draft.put()
-        flags = _doubts(drafts, scratch, folder, {stamp.key for _, stamp, _ in made})
+        flags = _doubts(drafts, place, folder, {stamp.key for _, stamp, _ in made})
         allow(flags)
         if dry:
             return [], flags
-        for merged in done:
-            if merged.comments:
-                shutil.copy2(merged.path, merged.path.with_name(merged.path.name + ".bak"))
-        for draft in drafts:
-            draft.final.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(draft.temporary, draft.final)
+        with_comments = [merged.path for merged in done if merged.comments]
+        copies = {path.with_name(f"{path.name}.bak"): read_text(path) for path in with_comments}
+        write_all({**copies, **{draft.final: draft.text for draft in drafts}}, force=True)
     return done, flags
 
 
@@ -130,8 +124,7 @@ def _doubts(drafts: Sequence[_Draft], scratch: Path, folder: Path, stamps: set[s
         for one in (folder / kind).rglob("*.yaml") if (folder / kind).is_dir() else ():
             there = scratch / one.relative_to(folder)
             if not there.exists():
-                there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(one, there)
+                write_below(scratch, str(one.relative_to(folder)), read_text(one).encode())
     select = [rule for rule in PRICE_RULES if rule != "stale-price"]
     flags: list[Flag] = []
     changed: dict[str, _Draft] = {}
@@ -167,14 +160,15 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
         sources = {key: _source(entry) for key, entry in old.sources.items()}
         for entry in old.offers:
             before.setdefault((entry.instance, entry.region, entry.kind), []).append(entry)
-    first = next(iter(sources), "")
     sources[stamp.key] = {"title": stamp.title, "url": stamp.url, "checked": stamp.date, "kind": "price"}
     for offer in sorted(gathered.offers, key=lambda one: (one.instance, one.region, one.kind)):
-        entries += _with_old(offer, stamp, before.pop((offer.instance, offer.region, offer.kind), []), old, first, counts)
+        entries += _with_old(offer, stamp, before.pop((offer.instance, offer.region, offer.kind), []), old, counts)
     for rest in before.values():
-        entries += [_entry(one, first) for one in rest]
+        entries += [_stated(one) for one in rest]
         counts["kept"] += len(rest)
-    used = {str(entry["source"]) for entry in entries}
+    used = {str(entry["source"]) for entry in entries if "source" in entry}
+    if old is not None and old.credit is not None:
+        used |= {one.source for one in (old.credit, old.credit.low, old.credit.high)}
     data: dict[str, Any] = {
         "format": 1,
         "id": gathered.provider,
@@ -185,15 +179,15 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
     if old is not None and old.notes:
         data["notes"] = list(old.notes)
     if old is not None and old.credit is not None:
-        data["credit"] = old.credit.plain()
+        data["credit"] = _stated(old.credit)
     data["offers"] = sorted(entries, key=lambda one: (one["instance"], one["region"], one["kind"], one.get("date", "")))
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = read_text(path) if path.is_file() else ""
     comments = any(line.lstrip().startswith("#") and "$schema" not in line and line != _HEAD for line in text.splitlines())
     return MergedFile(path=path, instances=len(gathered.shapes), comments=comments, **counts), data
 
 
 def _with_old(
-    offer: NewOffer, stamp: Stamp, old: list[OfferEntry], spec: PriceList | None, first: str, counts: dict[str, int]
+    offer: NewOffer, stamp: Stamp, old: list[OfferEntry], spec: PriceList | None, counts: dict[str, int]
 ) -> list[dict[str, Any]]:
     """A new entry and what becomes of those that are on record for the same instance, region and kind."""
     new: dict[str, Any] = {"instance": offer.instance, "region": offer.region, "kind": offer.kind}
@@ -202,8 +196,8 @@ def _with_old(
     made: list[dict[str, Any]] = []
     told = "new"
     for entry in old:
-        own = spec is not None and spec.sources[entry.source or first].kind == "user"
-        plain = _entry(entry, first)
+        own = spec is not None and entry.source != "" and spec.sources[entry.source].kind == "user"
+        plain = _stated(entry)
         if own:
             counts["kept"] += 1
             made.append(plain)
@@ -242,20 +236,15 @@ def _instances(gathered: Gathered, stamp: Stamp, folder: Path) -> tuple[Path, di
 
 
 def _shape(shape: NewShape, stamp: Stamp) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": shape.name, "accelerator": shape.accelerator}
-    made["accelerators"] = {"value": shape.accelerators, "source": stamp.key}
+    made: dict[str, Any] = {"name": shape.name, "source": stamp.key, "accelerator": shape.accelerator}
+    made["accelerators"] = shape.accelerators
     if shape.system:
         made["system"] = shape.system
     if shape.vcpus:
         made["vcpus"] = shape.vcpus
     if shape.memory_gib:
-        made["memory"] = {"value": f"{shape.memory_gib:.10g} GiB", "source": stamp.key}
+        made["memory"] = f"{shape.memory_gib:.10g} GiB"
     return made | {"scale_up": {"kind": shape.scale_up}, "network": {"kind": "ethernet"}, "notes": [shape.note]}
-
-
-def _entry(entry: OfferEntry, first: str) -> dict[str, Any]:
-    """An entry as it stood in its file, with its source named."""
-    return {**_stated(entry), "source": entry.source or first}
 
 
 def _source(entry: SourceEntry) -> dict[str, Any]:

@@ -7,15 +7,16 @@ an hour), one row a zone, and on Google Cloud the accelerators apart from the ma
 from __future__ import annotations
 
 import ast
-import csv
 import re
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from gpuplan.errors import Problem, SpecError
-from gpuplan.prices.catalog_rows import BOM, GIB, MIB, CatalogRow, Flags, HeaderLine, number, price_of
-from gpuplan.strict_yaml import read_text
+from gpuplan.files.csv_text import rows_of
+from gpuplan.files.read import TABLE_BYTES, exists, is_folder, text_of
+from gpuplan.prices.catalog_rows import GIB, MIB, CatalogRow, Flags, HeaderLine, number, price_of
 
 WANTED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
 FULL = {"A100": "A100-40GB", "V100": "V100-16GB", "H100": "H100-80GB", "H100-MEGA": "H100-80GB"}
@@ -23,6 +24,8 @@ FULL = {"A100": "A100-40GB", "V100": "V100-16GB", "H100": "H100-80GB", "H100-MEG
 _SIZE = re.compile(r"-(\d+)GB$")
 _VERSION = re.compile(r"v(\d+)")
 _LOCAL_ZONE = re.compile(r"[a-z]+\d+-[a-z]{3}\d*-az\d+")
+_LONGEST_INFO = 2000
+"""So many characters of a GpuInfo are read as what it is: the longest that is published has some 200."""
 _GPU_FAMILY = re.compile(r"Standard_N[A-Z]")
 
 
@@ -34,9 +37,9 @@ def files_of(place: Path, provider: str | None) -> list[tuple[str, Path]]:
     Raises:
         SpecError: there is no such file, or nobody can tell whose it is.
     """
-    if place.is_file():
+    if exists(place) and not is_folder(place):
         return [(provider or _provider(place), place)]
-    if not place.is_dir():
+    if not is_folder(place):
         raise SpecError(Problem("price.no-file", "there is no such file or folder", where=str(place)))
     newest: dict[str, tuple[int, list[Path]]] = {}
     for path in sorted(place.rglob("*vms.csv")):
@@ -65,18 +68,15 @@ def read_rows(path: Path, provider: str, flags: Flags, notes: list[str]) -> list
     Raises:
         SpecError: the file cannot be read, or has no columns of this format.
     """
-    text = read_text(path).removeprefix(BOM)
-    lines = csv.reader(text.splitlines())
-    head = HeaderLine(path, {name.strip(): at for at, name in enumerate(next(lines, []))})
+    lines = rows_of(text_of(path, most=TABLE_BYTES, code="price"), str(path), code="price")
+    head = HeaderLine(path, {name.strip(): at for at, name in enumerate(next(lines, (1, []))[1])})
     missing = head.lacks(WANTED)
     if missing:
         hint = "a SkyPilot file begins with `InstanceType,AcceleratorName,…`; is this a gpuhunt file?"
         raise SpecError(Problem("price.no-column", f"the columns {', '.join(missing)} are missing", hint, f"{path}:1"))
     made, plain = [], 0
-    for cells in lines:
-        if not cells:
-            continue
-        row = _row(head, cells, lines.line_num, flags, provider)
+    for line, cells in lines:
+        row = _row(head, cells, line, flags, provider)
         if row is None:
             plain += 1
         else:
@@ -144,15 +144,18 @@ def _memory(row: CatalogRow, info: str, flags: Flags) -> None:
 @lru_cache(maxsize=4096)
 def _info(text: str) -> tuple[str, float | None, float | None]:
     """The name, MiB of one accelerator and MiB in all of a GpuInfo: a Python literal, a bare name, or nothing."""
-    if not text.startswith("{"):
-        return text, None, None
+    if not text.startswith("{") or len(text) > _LONGEST_INFO:
+        return text[:_LONGEST_INFO], None, None
     try:
         data: Any = ast.literal_eval(text)
         gpu = data["Gpus"][0]
         size, total = gpu["MemoryInfo"]["SizeInMiB"], data.get("TotalGpuMemoryInMiB")
-        return str(gpu.get("Name", "")), float(size), float(total) if total is not None else None
-    except (ValueError, SyntaxError, KeyError, IndexError, TypeError, AttributeError):
+        found = float(size), float(total) if total is not None else None
+    except (ValueError, SyntaxError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError):
         return "", None, None
+    if not all(one is None or (isfinite(one) and one > 0) for one in found):
+        return "", None, None
+    return str(gpu.get("Name", "")), *found
 
 
 def _prices(row: CatalogRow, asked: str, spot: str, flags: Flags) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.errors import Note
+from gpuplan.files.json_text import parse
 from gpuplan.probe.host import CommandOutput, Host, ReportedDevice, ToolReport, failed
 
 
@@ -93,7 +93,7 @@ def _json(ran: CommandOutput) -> Any:
     """The JSON in an output, which warnings may stand before; None where there is none."""
     start = re.search(r"^[\[{]", ran.out, re.M)
     try:
-        return json.loads(ran.out[start.start() :]) if start else None
+        return parse(ran.out[start.start() :]) if start else None
     except ValueError:
         return None
 

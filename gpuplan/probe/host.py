@@ -9,6 +9,7 @@ from glob import glob
 from pathlib import Path
 
 from gpuplan.errors import Note
+from gpuplan.files.read import glance
 from gpuplan.record import Record
 
 PATIENCE_S = 60
@@ -44,10 +45,7 @@ class Host:
 
     def read(self, path: str) -> str:
         """The text of a file, or nothing where there is none."""
-        try:
-            return Path(path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
+        return glance(Path(path))
 
     def paths(self, pattern: str) -> list[str]:
         """The files that a pattern such as `/dev/accel*` matches."""

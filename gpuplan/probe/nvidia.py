@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from gpuplan.errors import Note
+from gpuplan.files.csv_text import rows_of
 from gpuplan.probe.host import Host, MigDevice, ReportedDevice, ToolReport, failed
 
 FIELDS = (
@@ -46,7 +46,7 @@ def ask_tools(host: Host) -> ToolReport:
 
 def from_csv(text: str) -> list[ReportedDevice]:
     """The GPUs in what `nvidia-smi --query-gpu=… --format=csv` prints, with its line of heads."""
-    heads, *lines = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row] or [[]]
+    heads, *lines = [[cell.strip() for cell in row] for _, row in rows_of(text, "nvidia-smi")] or [[]]
     keys = [head.partition(" [")[0] for head in heads]
     made = []
     for line in lines:

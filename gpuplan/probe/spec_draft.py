@@ -71,21 +71,23 @@ def accelerator(device: ReportedDevice, today: str, families: Sequence[str]) -> 
             **({"derived": {"title": "line rate less encoding", "kind": "derived", "checked": today}} if coded else {}),
         },
         "memory": {
-            "capacity": Remarked(ASK, capacity),
+            "source": "datasheet", "capacity": Remarked(ASK, capacity),
             **_driver("capacity_reported", device.memory),
             "type": device.memory_type if named_type else Remarked(ASK, device.memory_type),
             "bandwidth": Remarked(_said(device.bandwidth), "of the datasheet"),
             **_driver("bus_bits", device.bus_bits),
         },
-        "compute_dense": Remarked({dtype: Remarked(ASK, "") for dtype in dtypes}, support),
+        "compute_dense": Remarked({"source": "datasheet", **{dtype: Remarked(ASK, "") for dtype in dtypes}}, support),
         **_units(device), **_driver("l3", device.cache),
     }  # fmt: skip
     if processor:
         data["default_engines"] = Remarked({"train": "torch-eager", "serve": "llama-cpp"}, "the others do not run on processors")
-    data["power"] = Remarked(_said(device.power), "the limit that the vendor prints")
+    power = _said(device.power) if device.power else {"value": ASK, "source": "datasheet"}
+    data["power"] = Remarked(power, "the limit that the vendor prints")
     if device.links:
         keys = ("kind", "bandwidth_per_direction", "domain", "topology", "layout")
-        data["scale_up"] = Remarked({key: Remarked(ASK, "") for key in keys}, f"the driver says {device.links}, before encoding")
+        link = {"source": "datasheet", **{key: Remarked(ASK, "") for key in keys}}
+        data["scale_up"] = Remarked(link, f"the driver says {device.links}, before encoding")
     if device.pcie_gen is not None and device.pcie_lanes is not None:
         rate = _pcie_rate(device.pcie_gen, device.pcie_lanes)
         link = {**_driver("gen", device.pcie_gen), **_driver("lanes", device.pcie_lanes), "bandwidth_per_direction": rate}
@@ -101,7 +103,7 @@ def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, s
         "format": 1, "id": own, "name": f"Our node with {count} x {spec.name if spec else device.name}",
         "sources": {"host": _driver_source("; ".join(said_by), today)},
         "form": "cpu-server" if device.unit == "socket" else "node",
-        "accelerator": ident, "accelerators": count, "hosts": 1,
+        "accelerator": ident, "accelerators": {"value": count, "source": "host"}, "hosts": {"value": 1, "source": "host"},
     }  # fmt: skip
     if count > 1:
         about = f"the driver says {device.links} on each" if device.links else "how they reach each other, one way, for one of them"
@@ -111,7 +113,7 @@ def node(cpu: Cpu, device: ReportedDevice, count: int, ident: str, today: str, s
     said = {"cpu": cpu.name, "cpu_count": cpu.sockets, "vcpus": cpu.threads, "memory": memory}
     host = {key: value for key, value in said.items() if value}
     if host:
-        data["host"] = host
+        data["host"] = {"source": "host", **host}
     return SpecDraft(f"systems/{own}.yaml", _text(data))
 
 
@@ -139,7 +141,8 @@ def _units(device: ReportedDevice) -> dict[str, Any]:
         return {}
     # Counts and clock let `specs check` recount the rates; a rate that is sparse does not come out.
     rates, count, clock = dict.fromkeys(("fp32", "bf16"), ASK), _said(device.units), _said(device.clock)
-    return {"units": {"name": device.unit_name, "count": count, "clock": clock, "flop_per_clock": rates}}
+    named = {"source": "datasheet", "name": device.unit_name}
+    return {"units": {**named, "count": count, "clock": clock, "flop_per_clock": rates}}
 
 
 def _about_families(device: ReportedDevice, families: Sequence[str]) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.write import write
 
 COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#6b4e71", "#8d99ae", "#2e4057", "#f28e2b")
 MARKERS = "os^Dvp*X"
@@ -54,10 +56,9 @@ def draw(made: Mapping[str, Any], file: Path) -> None:
     for at, (kind, rows) in enumerate(kinds.items()):
         _panel(axes[0][at], kind, rows)
     figure.tight_layout()
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise UsageError(Problem("usage.plot", f"cannot write {file}: {error.strerror or error}", "choose another place")) from None
+    picture = BytesIO()
+    figure.savefig(picture, format=file.suffix.lower()[1:])
+    write(file, picture.getvalue())
 
 
 def _drawn(row: Mapping[str, Any]) -> bool:

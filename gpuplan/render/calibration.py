@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.write import write
 from gpuplan.units import human
 
 _HIGH = 11
@@ -134,10 +136,9 @@ def save_calibration(name: str, all_series: Sequence[SeriesView], path: Path) ->
             _draw(axes, one)
         for axes in places[len(all_series) :]:
             axes.set_visible(False)
-        try:
-            figure.savefig(path)
-        except OSError as error:
-            raise UsageError(Problem("show.unwritable", f"cannot write {path}: {error.strerror or error}")) from None
+        picture = BytesIO()
+        figure.savefig(picture, format=path.suffix.lower()[1:])
+    write(path, picture.getvalue())
 
 
 def _draw(axes: Any, one: SeriesView) -> None:

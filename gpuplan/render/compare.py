@@ -43,7 +43,7 @@ def comparison_markdown(names: Sequence[str], estimates: Sequence[Estimate]) -> 
 
 
 def _rows(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
-    yield "verdict", ["fits" if estimate.verdict.fits else "does not fit" for estimate in estimates]
+    yield "verdict", [estimate.verdict.words for estimate in estimates]
     for key in dict.fromkeys(key for estimate in estimates for key in estimate.figures):
         yield label(key), [_value(estimate, key) for estimate in estimates]
         ends = [_ends(estimate, key) for estimate in estimates]

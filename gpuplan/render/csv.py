@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 
 from gpuplan.estimate.result import Estimate
+from gpuplan.files.csv_text import text_of_rows
 from gpuplan.render.text import known
 
 COLUMNS = ("estimate", "section", "name", "value", "low", "high", "unit", "share", "assumed")
@@ -18,7 +17,8 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
     rows: list[tuple[object, ...]] = []
     for estimate in estimates:
         who = estimate.question.get("on", estimate.task)
-        rows.append((who, "verdict", "fits", str(estimate.verdict.fits).lower(), "", "", "", "", ""))
+        for key in ("fits", "narrowly"):
+            rows.append((who, "verdict", key, str(getattr(estimate.verdict, key)).lower(), "", "", "", "", ""))
         for key, term in estimate.figures.items():
             low, high = estimate.ranges[key]
             rows.append((who, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))
@@ -32,12 +32,8 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
 
 
 def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV as RFC 4180 has it, with plain line feeds."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return out.getvalue()
+    """CSV as RFC 4180 has it, with plain line feeds; no cell is one that a spreadsheet would run."""
+    return text_of_rows([head, *rows])
 
 
 def records_csv(records: Iterable[Mapping[str, object]]) -> str:

@@ -43,7 +43,7 @@ class ReferenceAnswer(Record, eq=False):
 
 
 def _verdict(one: Estimate | str) -> str:
-    return f"no answer ({one})" if isinstance(one, str) else "fits" if one.verdict.fits else "does not fit"
+    return f"no answer ({one})" if isinstance(one, str) else one.verdict.words
 
 
 def percent(ratio: float | None) -> str:

@@ -36,7 +36,7 @@ def estimate_html(estimate: Estimate) -> str:
 def comparison_html(estimates: Mapping[str, Estimate]) -> str:
     """A column for each estimate: verdict and figures with their ranges."""
     keys = dict.fromkeys(key for one in estimates.values() for key in one.figures)
-    rows = [("verdict", *("fits" if one.verdict.fits else "does not fit" for one in estimates.values()))]
+    rows = [("verdict", *(one.verdict.words for one in estimates.values()))]
     rows += [(label(key), *(" ".join(part for part in _figure(one, key) if part) for one in estimates.values())) for key in keys]
     return rows_html(("", *estimates), rows, numbers=range(1, len(estimates) + 1))
 

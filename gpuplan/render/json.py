@@ -62,9 +62,13 @@ class TermJson(TypedDict):
 
 
 class VerdictJson(TypedDict):
-    """Whether it fits, the answer as one line, and the name of the term that binds."""
+    """Whether it fits, the answer as one line, and the name of the term that binds.
+
+    `narrowly`: it fits, but the high end of its memory does not.
+    """
 
     fits: bool
+    narrowly: bool
     headline: str
     binding: str
 
@@ -165,7 +169,7 @@ def document(estimate: Estimate) -> EstimateJson:
         "gpuplan": __version__,
         "task": estimate.task,
         "question": dict(estimate.question),
-        "verdict": {"fits": verdict.fits, "headline": verdict.headline, "binding": verdict.binding},
+        "verdict": {"fits": verdict.fits, "narrowly": verdict.narrowly, "headline": verdict.headline, "binding": verdict.binding},
         "figures": figures,
         "breakdowns": breakdowns,
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],

@@ -10,7 +10,7 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.generic import GenericCard
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
 from gpuplan.schema import Schema
-from gpuplan.term import Term
+from gpuplan.term import NOT_ON_RECORD, Term
 from gpuplan.yaml_text import yaml_text
 
 HEADS = ("id", "params", "active", "layers", "hidden", "context", "name")
@@ -65,9 +65,8 @@ def generic_page(card: GenericCard, look: Look) -> str:
         given |= {"stored_bytes": (card.input.stored_bytes, "B"), "samples": (card.input.samples, "1")}
         given |= {"decoded_per_s": (card.input.decoded_per_s, "1/s")}
     figures += [card.term(name, value, unit) for name, (value, unit) in given.items() if value is not None]
-    first = next(iter(card.sources))
     rows = [
-        (label(name), shown(one.name, float(one.value), one.unit), card.said_by.get(name, first))
+        (label(name), shown(one.name, float(one.value), one.unit), card.said_by.get(name, NOT_ON_RECORD.title))
         for one in figures
         for name in [one.name.partition(".")[2]]
     ]

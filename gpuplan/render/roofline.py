@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gpuplan.browse.roofline import Roof
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.write import write
 from gpuplan.render.text import Look, columns, wrap
 from gpuplan.units import human
 
@@ -124,7 +126,10 @@ def save(roofs: Sequence[Roof], path: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "gpuplan", "font.family": "DejaVu Sans"}):
         figure = Figure(figsize=(8.4, 5.0), dpi=150, layout="constrained")
         _draw(figure.add_subplot(), roofs)
-        figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        picture = BytesIO()
+        kind = path.suffix.lower()[1:]
+        figure.savefig(picture, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write(path, picture.getvalue())
 
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#a6761d")

@@ -8,6 +8,7 @@ from gpuplan.render.text import Look, columns
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import SourceEntry, SpecFile
 from gpuplan.specs.quantity import Sourced, SourcedText
+from gpuplan.term import Source
 from gpuplan.units import human
 
 _MAIN = {
@@ -21,9 +22,10 @@ _MAIN = {
 """What a side-by-side of accelerators shows, by the path in the file."""
 
 
-def source_text(entry: SourceEntry) -> str:
+def source_text(entry: SourceEntry | Source) -> str:
     """How a source is known, what it is called, and when someone looked."""
-    return ", ".join(fact for fact in (entry.kind, entry.title, entry.section, f"checked {entry.checked}", entry.note) if fact)
+    checked = f"checked {entry.checked}" if entry.checked else ""
+    return ", ".join(fact for fact in (entry.kind, entry.title, entry.section, checked, entry.note) if fact)
 
 
 def listing(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str, look: Look) -> tuple[str, list[str]]:

@@ -12,8 +12,9 @@ from gpuplan.render.compare import side_by_side_text
 from gpuplan.render.spec import source_text
 from gpuplan.render.text import Look, columns, wrap
 from gpuplan.schema import Schema, default_of, required
-from gpuplan.specs.base import SpecFile
+from gpuplan.specs.base import Section, SpecFile
 from gpuplan.specs.quantity import Sourced, SourcedText
+from gpuplan.term import NOT_ON_RECORD
 from gpuplan.units import human
 
 _TITLES = {
@@ -27,6 +28,8 @@ _HIDDEN = {"format", "id", "name", "aliases", "driver_names", "sources", "notes"
 _PROSE = {"note", "notes", "commitments", "links", "layout", "peer to peer"}
 """Long words that stand below a table, not in it."""
 _PLAINS = (str, int, bool)
+_UNKNOWN = "[?]"
+"""The mark of a value whose source is not on record."""
 _MOST = 24
 """How many names a line of names shows."""
 
@@ -43,14 +46,17 @@ class _Page(Record, eq=False):
         """The number of a value's source in brackets; nothing for plain words."""
         if not isinstance(value, (Sourced, SourcedText)):
             return ""
-        key = value.source or next(iter(self.spec.sources))
-        self.used.add(key)
-        return f"[{self.numbers[key]}]"
+        return self.number(value.source)
 
-    def other_mark(self, value: Any) -> str:
-        """The same for a cell of a table: nothing where it is the file's first source."""
+    def number(self, key: str) -> str:
+        """The number of a source in brackets, `[?]` where none is on record."""
+        self.used.add(key)
+        return f"[{self.numbers[key]}]" if key else _UNKNOWN
+
+    def other_mark(self, value: Any, usual: str | None) -> str:
+        """The mark of a cell of a table: nothing where the source is that of the whole record."""
         mark = self.mark(value)
-        return "" if mark in ("", "[1]") else f" {mark}"
+        return f" {mark}" if mark and value.source != usual else ""
 
 
 def spec_page(spec: SpecFile, path: Path, more: Related, look: Look) -> str:
@@ -145,7 +151,7 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Every value below a field with its name in words; lists and mappings of records are left to tables."""
     if isinstance(value, Schema):
         for key in value.field_names():
-            if _stated(value, key) and not _items(getattr(value, key)):
+            if key != "source" and _stated(value, key) and not _items(getattr(value, key)):
                 yield from _leaves(getattr(value, key), (*at, key))
     elif isinstance(value, Mapping) and not _matrix(value):
         for key, item in value.items():
@@ -207,20 +213,17 @@ def _table(page: _Page, items: Sequence[tuple[str, Schema]], key: str) -> Iterat
     inner: list[tuple[str, str, list[tuple[str, Schema]]]] = []
     for name, item in items:
         row: dict[str, tuple[str, bool]] = {}
+        usual = _source_of_all(item)
         for head, value in _leaves(item, ()):
             if (head.rpartition(" ")[2] in _PROSE and isinstance(value, (str, tuple))) or _long(value):
                 told = name if head.endswith(("note", "notes")) else f"{name}, {head}"
                 prose.append(f"{told}: {_text(value)}")
-            elif head == "source" and isinstance(value, str) and value in page.numbers:
-                page.used.add(value)
-                row[head] = (f"[{page.numbers[value]}]", False)
             elif head not in ("name", "instance"):
-                row[head] = (f"{_text(value)}{page.other_mark(value)}", isinstance(value, (Sourced, int)))
+                row[head] = (f"{_text(value)}{page.other_mark(value, usual)}", isinstance(value, (Sourced, int)))
                 if _remark(value):
                     prose.append(f"{name}, {head}: {_remark(value)}")
-        if getattr(item, "source", None) == "":
-            page.used.add(next(iter(page.numbers)))
-            row["source"] = ("[1]", False)
+        if usual is not None:
+            row["source"] = (page.number(usual), False)
         cells.append(row)
         inner += [(name, key, found) for key, found in _inner_tables(item)]
     heads = list(dict.fromkeys(head for row in cells for head in row))
@@ -235,6 +238,14 @@ def _table(page: _Page, items: Sequence[tuple[str, Schema]], key: str) -> Iterat
     for name, head, found in inner:
         yield f"  {name}: {head}"
         yield from _table(page, found, head)  # fmt: skip
+
+
+def _source_of_all(item: Schema) -> str | None:
+    """The source that a record names for its values, or that all of them name; None where they differ."""
+    if isinstance(item, Section) and item.source:
+        return item.source
+    named = {value.source for _, value in _leaves(item, ()) if isinstance(value, (Sourced, SourcedText))}
+    return named.pop() if len(named) == 1 else None
 
 
 def _laid_out(
@@ -376,3 +387,5 @@ def _sources(page: _Page) -> Iterator[str]:
             yield from wrap(source_text(entry), page.look.width, mark)
             if entry.url:
                 yield f"{' ' * len(mark)}{entry.url}"
+    if "" in page.used:
+        yield from wrap(source_text(NOT_ON_RECORD), page.look.width, f"  {_UNKNOWN:>{size}} ")

@@ -49,12 +49,8 @@ def flags_text(change: Change) -> str:
 
 def verdict_text(estimate: Estimate) -> tuple[str, str]:
     """The word of the verdict and the rest of its line; the headline may say the word itself."""
-    word = "FITS" if estimate.verdict.fits else "DOES NOT FIT"
-    line = estimate.verdict.headline
-    for said in ("does not fit", "fits"):
-        if line.lower().startswith(said):
-            return word, line[len(said) :].lstrip(" :,")
-    return word, line
+    said, line = estimate.verdict.words, estimate.verdict.headline
+    return said.upper(), line[len(said) :].lstrip(" :,") if line.lower().startswith(said) else line
 
 
 def assumed_leaves(estimate: Estimate) -> list[Term]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
-from gpuplan.estimate.result import Change, Estimate
+from gpuplan.errors import GpuplanError, ImpossibleError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.estimate.result import REPORT, Change, Estimate
 from gpuplan.plan.ask import ASKS, Common, FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
@@ -179,6 +179,12 @@ def serve(ask: ServeAsk, *, advise: bool = True, library: Library | None = None)
     return _advised(ask, answer_serving, "tokens_per_s", None, advise, library)
 
 
+def _of_pins(given: Mapping[str, float], problem: Problem) -> Problem:
+    """What is impossible as a fault of the user's values of terms, which physics need not allow."""
+    said = ", ".join(f"{name} = {value:g}" for name, value in given.items())
+    return Problem("set.impossible", f"--set: nothing comes of {said} ({problem.message})", "use other values")
+
+
 def _as_fit(change: Change) -> Change:
     """A change of a training question in the options of `fit`."""
     names = {"seq-len": "context", "global-batch": "batch"}
@@ -222,7 +228,16 @@ def _advised(
     read = Library.of(ask) if library is None else library
 
     def again(changed: Question) -> Estimate:
-        return answer(changed, read)
+        try:
+            made = answer(changed, read)
+            if changed.pins:
+                _ = made.ranges  # whose ends values of terms may carry beyond what is possible
+            return made
+        except (ImpossibleError, ArithmeticError) as error:
+            problems = error.problems if isinstance(error, ImpossibleError) else [Problem("bug.impossible", str(error), REPORT)]
+            if not changed.pins:
+                raise ImpossibleError(*problems) from error
+            raise UsageError(*(_of_pins(changed.pins, problem) for problem in problems)) from None
 
     made = again(ask)
     if not advise:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuplan.errors import GpuplanError
+from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works
 from gpuplan.machine.machines import Machines, Refused
-from gpuplan.num import Apart
-from gpuplan.plan.train import TrainPlan
-from gpuplan.search.best import Best, candidates, only
-from gpuplan.search.space import Index, Part, Space
-from gpuplan.search.training_space import Looked, looked
+from gpuplan.num import Apart, ceil_div
+from gpuplan.plan.train import TrainPlan, even
+from gpuplan.search.best import FEW, Best, best, only
+from gpuplan.search.space import Part, Space
+from gpuplan.search.training_space import Looked, fastest, looked
+
+if TYPE_CHECKING:
+    from gpuplan.search.staged import Staged
 
 TOGETHER = 2**16
 """Plans times machines that are estimated at once: what is made of them stays in the caches."""
@@ -54,27 +58,62 @@ def best_on_each(cases: Iterable[tuple[Subject, Space[TrainPlan]]]) -> Foreseen:
     return made
 
 
+def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | None:
+    """The best plan of a space on one machine: the fastest that surely fits, then the fastest that fits; None: none is legal.
+
+    Small spaces are looked at whole.
+    """
+    if space.size <= FEW:
+        return best(space, fastest(subject))
+    from gpuplan.search.staged import first_looks
+
+    search = _search(subject, space)
+    for first in first_looks(space, subject.arch.depth):
+        with first.light.quietly():
+            light = looked(subject, first.light.plan)
+            heavy = None if first.heavy is None else looked(subject, first.heavy.plan)
+        search.take(first, light, heavy)
+    return search.best()
+
+
+def _search(subject: Subject, space: Space[TrainPlan]) -> Staged:
+    from gpuplan.search.staged import Staged
+
+    return Staged(space, subject.arch.depth, lambda plan: looked(subject, plan), unusual(subject))
+
+
+def unusual(subject: Subject) -> Callable[[TrainPlan], int]:
+    """How many choices of a plan are out of the ordinary for the engine: what is as fast without them is better without."""
+    profile, depth = training_profile(subject.engine), subject.arch.depth
+
+    def count(plan: TrainPlan) -> int:
+        p, some = plan.parallel, plan.saving.recompute_layers
+        signs: tuple[Any, ...] = (
+            p.zero_stage != profile.sharding.stage, p.sequence_parallel != profile.tensor.sequence, p.shard_group is not None,
+            p.etp is not None, p.cp > 1, p.vpp > 1, not even(plan, depth), plan.recompute != "none",
+            plan.recompute not in ("none", "full"), some is not None and some < ceil_div(depth, p.pp),
+        )  # fmt: skip
+        return sum(bool(one) for one in signs)
+
+    return count
+
+
 def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int, Best[TrainPlan]]:
     """The best plan of a space for each subject that it can be estimated for."""
-    left = dict.fromkeys(range(len(subjects)))
-    chosen: dict[int, tuple[tuple[float, ...], Index]] = {}
-    fitting = dict.fromkeys(left, 0)
-    looked_at = 0
-    for part in candidates(space):
-        looked_at += part.count(True)
-        seen = _seen(subjects, list(left), part)
-        left = dict.fromkeys(at for at in left if at in seen)
-        for at, one in seen.items():
-            judged = one.judged(part)
-            fitting[at] += judged.fitting
-            best = judged.part.least(judged.keys)
-            if at not in chosen or best < chosen[at]:
-                chosen[at] = best
-    return {
-        at: Best(space.at(index), fitting[at] > 0, looked_at, fitting[at], keys)
-        for at, (keys, index) in chosen.items()
-        if at in left
-    }  # fmt: skip
+    if space.size <= FEW:
+        return {}
+    from gpuplan.search.staged import first_looks
+
+    depth = subjects[0].arch.depth
+    left = {at: _search(subject, space) for at, subject in enumerate(subjects)}
+    for first in first_looks(space, depth):
+        light = _seen(subjects, list(left), first.light)
+        heavy = None if first.heavy is None else _seen(subjects, list(left), first.heavy)
+        left = {at: one for at, one in left.items() if at in light and (heavy is None or at in heavy)}
+        for at, search in left.items():
+            search.take(first, light[at], None if heavy is None else heavy[at])
+    made = {at: search.best() for at, search in left.items()}
+    return {at: found for at, found in made.items() if found is not None}
 
 
 def _seen(subjects: Sequence[Subject], places: Sequence[int], part: Part[TrainPlan]) -> dict[int, Looked]:

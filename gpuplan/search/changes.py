@@ -49,7 +49,7 @@ def fitting_changes(
     """
     found: list[Change] = []
     done: set[str] = set()
-    for trial in _trials(ask):
+    for trial in _trials(_resident(ask)):
         if trial.group in done or not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
@@ -65,6 +65,11 @@ def fitting_changes(
         if len(found) == MOST:
             break
     return tuple(found)
+
+
+def _resident(ask: Question) -> Question:
+    """The question without the last resort, offloading unasked: a change that helps does so by itself."""
+    return ask.replaced(offload=()) if isinstance(ask, TrainAsk) and ask.offload is None else ask
 
 
 def _among(trial: Trial, options: Collection[str] | None) -> bool:
@@ -86,7 +91,7 @@ def better_changes(
         return ()
     now = float(before.figures[figure].value)
     gains: list[tuple[float, Change]] = []
-    for trial in _improvements(ask, before):
+    for trial in _improvements(_resident(ask), before):
         if not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
@@ -159,7 +164,7 @@ def _narrower(ask: Common) -> Iterator[Trial]:
         yield Trial(ask.replaced(zero_stage=3), {"zero-stage": "3"})
     if isinstance(ask, TrainAsk) and ask.chunked_loss is None:
         yield Trial(ask.replaced(chunked_loss=True), {"chunked-loss": ""})
-    if isinstance(ask, TrainAsk) and ask.offload is None and ask.lora is None:
+    if isinstance(ask, TrainAsk) and not ask.offload and ask.lora is None:
         yield Trial(ask.replaced(offload=("optimizer",)), {"offload": "optimizer"})
     if isinstance(ask, TrainAsk) and ask.offload_to is None and {*(ask.offload or ())} & {"optimizer", "params"}:
         yield Trial(ask.replaced(offload_to="nvme"), {"offload-to": "nvme"})

@@ -86,16 +86,17 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("compiled", known.code.text == "compiled", known.code, str(known.code.text == "compiled").lower())
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
-    if known.recompute is not None and (known.recompute.text != "none" or _inner(ask, found) is not None):
+    described = is_described(ask, found)
+    if known.recompute is not None and described:
         habits.take("recompute", known.recompute.text, known.recompute)
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
     if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
         _alone(habits, known.alone)
-    if known.micro_batch is not None:
+    if known.micro_batch is not None and described:
         _micro_batch(habits, known.micro_batch, found)
-    if known.shard_group is not None:
+    if known.shard_group is not None and described:
         _shard_group(habits, known.shard_group, found)
     return habits
 
@@ -162,6 +163,16 @@ def _shard_group(habits: Habits, said: SourcedText, found: Found) -> None:
         group = target.per_unit // inner
         if group > 1 and ask.sync_every is None and not ask.offload:
             habits.take("shard_group", group, said, str(group))
+
+
+def is_described(ask: TrainAsk, found: Found) -> bool:
+    """Whether a question tells how a run divides its work, so that what it leaves out is as the engine has it.
+
+    Otherwise a plan is asked for, and all that is left out is looked at.
+    """
+    if all(getattr(ask, name) is not None for name in ("tp", "pp", "cp")):
+        return True
+    return _inner(ask, found) is not None and (ask.micro_batch is not None or ask.dp is not None)
 
 
 def _inner(ask: TrainAsk, found: Found) -> int | None:

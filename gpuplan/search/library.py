@@ -9,9 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import GpuplanError, Note, UnknownError
+from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError
 from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
@@ -26,7 +27,7 @@ from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
-from gpuplan.term import Source, Term
+from gpuplan.term import USER, Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
@@ -66,6 +67,8 @@ class Library:
     _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
     _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
     """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
+    _sparing: dict[tuple[int, float], tuple[Hardware, Hardware]] = field(default_factory=dict, repr=False)
+    """Hardware of which a share stays free, beside the whole one, whose place in memory is the key."""
     _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -156,6 +159,24 @@ class Library:
             )  # fmt: skip
         return self._machines[key]
 
+    def _spared(self, ask: Common, hw: Hardware) -> Hardware:
+        """The hardware with less memory, where a share of it is to stay free.
+
+        Raises:
+            UsageError: all of it is.
+        """
+        if not ask.margin:
+            return hw
+        if ask.margin >= 1:
+            raise UsageError(
+                Problem("usage.margin", f"--margin {ask.margin:.0%} leaves no memory to use", "use a share such as 5%")
+            )
+        if (id(hw), ask.margin) not in self._sparing:
+            margin = Term("plan.margin", ask.margin, "1", USER)
+            left = unspared_bytes.term("hw.memory_within_margin", capacity=hw.memory_capacity, margin=margin)
+            self._sparing[id(hw), ask.margin] = hw, hw.replaced(memory_capacity=left)
+        return self._sparing[id(hw), ask.margin][1]
+
     def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
         """What the machine of a question costs today; errors as `price_of`."""
         key = (ask.on, date.today(), *(getattr(ask, name) for name in grouped(Common, "price")))
@@ -194,7 +215,7 @@ class Library:
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
-        hw = self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity"))
+        hw = self._spared(ask, self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity")))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:

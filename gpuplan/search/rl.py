@@ -27,7 +27,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.serving import long_context
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training import chosen_with, question_of, worth_saying
+from gpuplan.search.training import chosen_beside, chosen_with, question_of, why_chosen, worth_saying
 from gpuplan.search.training_notes import run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
@@ -175,11 +175,7 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, l
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
-    why = f"fastest of {result.fitting} divisions of training that fit ({result.looked_at} looked at)"
-    if result.looked_at == 1:
-        why = "the only division of training that was looked at"
-    if not result.fits:
-        why = f"least memory of {result.looked_at} divisions of training, none of which fits"
+    why = why_chosen(result, "divisions of training")
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
     chosen += [
@@ -187,10 +183,7 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, l
         for name, value in degrees.items()
         if getattr(ask, name) is None and worth_saying(name, value)
     ]
-    if ask.recompute is None:
-        chosen.append(Choice("recompute", plan.recompute, why))
-    if ask.zero_stage is None:
-        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), f"habit of {found.subject.engine.name}"))
+    chosen += [Choice(name, text, why) for name, text in chosen_beside(ask, plan, found.subject).items()]
     return plan, chosen
 
 
@@ -232,7 +225,7 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
         made = rl_figures(models, plan.replaced(rollout=part.plan, idle="host"))
         fits = made.figures["peak_memory_bytes"].value <= made.figures["memory_capacity_bytes"].value
-        worth = where(fits, made.figures["rollout_s"].value, made.phases["rollout"][0].value)
+        worth = where(fits, made.figures["rollout_s"].value, made.phases["rollout"].peak.value)
         return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), worth))
 
     found = best(space, judge, few=1)

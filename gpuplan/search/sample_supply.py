@@ -13,7 +13,6 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.library import Library
-from gpuplan.specs.base import SpecFile
 from gpuplan.specs.target import Target
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
@@ -65,9 +64,9 @@ def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> SampleS
         decoded = replace(card.term("decoded_per_s", feeding.decoded_per_s, "1/s"), spread=feeding.decoded_range)
     cpus = user("cpus", ask.cpus, "1")
     if cpus is None and target.instance is not None and shape is not None and shape.vcpus is not None:
-        cpus = Term("instance.vcpus", float(shape.vcpus), "1", _listed(target.instance.family))
+        cpus = Term("instance.vcpus", float(shape.vcpus), "1", target.instance.family.source_of(shape))
     if cpus is None and target.system is not None and host is not None and host.vcpus is not None:
-        cpus = Term("system.vcpus", float(host.vcpus), "1", _listed(target.system))
+        cpus = Term("system.vcpus", float(host.vcpus), "1", target.system.source_of(host))
     bandwidth = user("storage_bandwidth", ask.storage_bandwidth, "B/s")
     if bandwidth is None and target.instance is not None and shape is not None and shape.network.bandwidth is not None:
         bandwidth = target.instance.term("instance.network_bandwidth", shape.network.bandwidth)
@@ -91,12 +90,6 @@ def supplied(ask: TrainAsk, card: GenericCard | None, target: Target) -> SampleS
     nodes = Term("plan.nodes", float(target.units if shape or host else 1), "1", Source("definition", "nodes that --on counts"))
     supply = Supply(nodes=nodes, stored=stored, bandwidth=bandwidth, decoded_per_s=decoded, processors=cpus)
     return SampleSupply(supply=supply, notes=tuple(notes), said=tuple(said if stored is not None else ()))
-
-
-def _listed(spec: SpecFile) -> Source:
-    """The source of a plain number of a spec file: its first."""
-    entry = next(iter(spec.sources.values()))
-    return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked)
 
 
 def pace_notes(figures: Mapping[str, Term], fed: SampleSupply) -> list[Note]:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuplan.estimate.serving import ServingModel, serving_figures
-from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
 from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Part, Space
-from gpuplan.term import Term
 
 FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
@@ -80,12 +80,6 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     return Space(plan=plan, axes=axes, rules=rules, completed=completed, wanted=wanted)
 
 
-def _at_most(memory: ServingMemory, term: Term) -> Any:
-    """A value where everything doubtful about the memory is at its high end."""
-    doubtful = {one.name: one.spread[1] for one in memory.needed.walk() if one.spread is not None}
-    return term.given(doubtful).value
-
-
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
     """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
     memory = ServingModel.of(subject, plan).memory()
@@ -146,7 +140,7 @@ class Judges(Record):
         """Which divisions fit, how surely (the less the surer), and what they hold."""
         memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
         fits = memory.needed.value <= memory.budget.value
-        sure = _at_most(memory, memory.needed) <= _at_most(memory, memory.budget)
+        sure = high_end(at_least(memory.needed)) <= memory.budget.value
         return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
 
 

@@ -31,6 +31,12 @@ def experts_of(arch: Architecture) -> int:
     return max((moe.experts for moe in arch.moes), default=0)
 
 
+def _piped_stage(engine: Engine | None) -> int:
+    """The highest ZeRO stage that an engine combines with pipeline stages."""
+    most = None if engine is None or engine.training is None else engine.training.sharding.with_pipelines
+    return 3 if most is None else int(most.value)
+
+
 def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Shape:
     """What the rules need to know of a model, and of the engine that divides it."""
     heads = [mixer.divided_by() for mixer in arch.mixers]
@@ -39,6 +45,8 @@ def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Sh
     return Shape(
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
         expert_widths=tuple(sorted({moe.width for moe in arch.moes})), shared=any(moe.shared_experts for moe in arch.moes),
-        experts=experts_of(arch), layers=arch.depth, ranks=ranks,
+        latent=arch.latent, experts=experts_of(arch), layers=arch.depth, ranks=ranks,
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
+        piped_stage=_piped_stage(engine),
+        engine="" if engine is None else engine.name,
     )  # fmt: skip

@@ -40,7 +40,7 @@ class Space(Record, Generic[P], kw_only=True):
     rules: Callable[[P], Iterable[Rule]]
     """The rules that a plan must keep; the space only holds plans that do."""
     completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
-    """The values of a plan's fields from those of the axes: what follows from them is added."""
+    """The values of a plan's fields from those of the axes and the case: what follows from them is added."""
     wanted: Callable[[P], Any] = _no_more
     """Which of the legal plans are looked at."""
 
@@ -56,7 +56,7 @@ class Space(Record, Generic[P], kw_only=True):
 
     def of(self, case: Mapping[str, Any], values: Mapping[str, Any]) -> P:
         """The plan of a case and of values of the axes, numbers or arrays of them."""
-        return placed(self.plan, {**case, **self.completed(values)})
+        return placed(self.plan, self.completed({**case, **values}))
 
     def legal(self, plan: P) -> Any:
         """Whether a plan is in the space: a truth value, or an array of them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gpuplan.errors import PlanError, Problem
 from gpuplan.estimate.answer import Said, training_answer, with_pins
 from gpuplan.estimate.long_run import Run
@@ -12,34 +10,35 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, divisors, require
+from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, require
 from gpuplan.plan.read import said
 from gpuplan.plan.train import Manner, TrainPlan
-from gpuplan.plan.words import Recompute
+from gpuplan.plan.words import Offload
 from gpuplan.record import Record
-from gpuplan.search.best import Best, best, only
-from gpuplan.search.best_on_each import Foreseen, place_of
-from gpuplan.search.habits import Habits, looked_up, precision_notes
+from gpuplan.search.best import Best, only
+from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
+from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of
-from gpuplan.search.shape import experts_of, positive, shape_of
+from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Space, placed
+from gpuplan.search.training_choices import open_choices, split_rules
 from gpuplan.search.training_defaults import (
     SEQUENCE,
     default_batch,
     default_precision,
-    default_zero,
     modules_to_train,
     replicas_at_least,
     saving_of,
     tuning_of,
 )
-from gpuplan.search.training_notes import peak_notes, training_notes
-from gpuplan.search.training_space import fastest, in_quarters, training_space
+from gpuplan.search.training_notes import habit_note, peak_notes, training_notes
+from gpuplan.search.training_space import DEGREES, training_space
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 
-_DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+AWAY: tuple[tuple[Offload, ...], ...] = (("optimizer",), ("optimizer", "params"))
+"""What goes to the memory of the host where no plan fits otherwise, the cheapest first."""
 _NUMBERS = (
     "documents", "document_spread", "etp", "sync_every", "shard_group", "reshard_group", "first_stage_layers", "last_stage_layers",
 )  # fmt: skip
@@ -65,6 +64,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
         *found.notes,
         *precision_notes(ask, subject.engine),
         *training_notes(asked, plan, subject, made.figures),
+        *((habit_note(asked, plan, subject),) if one.searched else ()),
         *peak_notes(made),
     ]
     chosen = one.chosen
@@ -94,6 +94,8 @@ class Settled(Record, kw_only=True):
     run: Run | None
     fed: SampleSupply | None
     chosen: tuple[Choice, ...]
+    searched: bool
+    """Whether there was more than one plan to choose from."""
 
 
 def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None) -> Settled:
@@ -107,31 +109,21 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
-    given = {name for name in (*_DEGREES, "dp") if getattr(ask, name) is not None}
-    why = f"fastest of {result.fitting} plans that fit ({result.looked_at} looked at)"
-    if result.looked_at == 1:
-        why = "the only plan that was looked at"
-    if not result.fits:
-        why = f"least memory of {result.looked_at} plans, none of which fits"
+    given = {name for name in (*DEGREES, "dp") if getattr(ask, name) is not None}
+    why = why_chosen(result)
     chosen += [
         Choice(name, f"{value:g}", why) for name, value in degrees.items() if name not in given and worth_saying(name, value)
     ]
-    if ask.recompute is None:
-        chosen.append(Choice("recompute", plan.recompute, why))
-        if plan.saving.recompute_layers is not None and ask.recompute_layers is None:
-            some = "layers of each stage that are made again: quarters of a stage were looked at"
-            chosen.append(Choice("recompute_layers", f"{plan.saving.recompute_layers:g}", some))
-    if ask.zero_stage is None:
-        own = plan.parallel.zero_stage == training_profile(found.subject.engine).sharding.stage
-        why_zero = f"habit of {found.subject.engine.name}" if own else "replicas that step on their own share no states"
-        chosen.append(Choice("zero_stage", str(plan.parallel.zero_stage), why_zero))
+    chosen += [Choice(name, text, why) for name, text in chosen_beside(ask, plan, found.subject).items()]
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)
     run = run_of(ask, plan)
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
-    return Settled(ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen))
+    return Settled(
+        ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1
+    )
 
 
 def chosen_with(
@@ -139,7 +131,7 @@ def chosen_with(
 ) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
-    Habits that cost memory hold only where a plan fits with them.
+    Habits that cost memory hold only where a plan fits with them, and nothing is offloaded unasked where a plan fits without.
 
     Raises:
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
@@ -149,7 +141,39 @@ def chosen_with(
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
         return chosen_with(fewer, found, foreseen)
+    if not is_described(habits.ask, found) and not training_fits(result, found.subject):
+        away = _offloaded(habits.ask, found)
+        if away is not None:
+            asked, result, told = away
+            return asked, [*habits.chosen, *chosen, told], result
     return habits.ask, [*habits.chosen, *chosen], result
+
+
+def _offloaded(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:
+    """The best plan with as little in the memory of the host as makes one fit there; None where none does.
+
+    Raises:
+        PlanError: as `chosen_plan`.
+    """
+    if ask.offload is not None or found.subject.hw.host_memory is None:
+        return None
+    for what in AWAY:
+        if "params" in what and ask.zero_stage not in (None, 3):
+            continue
+        asked = ask.replaced(offload=what)
+        space, _ = space_of(asked, found)
+        result = chosen_plan(asked, found.subject, space)
+        if training_fits(result, found.subject) and _host_holds(result, found.subject):
+            told = Choice("offload", ",".join(what), "the last resort: no plan fits without")
+            return asked, result, told
+    return None
+
+
+def _host_holds(found: Best[TrainPlan], subject: Subject) -> bool:
+    """Whether the memory of the host is known to hold what is offloaded."""
+    figures = training_figures(subject, found.plan).figures
+    need, have = figures.get("host_memory_bytes"), figures.get("host_memory_capacity_bytes")
+    return need is not None and have is not None and float(need.value) <= float(have.value)
 
 
 def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
@@ -158,6 +182,34 @@ def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
         return found.fits
     figures = training_figures(subject, found.plan).figures
     return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
+
+
+def why_chosen(found: Best[TrainPlan], what: str = "plans") -> str:
+    """Why a plan was chosen, in a few words."""
+    if found.looked_at == 1:
+        return f"the only one of the {what} that was looked at"
+    if not found.fits:
+        return f"least memory of {found.looked_at} {what}, none of which fits"
+    sure = "" if found.keys and found.keys[0] < -1 else ", none of them surely"
+    return f"fastest of {found.fitting} {what} that fit{sure} ({found.looked_at} looked at)"
+
+
+def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str, str]:
+    """What else was chosen, where it shows: recomputation and sharding always, the rest where it is out of the ordinary."""
+    p, profile, found = plan.parallel, training_profile(subject.engine), dict[str, str]()
+    if ask.recompute is None:
+        found["recompute"] = plan.recompute
+    if ask.recompute_layers is None and plan.saving.recompute_layers is not None:
+        found["recompute_layers"] = f"{plan.saving.recompute_layers:g}"
+    if ask.zero_stage is None:
+        found["zero_stage"] = str(p.zero_stage)
+    if ask.shard_group is None and p.shard_group is not None:
+        found["shard_group"] = f"{p.shard_group:g}"
+    if ask.etp is None and p.etp is not None:
+        found["etp"] = f"{p.etp:g}"
+    if ask.sequence_parallel is None and p.sequence_parallel != profile.tensor.sequence and p.tp > 1:
+        found["sequence_parallel"] = str(p.sequence_parallel).lower()
+    return found
 
 
 def worth_saying(name: str, value: float) -> bool:
@@ -175,13 +227,13 @@ def chosen_plan(
     """
     known = None if foreseen is None else foreseen.get(place_of(subject, space))
     if known is not None:
-        return known if known.looked_at == 1 else partly(subject, space, known)
+        return known
     alone = only(space)
     if alone is not None:
         return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
-    found = best(space, fastest(subject))
+    found = best_plan(subject, space)
     if found is not None:
-        return partly(subject, space, found)
+        return found
     plan, ranks = _user_plan(ask, space), subject.hw.count
     unknown_dp = ask.dp is None and plan.parallel.ranks != ranks
     require(space.rules(plan), without=REST_ON_DP if unknown_dp else ())
@@ -189,21 +241,9 @@ def chosen_plan(
     raise PlanError(Problem("plan.none-legal", f"no legal plan uses all {ranks} accelerators with these values", hint))
 
 
-def partly(subject: Subject, space: Space[TrainPlan], found: Best[TrainPlan]) -> Best[TrainPlan]:
-    """The same where only running whole layers again fits: some layers of each stage, in quarters, at every depth of pipeline."""
-    alone = len(space.cases["recompute"]) < 2
-    if not found.fits or found.plan.recompute != "full" or alone or space.plan.saving.recompute_layers is not None:
-        return found
-    some = best(in_quarters(space, subject.arch.depth), fastest(subject, surely=False))
-    if some is None:
-        return found
-    chosen = some if some.fits and some.keys[-1] < found.keys[-1] else found
-    return chosen.replaced(looked_at=found.looked_at + some.looked_at, fitting=found.fitting + some.fitting)
-
-
 def _user_plan(ask: TrainAsk, space: Space[TrainPlan]) -> TrainPlan:
     """The user's values with ones where nothing was given, to say which rules they break."""
-    return space.of(next(space.every_case()), {name: float(getattr(ask, name) or 1) for name in _DEGREES})
+    return space.of(next(space.every_case()), {name: float(getattr(ask, name) or 1) for name in DEGREES})
 
 
 def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice]]:
@@ -212,8 +252,9 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     Raises:
         PlanError: a negative or zero batch, sequence or degree.
     """
-    positive(ask, ("tokens", "seq_len", "documents", "global_batch", *_DEGREES, "dp"))
+    positive(ask, ("tokens", "seq_len", "documents", "global_batch", *DEGREES, "dp"))
     subject, chosen = found.subject, []
+    require(split_rules(ask, subject.engine))
     arch, hw, ranks = subject.arch, subject.hw, subject.hw.count
     profile = training_profile(subject.engine)
     seq_len, made = ask.seq_len, found.card.pretraining
@@ -233,27 +274,11 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         precision = default_precision(hw)
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
     mtp = modules_to_train(ask, found.card, chosen)
-    zero = (default_zero(ask, profile) if ask.zero_stage is None else ask.zero_stage,)
-    recomputes: tuple[Recompute, ...] = (ask.recompute,) if ask.recompute is not None else ("none", "full")
-    if ask.recompute is None and arch.latent:
-        recomputes = ("none", "selective", "full")
     sequence_parallel = profile.tensor.sequence if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
         sequence_parallel = False
         why = f"{seq_len} tokens are no multiple of tp {ask.tp or 1} x cp {ask.cp or 1}"
         chosen.append(Choice("sequence_parallel", "false", why))
-    domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
-    micro = [one for one in (1, 2, 4, 8, 16, 32) if one <= global_batch]
-    grid: Mapping[str, list[int]] = {
-        "tp": [one for one in divisors(ranks) if one <= domain],
-        "pp": [one for one in divisors(ranks) if one <= arch.depth],
-        "cp": [1] if seq_len <= 32768 else [one for one in divisors(ranks) if one <= 64],
-        "ep": [one for one in divisors(experts_of(arch)) if one <= ranks] if experts_of(arch) else [1],
-        "vpp": [1, 2, 3, 4, 5, 6, 8, 10],
-        "micro_batch": micro,
-    }
-    usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in grid.items()}
-    degrees = {name: [value] if (value := getattr(ask, name)) is not None else usual[name] for name in _DEGREES}
     plan = TrainPlan(
         parallel=Parallelism(
             sequence_parallel=sequence_parallel, schedule=ask.schedule or "1f1b", cp_kind=ask.cp_kind or "ring",
@@ -264,9 +289,9 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         how=Manner(**{name: getattr(ask, name) for name in Manner.field_names()}),
     )  # fmt: skip
     plan = placed(plan, {name: float(value) for name in _NUMBERS if (value := getattr(ask, name)) is not None})
-    cases = {"zero_stage": zero, "recompute": recomputes}
     shape = shape_of(arch, ranks, subject.engine)
-    space = training_space(plan, degrees, cases, shape, dp=None if ask.dp is None else float(ask.dp))
+    choices = open_choices(ask, plan, subject, shape, described=is_described(ask, found))
+    space = training_space(plan, choices.axes, choices.cases, shape, dp=None if ask.dp is None else float(ask.dp))
     return space, chosen
 
 

@@ -52,7 +52,7 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
         *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
     ]
     if plan.recompute == "selective":
-        notes.append(Note("recompute.selective", _selective(subject)))
+        notes.append(Note("recompute.selective", _selective(subject, plan.saving.recompute_modules)))
     unknown = without_effect(plan, training_profile(subject.engine))
     if unknown:
         told = f"what {', '.join(unknown)} changes with {subject.engine.name} is not known: the estimate is the same without"
@@ -67,11 +67,27 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
     return notes
 
 
+def habit_note(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> Note:
+    """What was left open and not searched, but taken as the engine has it."""
+    profile, engine = training_profile(subject.engine), subject.engine.name
+    p = plan.parallel
+    fixed = (
+        {"optimizer": plan.optimizer}
+        | ({"schedule": p.schedule} if p.pp > 1 else {})
+        | ({"cp-kind": p.cp_kind} if p.cp > 1 else {})
+    )
+    said = [f"{name} {value}" for name, value in fixed.items() if getattr(ask, name.replace("-", "_")) is None]
+    left = {"compiled": "compilation", "overlap": "overlap", "reduce_in": "type of gradients"}
+    said += [words for name, words in left.items() if getattr(ask, name) is None]
+    alone = [name for name in ("tp", "pp", "cp") if name not in profile.splits and getattr(ask, name) is None]
+    if alone:
+        said.append(f"no {', '.join(alone)}, which {engine} is not run with")
+    return Note("search.fixed", f"not searched but taken as {engine} has it: {'; '.join(said)}", "give another by its own option")
+
+
 def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
     """Options of how the engine is set up that its profile says nothing of."""
     how, found = plan.how, list[str]()
-    if how.compiled is not None and (profile.compiled if how.compiled else profile.eager) is None:
-        found.append("--compile" if how.compiled else "--no-compile")
     if how.overlap is not None and profile.switched is None:
         found.append("--overlap")
     if how.graphs and profile.host.graph is None:
@@ -83,13 +99,19 @@ def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
     return found
 
 
-def _selective(subject: Subject) -> str:
+def _selective(subject: Subject, named: Collection[str]) -> str:
     """What selective recomputation runs again."""
+    if named:
+        return f"selective runs {', '.join(named)} again"
+    recompute = training_profile(subject.engine).recompute
+    if recompute.policy is not None:
+        return f"selective is the policy {recompute.policy} of {subject.engine.name}"
+    if recompute.blocks is not None:
+        return (
+            f"selective runs {float(recompute.blocks.value):.0%} of the layers again in full, as {subject.engine.name} picks them"
+        )
+    if recompute.keeps == "matmuls":
+        return "selective runs all again but every other matmul"
     if subject.arch.latent:
         return "selective runs the up-projections of latent attention again"
-    policy = training_profile(subject.engine).recompute.policy
-    if policy is not None:
-        return f"selective is the policy {policy} of {subject.engine.name}"
-    if training_profile(subject.engine).recompute.selective is not None:
-        return f"selective recomputes what {subject.engine.name} selects, in shares of its forward pass"
     return "selective recomputes the attention core; fused attention leaves nothing to save there"

@@ -10,12 +10,17 @@ from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.parallelism import Rule, Shape
 from gpuplan.plan.train import TrainPlan, even, train_rules
+from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
 from gpuplan.search.space import Part, Space
 
-QUARTERS = (1.0, 2.0, 3.0)
-"""Parts of a stage whose layers are run again, where only running all of them again would fit."""
+DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+"""The axes of a space of training plans that are fields of a plan."""
+REPLICAS = "replicas"
+"""The axis of groups of ranks that share states, each of which has all of them; 1: all ranks of dp x cp share."""
+LAYERS = "layers"
+"""The axis of the layers of a stage that are run again; 0: all of them."""
 
 
 def training_space(
@@ -23,81 +28,82 @@ def training_space(
 ) -> Space[TrainPlan]:  # fmt: skip
     """The plans of all values of some axes and cases; without `dp`, replicas take the accelerators that are left.
 
-    Where several numbers of chunks a stage are looked at, only those are that divide the layers evenly.
+    Two axes are no fields of a plan: `replicas` counts the groups that share states (HSDP), and `layers` those that are run again.
     """
 
     def rules(one: TrainPlan) -> Iterator[Rule]:
         return train_rules(one, shape)
 
     def wanted(one: TrainPlan) -> Any:
-        return even(one, shape.layers) if len(axes.get("vpp", ())) > 1 else True
+        group, some = one.parallel.shard_group, one.saving.recompute_layers
+        held: Any = True
+        if REPLICAS in axes and group is not None and plan.parallel.shard_group is None:
+            held = held & (group % 1 == 0) & (group > 1)
+        if LAYERS in axes and some is not None and plan.saving.recompute_layers is None:
+            held = held & (some <= ceil_div(shape.layers, one.parallel.pp))
+        return held
 
-    return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=replicas(plan, shape.ranks, dp), wanted=wanted)
+    return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed(plan, shape, dp), wanted=wanted)
 
 
-def replicas(plan: TrainPlan, ranks: int, dp: float | None) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """What adds the number of replicas to values of degrees: `dp`, or as many as the accelerators allow."""
+def completed(plan: TrainPlan, shape: Shape, dp: float | None) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """What makes values of a plan's fields of those of the axes and cases.
+
+    The number of replicas is added: `dp`, or as many as the accelerators allow.
+    """
 
     def added(values: Mapping[str, Any]) -> Mapping[str, Any]:
-        if dp is not None:
-            return {**values, "dp": dp}
+        made = {name: value for name, value in values.items() if name not in (REPLICAS, LAYERS)}
         tp, pp, cp = (values.get(name, getattr(plan.parallel, name)) for name in ("tp", "pp", "cp"))
-        return {**values, "dp": maximum(floor(ranks / (tp * pp * cp)), 1.0)}
+        made["dp"] = dp if dp is not None else maximum(floor(shape.ranks / (tp * pp * cp)), 1.0)
+        groups, layers = values.get(REPLICAS, 1.0), values.get(LAYERS, 0.0)
+        if not _is(groups, 1.0):
+            made["shard_group"] = made["dp"] * cp / groups
+        if not _is(layers, 0.0) and values.get("recompute", plan.recompute) != "none":
+            made["recompute_layers"] = where(layers == 0, ceil_div(shape.layers, pp), layers)
+        return made
 
     return added
 
 
-def in_quarters(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
-    """The same plans with one, two and three quarters of the layers of each stage run again in full."""
+def _is(value: Any, number: float) -> bool:
+    """Whether a value is that one number and no array."""
+    return not hasattr(value, "shape") and value == number
 
-    def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
-        rest = {name: value for name, value in values.items() if name != "quarter"}
-        stage, quarter = ceil_div(layers, values["pp"]), values["quarter"]
-        here, before = floor(stage * quarter / 4), floor(stage * (quarter - 1) / 4)
-        # A short stage has the same quarter twice, which counts once.
-        return {**space.completed(rest), "recompute_layers": where(here > before, here, 0.0)}
 
-    def wanted(one: TrainPlan) -> Any:
-        some: Any = one.saving.recompute_layers
-        return space.wanted(one) & (some >= 1)
-
-    axes = {"pp": space.axes["pp"], "quarter": QUARTERS, **space.axes}
-    cases = {**space.cases, "recompute": ("full",)}
-    return space.replaced(axes=axes, cases=cases, completed=completed, wanted=wanted)
+def evenly(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
+    """The same without chunks of stages that divide the layers unevenly, where several numbers of them are looked at."""
+    if len(space.axes.get("vpp", ())) < 2:
+        return space
+    return space.replaced(wanted=lambda one: space.wanted(one) & even(one, layers))
 
 
 class Looked(Record, eq=False):
-    """What a search sees of plans: the time of a step, the memory and what there is of it, and whether it surely suffices."""
+    """What a search sees of plans: the time of a step, the memory, its high end, and what there is of it."""
 
     step: Any
     memory: Any
+    high: Any
     capacity: Any
-    sure: Any
+
+    @property
+    def rank(self) -> Any:
+        """-2 where all that is doubtful about the memory leaves it within what there is, -1 where it fits in the middle, else 0."""
+        return where(self.high <= self.capacity, -2.0, where(self.memory <= self.capacity, -1.0, 0.0))
 
     def judged(self, part: Part[TrainPlan]) -> Judged[TrainPlan]:
         """The fastest plan that surely fits is preferred, then the fastest that fits, then the one of least memory."""
         fits = self.memory <= self.capacity
-        rank = where(self.sure, -2.0, where(fits, -1.0, 0.0))
-        return Judged(part, part.count(fits), (rank, where(fits, self.step, self.memory)))
+        return Judged(part, part.count(fits), (self.rank, where(fits, self.step, self.memory)))
 
 
-def looked(subject: Subject, plan: TrainPlan, *, surely: bool = True, works: Works | None = None) -> Looked:
-    """What the estimator says of plans; without `surely` it is enough that they fit in the middle.
-
-    A plan surely fits where all that is doubtful about its memory is at its high end.
-    """
+def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None) -> Looked:
+    """What the estimator says of plans."""
     figures = training_figures(subject, plan, works=works).figures
-    memory, capacity = figures["peak_memory_bytes"], figures["memory_capacity_bytes"].value
-    sure: Any = False
-    if surely:
-        # The spread of published peaks around all that is counted is not among them: it would leave a tenth of it empty.
-        doubtful = {
-            term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != "engine.memory_residual"
-        }
-        sure = memory.given(doubtful).value <= capacity
-    return Looked(figures["step_time_s"].value, memory.value, capacity, sure)
+    memory = figures["peak_memory_bytes"]
+    return Looked(figures["step_time_s"].value, memory.value, high_end(memory), figures["memory_capacity_bytes"].value)
 
 
-def fastest(subject: Subject, *, surely: bool = True) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
+def fastest(subject: Subject) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
     """What prefers the fastest plan that surely fits, as `Looked` does."""
-    return lambda part: looked(subject, part.plan, surely=surely).judged(part)
+    return lambda part: looked(subject, part.plan).judged(part)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from gpuplan.errors import Problem, UnknownError, did_you_mean
-from gpuplan.schema import Schema, field
-from gpuplan.specs.base import Id, Month, SpecFile
+from gpuplan.schema import field
+from gpuplan.specs.base import Id, Month, Section, SpecFile
 from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
@@ -14,6 +14,7 @@ from gpuplan.specs.quantity import (
     FlopPerSField,
     HertzField,
     RatioField,
+    ShareField,
     Sourced,
     WattsField,
 )
@@ -22,7 +23,7 @@ RateName: TypeAlias = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp
 RATE_NAMES: tuple[str, ...] = get_args(RateName)
 
 
-class Wired(Schema):
+class Wired(Section):
     """How much of a shared memory the system lets a graphics processor hold at a time."""
 
     small: RatioField
@@ -33,7 +34,7 @@ class Wired(Schema):
     """The share of a larger one."""
 
 
-class Memory(Schema):
+class Memory(Section):
     """The memory that weights and activations live in."""
 
     capacity: BytesField
@@ -58,7 +59,7 @@ class Memory(Schema):
     """What the operating system and its programs take of it."""
 
 
-class DenseRates(Schema):
+class DenseRates(Section):
     """Dense peak rates with 32-bit accumulation; a data type that is left out or `null` is not supported."""
 
     fp64: FlopPerSField | None = None
@@ -85,7 +86,7 @@ class DenseRates(Schema):
     """4-bit integers, in OP/s."""
 
 
-class Sparsity(Schema):
+class Sparsity(Section):
     """Structured sparsity, which no estimate counts on."""
 
     pattern: str
@@ -100,7 +101,7 @@ class Sparsity(Schema):
     """What is odd about it."""
 
 
-class Units(Schema):
+class Units(Section):
     """The compute units that the peak rates can be recounted from."""
 
     name: Literal["sm", "cu", "core", "xe-core", "mme"]
@@ -117,7 +118,7 @@ class Units(Schema):
     """How far the recounted rates may be from the printed ones where clocks and rates do not belong together; the note says why."""
 
 
-class ScaleUp(Schema):
+class ScaleUp(Section):
     """The vendor's own link between accelerators."""
 
     kind: str
@@ -140,7 +141,7 @@ class ScaleUp(Schema):
     """What is odd about it."""
 
 
-class Pcie(Schema):
+class Pcie(Section):
     """The link to the host, where it is PCIe."""
 
     gen: CountField
@@ -151,14 +152,14 @@ class Pcie(Schema):
     """One way, after encoding."""
 
 
-class MigProfile(Schema):
+class MigProfile(Section):
     """One way to cut a part of an NVIDIA GPU off as a device of its own (multi-instance GPU)."""
 
     memory: BytesField
     """What one instance has: as the driver lists it, otherwise as the name of the profile prints it."""
-    memory_share: RatioField
+    memory_share: ShareField
     """The share of memory, memory bandwidth and L2 that goes with it."""
-    compute_share: RatioField
+    compute_share: ShareField
     """The share of the compute units as NVIDIA prints it, such as 1/7 as 0.142857; `units` is exact where it is known."""
     units: CountField | None = None
     """The compute units of one instance, where the driver's list has been printed."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
 from gpuplan.schema import Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import LineMap, Path_, load_yaml
-from gpuplan.term import Kind, Source, Term
+from gpuplan.term import NOT_ON_RECORD, Kind, Source, Term
 
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
 Id: TypeAlias = Annotated[str, Pattern(r"^[a-z0-9][a-z0-9._-]*$")]
 Date: TypeAlias = Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
-Month: TypeAlias = Annotated[str, Pattern(r"^(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$")]
+MONTH = re.compile(r"^(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$", re.ASCII)
+Month: TypeAlias = Annotated[str, Pattern(MONTH.pattern)]
 
 
 class SourceEntry(Schema):
@@ -35,6 +37,8 @@ class SourceEntry(Schema):
     """The table, page or heading inside the source."""
     note: str = ""
     """What is odd about the source, such as that it quotes another."""
+    compared: bool = False
+    """Whether it was only compared with those that are cited: no value names it, and what it says otherwise stands in the notes."""
 
     def faults(self) -> Iterator[Fault]:
         """An address that is none, or none where there must be one."""
@@ -42,6 +46,21 @@ class SourceEntry(Schema):
             yield Fault("spec.bad-url", f"`{self.url}` is not a web address", "write it as `https://…`")
         if not self.url and self.kind in NEEDS_URL:
             yield Fault("spec.source-without-url", f"the source `{self.title}` has no `url`", "give one, or set `kind: assumed`")
+
+
+class Section(Schema):
+    """A part of a data file that may name one source for all of its values."""
+
+    source: str = ""
+    """The source of every value in here that names none of its own; nothing: it is not on record."""
+
+    def settled(self) -> Self:
+        """The same section with its source at each value that has none, inner sections included."""
+        return _attributed(self, self.source) if self.source else self
+
+    def stated(self) -> dict[str, Any]:
+        """The fields that a file must state, without the source at each value that has it from the section."""
+        return {key: _attributed(value, "", self.source) for key, value in super().stated().items()}
 
 
 class SpecFile(Schema):
@@ -56,28 +75,45 @@ class SpecFile(Schema):
     aliases: tuple[str, ...] = ()
     """Other names that find this file, among them the string that a driver reports; unique over the catalog."""
     sources: Annotated[dict[str, SourceEntry], Limits(1)]
-    """Where the values come from; a value without `source` comes from the first."""
+    """Where the values come from; a value that names none, in a section that names none, has no source on record."""
     notes: tuple[str, ...] = ()
     """What a reader must know: conflicts between sources, traps, limits."""
 
     def faults(self) -> Iterator[Fault]:
-        """Values whose source is not there."""
-        for at, value in _walk(self, ()):
-            if value.source and value.source not in self.sources:
-                hint = did_you_mean(value.source, self.sources) or f"known are {', '.join(self.sources)}"
-                message = f"`{_dotted(at)}` names the source `{value.source}`, which is not in `sources`"
+        """Values and sections whose source is not there."""
+        told: set[tuple[Path_, str]] = set()
+        for at, named in _walk(self, ()):
+            # What a section names is said once, and not again for each value that has it from there.
+            if (
+                named.source
+                and named.source not in self.sources
+                and not any((at[:end], named.source) in told for end in range(len(at)))
+            ):
+                told.add((at, named.source))
+                hint = did_you_mean(named.source, self.sources) or f"known are {', '.join(self.sources)}"
+                message = f"`{_dotted(at)}` names the source `{named.source}`, which is not in `sources`"
                 yield Fault("spec.unknown-source", message, hint, at)
 
     def values(self) -> Iterator[tuple[str, Sourced | SourcedText]]:
         """Every sourced value of the file with its dotted path."""
-        return ((_dotted(at), value) for at, value in _walk(self, ()))
+        return ((_dotted(at), value) for at, value in _walk(self, ()) if not isinstance(value, Section))
 
-    def source_of(self, sourced: Sourced | SourcedText, *told: str) -> Source:
-        """The source of a value, with the text as printed there in the note, behind what else is `told`."""
-        entry = self.sources[sourced.source or next(iter(self.sources))]
+    def named_sources(self) -> set[str]:
+        """The keys of the sources that a value, or a section, names."""
+        return {named.source for _, named in _walk(self, ())} - {""}
+
+    def source_of(self, named: Sourced | SourcedText | Section, *told: str) -> Source:
+        """The source of a value, or of the plain words of a section, with what is `told` of it in the note.
+
+        Of a value the text as printed there and the value's own note are told as well.
+        """
         notes = [text for text in told if text]
-        notes += [f"printed as {sourced.text}"] if isinstance(sourced, Sourced) else []
-        notes += [text for text in (sourced.note, entry.note) if text]
+        notes += [f"printed as {named.text}"] if isinstance(named, Sourced) else []
+        notes += [named.note] if isinstance(named, (Sourced, SourcedText)) and named.note else []
+        if not named.source:
+            return replace(NOT_ON_RECORD, note="; ".join(notes))
+        entry = self.sources[named.source]
+        notes += [entry.note] if entry.note else []
         return Source(entry.kind, entry.title, entry.url, entry.section, entry.checked, "; ".join(notes))
 
     def term(self, name: str, sourced: Sourced, spread: tuple[float, float] | None = None) -> Term:
@@ -112,15 +148,41 @@ def _dotted(at: Path_) -> str:
     return ".".join(map(str, at))
 
 
-def _walk(value: Any, at: Path_) -> Iterator[tuple[Path_, Sourced | SourcedText]]:
+def _walk(value: Any, at: Path_) -> Iterator[tuple[Path_, Sourced | SourcedText | Section]]:
+    """Everything in a file that names a source, sections before what they hold."""
     if isinstance(value, (Sourced, SourcedText)):
         yield at, value
     elif isinstance(value, Schema):
+        if isinstance(value, Section):
+            yield at, value
         for key in value.field_names():
             yield from _walk(getattr(value, key), (*at, key))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from _walk(item, (*at, key))
     elif isinstance(value, tuple):
         for place, item in enumerate(value):
             yield from _walk(item, (*at, place))
+
+
+Named = TypeVar("Named")
+
+
+def _attributed(value: Named, source: str, before: str = "") -> Named:
+    """A value, or all values below it, with a source where they have that of `before`: none, unless it is given."""
+    made: Any = value
+    if isinstance(value, (str, int)) or value is None:
+        pass
+    elif isinstance(value, (Sourced, SourcedText)):
+        made = value.replaced(source=source) if value.source == before != source else value
+    elif isinstance(value, Schema):
+        inner = {key: getattr(value, key) for key in value.field_names()}
+        changes = {key: new for key, old in inner.items() if (new := _attributed(old, source, before)) is not old}
+        made = value.replaced(**changes) if changes else value
+    elif isinstance(value, dict):
+        made = {key: _attributed(item, source, before) for key, item in value.items()}
+        made = made if any(made[key] is not value[key] for key in made) else value
+    elif isinstance(value, tuple):
+        made = tuple(_attributed(item, source, before) for item in value)
+        made = made if any(new is not old for new, old in zip(made, value, strict=True)) else value
+    return made  # type: ignore[no-any-return]

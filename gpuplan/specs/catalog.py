@@ -270,7 +270,8 @@ def _unfit(folder: Path) -> Problem | None:
         return Problem("spec.no-folder", f"the specs folder `{folder}` {what}", hint)
     if any(next((folder / kind).rglob("*.yaml"), None) for kind in KINDS if (folder / kind).is_dir()):
         return None
-    loose = next(folder.rglob("*.yaml"), None)
+    # No deeper, or a folder such as `/` would be walked through whole.
+    loose = next((one for below in ("*.yaml", "*/*.yaml", "*/*/*.yaml") for one in folder.glob(below)), None)
     if loose is not None:
         hint = f"put it below one of {', '.join(f'{kind}/' for kind in KINDS)}"
         return Problem("spec.unsorted-folder", f"the specs folder `{folder}` has `{loose.name}` in no folder of a kind", hint)

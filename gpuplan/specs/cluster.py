@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
-from gpuplan.schema import Fault, Limits, Schema
-from gpuplan.specs.base import Id, SpecFile
-from gpuplan.specs.quantity import BytesPerSField, CountField, RatioField
+from gpuplan.schema import Fault, Limits
+from gpuplan.specs.base import Id, Section, SpecFile
+from gpuplan.specs.quantity import BytesPerSField, CountField, OverField
 
 
-class ClusterLevel(Schema):
+class ClusterLevel(Section):
     """One level of the network beyond the nodes: a scalable unit, a pod, a spine. Rates are one way and per accelerator."""
 
     name: str
@@ -23,7 +23,7 @@ class ClusterLevel(Schema):
     """How its switches are wired; `rail` is one switch for each card number of the nodes."""
     bandwidth_per_direction: BytesPerSField
     """What one accelerator sends into this level on its own cards, before any oversubscription."""
-    oversubscription: RatioField | None = None
+    oversubscription: OverField | None = None
     """By how much the level carries less than that when all send at once; nothing where it is not published."""
     network: Id | None = None
     """The id of the network that its ports speak."""
@@ -69,10 +69,6 @@ class Cluster(SpecFile):
             yield Fault(
                 "spec.level-order", what, "give the last level the size of the cluster, or none", ("levels", len(sizes) - 1)
             )
-        for at, level in enumerate(self.levels):
-            if level.oversubscription is not None and level.oversubscription.value < 1:
-                what = f"`{level.name}` is oversubscribed by {level.oversubscription.text}, which is below 1"
-                yield Fault("spec.out-of-range", what, "1 means as thick as below", ("levels", at, "oversubscription"))
 
 
 __all__ = ["Cluster", "ClusterLevel"]

@@ -24,7 +24,18 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
-from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, RatioField, SecondsField, Sourced, TextField
+from gpuplan.specs.quantity import (
+    BytesField,
+    BytesPerSField,
+    CountField,
+    FactorField,
+    PartField,
+    RatioField,
+    SecondsField,
+    ShareField,
+    Sourced,
+    TextField,
+)
 from gpuplan.specs.training_habits import Pace, Share
 
 Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
@@ -38,6 +49,7 @@ class Fusion(Schema):
     """What changes when a model is compiled, or surely is not: fewer passes, fewer launches, less host time."""
 
     hidden_passes: RatioField | None = None
+    rms_passes: Portion | None = None
     activation_passes: RatioField | None = None
     kernels_per_layer: RatioField | None = None
     kept_norm: StoredBytes | None = None
@@ -60,7 +72,7 @@ class Fusion(Schema):
         return given
 
 
-_LAYERS = ("hidden_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
+_LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
 """What the code of a layer makes of its element-wise work."""
 
 
@@ -84,7 +96,7 @@ class Samples(Schema):
     """How often a byte that is kept for the backward pass is read or written in a step."""
     host: SecondsField
     """Time of a step that belongs to no kernel."""
-    residual: RatioField
+    residual: FactorField
     """Measured over counted time of computation in the middle of published runs; `accept` holds their ends."""
 
 
@@ -93,6 +105,8 @@ class TrainingProfile(Schema):
 
     splits: tuple[Split, ...] = ("tp", "pp", "cp", "ep", "vpp")
     """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
+    splits_if_asked: tuple[Split, ...] = ()
+    """Further kinds that it can be run with: looked at only where the user says so. Others are refused."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss
@@ -110,7 +124,7 @@ class TrainingProfile(Schema):
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
-    rms_passes: RatioField | None = None
+    rms_passes: Portion | None = None
     """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
@@ -134,11 +148,11 @@ class TrainingProfile(Schema):
     """None: no run of such a model is known."""
     spread_lengths: Portion | None = None
     """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
-    memory_residual: RatioField | None = None
+    memory_residual: FactorField | None = None
     """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
-    residual: RatioField
+    residual: FactorField
     """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
-    residual_experts: RatioField | None = None
+    residual_experts: FactorField | None = None
     """The same of models with experts, whose runs spread more; None: as of others."""
 
     def residual_of(self, *, experts: bool) -> Sourced:
@@ -215,16 +229,16 @@ class RolloutLoop(Schema):
     """Time that each decode step takes longer: workers called from outside, log-probabilities."""
     sync: BytesPerSField
     """Bytes of new weights that one accelerator takes over in a second from a training engine on the same accelerators."""
-    residual: RatioField
+    residual: FactorField
     """Measured over counted time of whole steps of dense models; `accept` holds the ends."""
-    expert_residual: RatioField
+    expert_residual: FactorField
     """The same of mixtures of experts."""
 
 
 class ServingProfile(Schema):
     """How an engine serves."""
 
-    memory_utilization: RatioField
+    memory_utilization: ShareField
     """The share of memory that the engine's own setting names."""
     utilization_of: Literal["device", "static", "free"]
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
@@ -260,9 +274,9 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     request_host: SecondsField
     """Time of a request to its first token that no pass takes: reading, tokenising, waiting for the step to end, sending."""
-    prefill_residual: RatioField
+    prefill_residual: FactorField
     """Measured over counted prefill time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
-    decode_residual: RatioField
+    decode_residual: FactorField
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
     padded_experts: PaddedExperts | None = None
@@ -281,7 +295,7 @@ class Engine(SpecFile):
     """The same by accelerator or family, where it is known to be another."""
     communication: BytesField
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
-    fragmentation: RatioField
+    fragmentation: PartField
     """Memory that the allocator reserves beyond tensors, as a share of them."""
     kv_heads: KvHeads = "replicated"
     """How it divides fewer key and value heads than tensor parallel ranks."""

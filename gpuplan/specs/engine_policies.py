@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias
 
 from gpuplan.schema import Limits, Schema
-from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import (
+    BytesField,
+    BytesPerSField,
+    CountField,
+    Measure,
+    PartField,
+    RatioField,
+    SecondsField,
+    Sourced,
+)
 from gpuplan.specs.training_habits import Share
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -30,6 +39,10 @@ class Sharding(Schema):
     """Under ZeRO-3 with pipeline stages, weights are released after each use; or they and unsharded gradients stay from the first
     micro-batch to the last; or the same, but each forward pass releases the weights, so that each backward pass gathers them, and
     what is summed is scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
+    with_pipelines: CountField | None = None
+    """The highest stage that it combines with pipeline stages; None: any."""
+    offloaded: Literal["alone", "with-states"] = "alone"
+    """Weights go to the host alone, or the optimizer's states do too, since its step runs where the weights are."""
     loaded: Literal["in-shards", "whole"] = "in-shards"
     """Whether each rank holds the whole model before it is cut into shards."""
     gather_host: SecondsField | None = None
@@ -86,11 +99,11 @@ class Loss(Schema):
 class Overlap(Schema):
     """Which share of communication, or of the computation that it may travel under, is hidden where nobody says."""
 
-    dp: RatioField
+    dp: PartField
     """Of the backward pass, under which gradients are reduced."""
-    tp: RatioField
+    tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
-    ep: RatioField
+    ep: PartField
     """Of the computation under which tokens travel to experts and back."""
     pp: Share | None = None
     """Of the hand-overs between pipeline stages; None: nothing."""
@@ -151,23 +164,15 @@ class Adapters(Schema):
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
 
 
-class Selected(Schema):
-    """What selective recomputation runs again in the backward pass, as shares of the forward pass."""
-
-    matmul: Share
-    attention: Share
-    elementwise: Share
-
-
 class Recomputing(Schema):
     """What is run again, and what a compiler makes of it."""
 
-    selective: Selected | None = None
-    """None: the attention core is run again, and nothing else."""
+    blocks: Share | None = None
+    """The share of layers that `selective` runs again in full; None: it does not pick layers."""
     policy: str | None = None
     """The policy of named results that `selective` means (`gpuplan.plan.remat`)."""
     keeps: Literal["core", "matmuls"] = "core"
-    """What `selective` leaves out of memory: the attention core (Megatron), or all but every other matmul (torchtitan)."""
+    """What `selective` runs again where it picks no layers: the core of attention (Megatron), or all but every other matmul."""
     unread: Literal["made", "dropped"] = "made"
     """What nobody reads is made again too, or a compiler drops it: full recomputation leaves out the down projection."""
     remade_attention: tuple[str, ...] = ()

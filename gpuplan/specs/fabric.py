@@ -257,5 +257,4 @@ def _instance_network(instance: Instance, per_unit: int) -> Level | None:
 
 def _slice_source(system: System, part: Slice) -> Source:
     shape = "x".join(map(str, part.dims))
-    url = next(iter(system.sources.values())).url
-    return Source("docs", f"slice {part.name} of {system.name}, shape {shape}: links of the worst-placed chip", url)
+    return system.source_of(part, f"slice {part.name} of {system.name}, shape {shape}: links of the worst-placed chip")

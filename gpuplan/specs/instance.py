@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from gpuplan.record import Record
-from gpuplan.schema import Fault, Limits, Schema, field
-from gpuplan.specs.base import Id, SpecFile
+from gpuplan.schema import Fault, Limits, field
+from gpuplan.specs.base import Id, Section, SpecFile
 from gpuplan.specs.quantity import BytesField, BytesPerSField, Measure, Sourced
 from gpuplan.term import Term
 
@@ -18,7 +18,7 @@ ScaleUpKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class InstanceScaleUp(Schema):
+class InstanceScaleUp(Section):
     """How the accelerators of one instance reach each other."""
 
     kind: ScaleUpKind
@@ -31,7 +31,7 @@ class InstanceScaleUp(Schema):
     """What the provider says about it."""
 
 
-class InstanceNetwork(Schema):
+class InstanceNetwork(Section):
     """What one instance sends to others."""
 
     kind: Literal["ethernet", "efa", "infiniband", "rdma-roce", "gpudirect-tcpx", "gpudirect-tcpxo", "dcn"]
@@ -44,7 +44,7 @@ class InstanceNetwork(Schema):
     """Which cards."""
 
 
-class InstanceShape(Schema):
+class InstanceShape(Section):
     """One instance type of a family."""
 
     name: str

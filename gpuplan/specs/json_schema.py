@@ -6,6 +6,8 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from gpuplan.files.read import text_if_there
+from gpuplan.files.write import write_all
 from gpuplan.schema_json import json_schema
 from gpuplan.specs.catalog import KINDS, schema_of
 
@@ -29,17 +31,11 @@ def texts() -> dict[str, str]:
 def write(folder: Path) -> list[Path]:
     """Write every schema file into a folder, and say which changed."""
     changed = stale(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     made = texts()
-    for path in changed:
-        path.write_text(made[path.name], encoding="utf-8")
+    write_all({path: made[path.name] for path in changed}, force=True)
     return changed
 
 
 def stale(folder: Path) -> list[Path]:
     """The schema files of a folder that are missing or differ from what the code says."""
-    return [
-        folder / name
-        for name, text in texts().items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text
-    ]
+    return [folder / name for name, text in texts().items() if text_if_there(folder / name) != text]

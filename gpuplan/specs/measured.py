@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
-from gpuplan.schema import Schema, field
-from gpuplan.specs.base import Date, Id, SpecFile
+from gpuplan import physics
+from gpuplan.schema import Fault, field
+from gpuplan.specs.base import Date, Id, Section, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
-from gpuplan.specs.quantity import CountField, Measure, RatioField, SecondsField, Sourced
+from gpuplan.specs.quantity import CountField, Measure, Sourced
 
+_BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 MatmulKind: TypeAlias = Literal[
     "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo"
 ]  # fmt: skip
 """A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way."""
-Extra: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 Kind: TypeAlias = Literal[
     "matmul", "grouped", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter",
     "all_to_all", "transfer",
 ]  # fmt: skip
-Number: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SHARE)]
+Part: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.PART)]
+Slower: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SLOWER)]
+More: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.MORE)]
+Waves: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.WAVES)]
+Depth: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.DEPTH)]
+Tile: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TILE)]
+Ranks: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.RANKS)]
+Ratio: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
+Error: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.ERROR)]
+Start: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.START)]
+Added: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.EXTRA)]
+Settles: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.SETTLES)]
+PerElement: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.PER_ELEMENT)]
+PerTile: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.PER_TILE)]
+OfElement: TypeAlias = Annotated[Sourced, Measure("B", zero=True, within=physics.ELEMENT)]
+Message: TypeAlias = Annotated[Sourced, Measure("B", within=physics.MESSAGE)]
 
 
-class Fit(Schema):
+class Fit(Section):
     """How well a set of parameters meets the rows it was fitted to and the rows that were held back."""
 
     backend: str = ""
@@ -31,127 +50,145 @@ class Fit(Schema):
     """Rows that the parameters were fitted to."""
     rows_held_back: CountField
     """Rows of other shapes, on which the errors are."""
-    median_ape: RatioField
+    median_ape: Error
     """Median of |predicted / measured - 1|."""
-    p90_ape: RatioField
+    p90_ape: Error
     """Its 90th percentile."""
     bias: str
     """Median of predicted / measured - 1, with its sign, in %."""
-    far_median_ape: RatioField | None = None
+    far_median_ape: Error | None = None
     """The median error on those held-back rows of decode whose keys and values no cache holds, as in a model's step."""
-    flat_median_ape: RatioField | None = None
+    flat_median_ape: Error | None = None
     """The median error, on the same held-back rows, of a roofline with one efficiency for arithmetic and one for memory."""
 
+    def faults(self) -> Iterator[Fault]:
+        """A 90th percentile below the median."""
+        if self.p90_ape.value < self.median_ape.value:
+            message = f"the 90th percentile of the errors, `{self.p90_ape.text}`, is below their median, `{self.median_ape.text}`"
+            yield Fault("spec.physics", message, "are the two in each other's place?", ("p90_ape",))
+        bias = _BIAS.fullmatch(self.bias)
+        if bias is None:
+            yield Fault("spec.bad-format", f"`{self.bias}` is not a signed share in %", "write it as `+0.1 %`", ("bias",))
+        elif abs(float(bias[1])) > 100 * self.median_ape.value + 0.2:
+            message = f"a bias of `{self.bias}` is more than the median error, `{self.median_ape.text}`, which no median can be"
+            yield Fault("spec.physics", message, "is the error a share, and the bias in %?", ("bias",))
 
-class Residual(Schema):
+
+class Residual(Section):
     """The range of measured / predicted for a kind of work, on the rows that were held back: the 10th and the 90th percentile."""
 
-    low: RatioField
+    low: Ratio
     """10th percentile, or a stated assumption."""
-    high: RatioField
+    high: Ratio
     """90th percentile, or a stated assumption."""
 
+    def faults(self) -> Iterator[Fault]:
+        """A range that runs downwards."""
+        if self.high.value < self.low.value:
+            message = f"the range of measured over predicted runs from `{self.low.text}` down to `{self.high.text}`"
+            yield Fault("spec.physics", message, "are the two in each other's place?", ("high",))
 
-class MatmulFit(Schema):
+
+class MatmulFit(Section):
     """Parameters of matmuls in one data type; see gpuplan/formulas/kernels.py for what each does."""
 
-    efficiency: RatioField
+    efficiency: Share
     """Share of the dense peak on large shapes, before the losses below."""
-    memory_efficiency: RatioField
+    memory_efficiency: Share
     """Share of the datasheet bandwidth."""
-    start: SecondsField
+    start: Start
     """Constant time of one kernel inside a CUDA graph."""
-    unhidden: Number
+    unhidden: Part
     """Share of the shorter of arithmetic and traffic that the longer does not hide."""
-    tail: Number
+    tail: Waves
     """Unfilled end of the last wave, in tiles of 128 x 128 results on every unit."""
-    throttle: Number
+    throttle: Slower
     """How much longer arithmetic takes once the power limit holds the clock down."""
-    settle: SecondsField
+    settle: Settles
     """How long that takes to set in."""
-    short_depth: Number
+    short_depth: Depth
     """Contraction length at which filling the pipeline takes as long as the products."""
-    tile_m: CountField
+    tile_m: Tile
     """Rows of results that are computed together."""
-    tile_n: CountField
+    tile_n: Tile
     """Columns of results that are computed together."""
-    walk: Annotated[Sourced, Measure("s", zero=True)] | None = None
+    walk: PerElement | None = None
     """Time that each element of the contraction takes however few results there are: products of one result wait for each other."""
-    fine: Number | None = None
+    fine: Slower | None = None
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
-    whole: Number | None = None
+    whole: Part | None = None
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
-    straddle: Number | None = None
+    straddle: More | None = None
     """Of matmuls over experts: tiles of `tile_m` rows that each of them takes more because its rows begin amid a tile."""
-    quantise: Extra | None = None
+    quantise: OfElement | None = None
     """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class PrefillFit(Schema):
+class PrefillFit(Section):
     """Parameters of fused attention over many queries in one data type."""
 
-    efficiency: RatioField
+    efficiency: Share
     """Share of the dense peak for long sequences and wide heads."""
-    memory_efficiency: RatioField
+    memory_efficiency: Share
     """Share of the datasheet bandwidth."""
-    start: SecondsField
+    start: Start
     """Constant time of one kernel."""
-    unhidden: Number
+    unhidden: Part
     """Share of the shorter of arithmetic and traffic that the longer does not hide."""
-    tail: Number
+    tail: Waves
     """Unfilled end of the last wave, in tiles of `rows` queries against all keys."""
-    throttle: Number
+    throttle: Slower
     """How much longer arithmetic takes once the power limit holds the clock down."""
-    settle: SecondsField
+    settle: Settles
     """How long that takes to set in."""
-    short_depth: Number
+    short_depth: Depth
     """Head dimension at which softmax takes as long as the products; see `attention_compute_seconds`."""
-    rows: CountField
+    rows: Tile
     """Queries of one tile."""
-    per_tile: SecondsField
+    per_tile: PerTile
     """Time that a unit needs to start a tile and to write its result."""
-    cached: Extra
+    cached: Annotated[Sourced, Measure("B", zero=True, within=physics.CACHE)]
     """Bytes of queries, keys and results that a cache passes on from kernel to kernel; see `far_bytes`."""
-    append: Number
+    append: More
     """Traffic of copying new keys and values into the pages of a cache, in their own size, at full datasheet bandwidth."""
-    per_token: SecondsField
+    per_token: PerElement
     """Time that copying takes for each token however few its keys are."""
-    array: CountField | None = None
+    array: Tile | None = None
     """Side of a systolic array: head dimensions take up whole multiples of it. None: as wide as they are."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class DecodeFit(Schema):
+class DecodeFit(Section):
     """Parameters of decode attention by the data type of the stored keys and values."""
 
-    efficiency: RatioField
+    efficiency: Share
     """Share of the dense 16-bit peak, with the queries of a key head padded to `rows`."""
-    memory_efficiency: RatioField
+    memory_efficiency: Share
     """Share of the datasheet bandwidth for caches that no on-chip memory holds."""
-    start: SecondsField
+    start: Start
     """Constant time of one attention: kernel and reduction."""
-    per_group: SecondsField
+    per_group: PerTile
     """Time that each group (one sequence, one key head) adds."""
-    ramp: SecondsField
+    ramp: Added
     """What middle sizes lose while the chip fills; see `decode_seconds`."""
-    rows: CountField
+    rows: Tile
     """Rows of the tile that holds the queries of one key head."""
-    page: CountField
+    page: Tile
     """Keys that are read together."""
-    walk: SecondsField
+    walk: PerElement
     """Time that each key of a group takes when the chip is idle otherwise: keys are cut into so many pieces at most."""
-    reach: Number
+    reach: Annotated[Sourced, Measure("1", zero=True, within=physics.REACHED)]
     """Share of the last-level cache that stays when the kernel alone runs again and again on the same keys, as benchmarks do."""
-    near: Number
+    near: Annotated[Sourced, Measure("1", within=physics.CACHED)]
     """Rate of that cache in units of the datasheet bandwidth; in a model's step other layers and weights have replaced the keys."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class AttentionFits(Schema):
+class AttentionFits(Section):
     """Fused attention."""
 
     prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
@@ -160,69 +197,69 @@ class AttentionFits(Schema):
     """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
     latent: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """The same where all heads share one latent that is key and value in one (MLA); left out, as above."""
-    backward_share: RatioField | None = None
+    backward_share: Share | None = None
     """Efficiency of the backward kernel as a share of the forward one."""
-    backward_extra: Extra | None = None
+    backward_extra: OfElement | None = None
     """Traffic of the kernels around the backward one for each element of the queries; see `backward_prepare_bytes`."""
 
 
-class StreamFit(Schema):
+class StreamFit(Section):
     """Memory-bound kernels: norms, activations, casts, optimizer."""
 
-    efficiency: RatioField
+    efficiency: Share
     """Share of the datasheet bandwidth."""
-    launch: SecondsField
+    launch: Start
     """Constant time of one kernel."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class HostFit(Schema):
+class HostFit(Section):
     """Copies between the accelerator and pinned memory of its host."""
 
-    efficiency: RatioField
+    efficiency: Share
     """Share of the link's rate on the way to the accelerator."""
-    launch: SecondsField
+    launch: Start
     """Constant time of one copy."""
-    back: RatioField | None = None
+    back: Share | None = None
     """Share of the link's rate on the way to the host; left out, the same."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class LaunchFit(Schema):
+class LaunchFit(Section):
     """What the host needs to start one kernel, however short it is."""
 
-    eager: SecondsField
+    eager: Start
     """Launched one by one, without waiting for each."""
-    graph: SecondsField
+    graph: Start
     """Inside a CUDA graph (or a program compiled as a whole): the distance of empty kernels."""
 
 
-class CollectiveFit(Schema):
+class CollectiveFit(Section):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
-    pair: RatioField
+    pair: Share
     """Share of the link rate that two ranks reach on large buffers."""
-    full: RatioField
+    full: Annotated[Sourced, Measure("1", within=physics.ADDED)]
     """Share of the link rate that `ranks` ranks or more reach."""
-    ranks: CountField
+    ranks: Ranks
     """How many ranks `full` was measured with."""
-    start: SecondsField
+    start: Start
     """Latency of two ranks."""
-    per_doubling: SecondsField
+    per_doubling: Added
     """Latency that each doubling of the ranks adds."""
-    ramp: SecondsField
+    ramp: Added
     """What middle sizes lose; see `level_seconds`."""
-    bulk: SecondsField
+    bulk: Added
     """What messages beyond `switch` take more: a protocol with the full rate that synchronises; see `level_start_seconds`."""
-    switch: Extra
+    switch: Message
     """Size of the message, divided by the ranks, at which the library changes over; 1 B where it has no other protocol."""
     fit: Fit | None = None
     """How well it fits."""
 
 
-class Fabric(Schema):
+class Fabric(Section):
     """Collectives on the links between accelerators, or on a network."""
 
     all_reduce: CollectiveFit
@@ -238,8 +275,16 @@ class Fabric(Schema):
     transfer: CollectiveFit | None = None
     """Point to point; `pair` and `start` count."""
 
+    def faults(self) -> Iterator[Fault]:
+        """More than a link carries, where no switch can add."""
+        for kind in self.field_names():
+            fit = getattr(self, kind)
+            if isinstance(fit, CollectiveFit) and kind != "all_reduce" and not physics.SHARE.holds(fit.full.value):
+                message = f"`{fit.full.text}` is no {physics.SHARE.says}"
+                yield Fault("spec.physics", message, "only all-reduces pass the rate of a link, where switches add", (kind, "full"))
 
-class EngineFits(Schema):
+
+class EngineFits(Section):
     """What differs when an engine's own kernels run."""
 
     matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
@@ -263,11 +308,13 @@ class Measured(SpecFile):
     """Libraries and versions that were timed."""
     like: Id | None = None
     """Another file of this folder that gives what is missing here."""
+    siblings: tuple[Id, ...] = ()
+    """Files of chips of the same silicon under other power limits, beside the one that this is like."""
     machine: MeasuredMachine | None = None
     """How it was measured, in files that `gpuplan calibrate` wrote; what these lack comes from a shipped file of the same id."""
-    widen: RatioField | None = None
+    widen: Annotated[Sourced, Measure("1", within=physics.WIDER)] | None = None
     """Factor by which the residual ranges grow when they come from `like`."""
-    units: CountField | None = None
+    units: Annotated[Sourced, Measure("1", whole=True, within=physics.UNITS)] | None = None
     """Compute units (SMs, CUs, cores) of the chip that was measured."""
     matmul: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Matmuls by the data type that is multiplied."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuplan.errors import Note
 from gpuplan.schema import Schema, field
-from gpuplan.specs.base import Date
+from gpuplan.specs.base import Date, Section
 from gpuplan.specs.quantity import BytesField, CountField, SecondsField
 from gpuplan.strict_yaml import read_text
 
@@ -26,7 +26,7 @@ class Swing(Schema):
     """The highest."""
 
 
-class MeasuredMachine(Schema):
+class MeasuredMachine(Section):
     """What `gpuplan calibrate` found when it measured."""
 
     device: str

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from gpuplan.schema import Limits
 from gpuplan.specs.base import SpecFile
-from gpuplan.specs.quantity import BytesPerSField, RatioField, SecondsField
+from gpuplan.specs.quantity import BytesPerSField, LatencyField, OverField, ShareField
 
 Protocol: TypeAlias = Literal[
     "infiniband", "roce", "efa", "gpudirect-tcpx", "gpudirect-tcpxo", "ethernet", "slingshot", "omni-path", "thunderbolt", "dcn"
@@ -22,15 +22,15 @@ class Network(SpecFile):
     """How memory of one host reaches that of another: `roce` and `infiniband` without the kernel, `ethernet` through TCP."""
     port_bandwidth: BytesPerSField
     """What one port sends, one way, on the wire: `400 Gbit/s`."""
-    latency: SecondsField | None = None
+    latency: LatencyField | None = None
     """A small message from end to end, where anyone published it."""
-    switch_latency: SecondsField | None = None
+    switch_latency: LatencyField | None = None
     """What one switch adds."""
     in_network_reduction: bool = False
     """Whether the switches can add (SHARP); a run need not have used it."""
-    effective_share: RatioField | None = None
+    effective_share: ShareField | None = None
     """Which part of the wire rate large collectives were measured to reach."""
-    oversubscription: RatioField | None = None
+    oversubscription: OverField | None = None
     """By how much it is thinner than the ports below it, where the name alone says so; clusters say it level by level."""
     ports_per_accelerator: Annotated[int, Limits(1)] | None = None
     """How many ports each accelerator has, where the network is sold so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.target import Target
+from gpuplan.specs.target import MOST_ACCELERATORS, Target, too_many
 from gpuplan.specs.target_by_name import target_by_name
 
 
@@ -15,10 +15,18 @@ def parse_target(text: str, catalog: Catalog) -> Target:
     Behind an `@` stands the network that joins them, or the cluster that they are a part of.
 
     Raises:
-        UsageError: nothing is named, the count is no whole number above zero, or the name fits several things.
+        UsageError: nothing is named, the count is no whole number above zero or more than any job has, or the name fits several
+            things.
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
+    found = _found(text, catalog)
+    if found.count > MOST_ACCELERATORS:
+        raise too_many(text, found.count)
+    return found
+
+
+def _found(text: str, catalog: Catalog) -> Target:
     found = None if "@" in text else target_by_name(text, catalog)
     if found is not None:
         return found

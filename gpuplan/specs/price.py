@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from gpuplan.record import Record
-from gpuplan.schema import Fault, Schema
-from gpuplan.specs.base import Month, SpecFile
+from gpuplan.schema import Fault
+from gpuplan.specs.base import MONTH, Section, SpecFile
 from gpuplan.specs.quantity import Measure, Sourced, UsdField
 from gpuplan.term import Term
 
@@ -17,10 +17,36 @@ PriceKind: TypeAlias = Literal[
 PriceUnit: TypeAlias = Literal["instance", "accelerator", "chip"]
 PriceStatus: TypeAlias = Literal["current", "historical", "promo", "doubtful"]
 Rate: TypeAlias = Annotated[Sourced, Measure("USD/s", zero=True)]
+UNKNOWN = "unknown"
+"""What a price file says of a date that its source does not print."""
 Credits: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
 
-class Credit(Schema):
+class PriceDate(Record):
+    """Makes a key of the day, month or year of a price; `unknown` is read as None, so that nobody leaves it out by oversight."""
+
+    def read(self, given: Any) -> str | None:
+        """The date that a file's entry means.
+
+        >>> PriceDate().read("2026-11"), PriceDate().read("unknown")
+        ('2026-11', None)
+
+        Raises:
+            Fault: no date.
+        """
+        if given == UNKNOWN:
+            return None
+        if not isinstance(given, str) or MONTH.fullmatch(given) is None:
+            hint = "write the day, month or year as `2026-11-20`, `2026-11` or `2026`, or `unknown`"
+            raise Fault("spec.bad-format", f"`{given}` is not a date", hint)
+        return given
+
+    def json_schema(self) -> dict[str, Any]:
+        """For the generated JSON Schema."""
+        return {"type": "string", "pattern": f"{MONTH.pattern}|^{UNKNOWN}$"}
+
+
+class Credit(Section):
     """What a provider's own unit of account costs."""
 
     name: str
@@ -33,7 +59,7 @@ class Credit(Schema):
     """What it depends on."""
 
 
-class OfferEntry(Schema):
+class OfferEntry(Section):
     """One price of one instance in one region."""
 
     instance: str
@@ -48,14 +74,18 @@ class OfferEntry(Schema):
     """The price in the provider's own units per hour."""
     per: PriceUnit = "instance"
     """What the price is for."""
-    date: Month | None = None
-    """When the price was read, as exactly as is known; nothing where the source is undated."""
+    date: Annotated[str | None, PriceDate()]
+    """When the price was read, as exactly as is known; `unknown` where the source does not say."""
     status: PriceStatus = "current"
     """Only `current` prices are used."""
-    source: str = ""
-    """The key of the source (the first one, when left out)."""
     note: str = ""
     """What a reader must know."""
+
+    def stated(self) -> dict[str, Any]:
+        """The fields that a file must state, in the order in which people read them."""
+        made = super().stated()
+        source = {"source": made.pop("source")} if "source" in made else {}
+        return {**made, "date": self.date or UNKNOWN, **source}
 
     def faults(self) -> Iterator[Fault]:
         """No price, two, or one of zero."""
@@ -87,10 +117,6 @@ class PriceList(SpecFile):
     def faults(self) -> Iterator[Fault]:
         """Offers whose source or credit is not there."""
         yield from super().faults()
-        for at, entry in enumerate(self.offers):
-            if entry.source and entry.source not in self.sources:
-                message = f"an offer of `{entry.instance}` names the source `{entry.source}`"
-                yield Fault("spec.unknown-source", message, at=("offers", at, "source"))
         if self.credit is None and any(entry.credits_per_hour is not None for entry in self.offers):
             yield Fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
 
@@ -101,9 +127,7 @@ class PriceList(SpecFile):
         """
         name, note = f"price.per_{entry.per}", entry.note
         if entry.price is not None:
-            value = Sourced(
-                entry.price.value, "USD/s", entry.price.text, entry.price.source or entry.source, entry.price.note or note
-            )
+            value = Sourced(entry.price.value, "USD/s", entry.price.text, entry.price.source, entry.price.note or note)
             return Offer(self.id, entry, self.term(name, value), rank)
         if entry.credits_per_hour is None or self.credit is None:
             return Offer(self.id, entry, None, rank)
@@ -112,7 +136,7 @@ class PriceList(SpecFile):
         text = (
             f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
         )
-        value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.source, note)
+        value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.credits_per_hour.source, note)
         return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
+from gpuplan import physics
 from gpuplan.record import Record
 from gpuplan.schema import Fault
 from gpuplan.units import UnitError, parse
@@ -18,7 +19,7 @@ _KEYS = ("value", "source", "note", "accept")
 class Sourced(Record):
     """A value in base units as a data file gives it.
 
-    `text` is the value as printed; `source` the key in the file's `sources` ("": the first one); `accept` the
+    `text` is the value as printed; `source` the key in the file's `sources` ("": not on record); `accept` the
     (low, high) in base units inside which credible sources differ.
     """
 
@@ -38,7 +39,7 @@ class Sourced(Record):
 
 
 class SourcedText(Record):
-    """A word or sentence as a data file gives it, with the key of its source ("": the first one)."""
+    """A word or sentence as a data file gives it, with the key of its source ("": not on record)."""
 
     text: str
     source: str = ""
@@ -54,12 +55,14 @@ class Measure(Record):
     """Makes a key of `Annotated[Sourced, Measure("B/s")]`: text with a unit of that kind, or a mapping.
 
     Accepted are `3.35 TB/s` and `{value: 3.35 TB/s, source: key, note: …, accept: [3.35 TB/s, 3.36 TB/s]}`.
-    Counts and ratios (unit `1`) may be bare numbers. `zero` allows 0; `whole` wants a whole number.
+    Counts and ratios (unit `1`) may be bare numbers. `zero` allows 0; `whole` wants a whole number; `within` are the values that
+    physics allows.
     """
 
     unit: str
     zero: bool = False
     whole: bool = False
+    within: physics.Window | None = None
 
     def read(self, given: Any) -> Sourced:
         """The value that a file's entry means.
@@ -104,6 +107,8 @@ class Measure(Record):
             raise Fault("spec.out-of-range", f"`{given}` is not {bound}", "leave the key out where the value is not known")
         if self.whole and value != int(value):
             raise Fault("spec.not-whole", f"`{given}` is not a whole number")
+        if self.within is not None and not self.within.holds(value):
+            raise Fault("spec.physics", f"`{given}` is no {self.within.says}", "is it in percent, or in another unit?")
         return value
 
     def _parsed(self, text: str) -> float:
@@ -189,5 +194,10 @@ SecondsField: TypeAlias = Annotated[Sourced, Measure("s", zero=True)]
 UsdField: TypeAlias = Annotated[Sourced, Measure("USD", zero=True)]
 UsdPerSField: TypeAlias = Annotated[Sourced, Measure("USD/s", zero=True)]
 RatioField: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
+ShareField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SHARE)]
+PartField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.PART)]
+FactorField: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
+LatencyField: TypeAlias = Annotated[Sourced, Measure("s", zero=True, within=physics.LATENCY)]
+OverField: TypeAlias = Annotated[Sourced, Measure("1", within=physics.OVER)]
 CountField: TypeAlias = Annotated[Sourced, Measure("1", whole=True)]
 TextField: TypeAlias = Annotated[SourcedText, Words()]

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from gpuplan.schema import Fault, Limits, Schema, field
-from gpuplan.specs.base import Id, Month, SpecFile
+from gpuplan.schema import Fault, Limits, field
+from gpuplan.specs.base import Id, Month, Section, SpecFile
 from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
     CountField,
+    LatencyField,
     Measure,
-    RatioField,
-    SecondsField,
+    OverField,
     Sourced,
     UsdField,
     WattsField,
@@ -28,7 +28,7 @@ MaybeZero: TypeAlias = Annotated[Sourced, Measure("B/s", zero=True)]
 Dims: TypeAlias = Annotated[tuple[Annotated[int, Limits(1)], ...], Limits(1, 4)]
 
 
-class MeasuredBandwidth(Schema):
+class MeasuredBandwidth(Section):
     """A bus bandwidth as nccl-tests defines it, with the conditions of the run."""
 
     collective: Collective
@@ -45,7 +45,7 @@ class MeasuredBandwidth(Schema):
     """Whether the run is an outlier that no estimate should use."""
 
 
-class FabricLevel(Schema):
+class FabricLevel(Section):
     """One level of the fabric. All rates are one direction and per accelerator."""
 
     name: str
@@ -64,13 +64,13 @@ class FabricLevel(Schema):
     """How many links of which rate make up the bandwidth."""
     pair_links: dict[str, dict[str, Annotated[int, Limits(1)]]] = field(default_factory=dict)
     """For a hybrid mesh: how many links each accelerator has to each other one it reaches directly, both counted from 0."""
-    latency: SecondsField | None = None
+    latency: LatencyField | None = None
     """The time of the smallest message or all-reduce."""
     latency_of: Literal["message", "all_reduce"] = "message"
     """Whether `latency` is that of one message, or of a small all-reduce over all accelerators of the level."""
     in_network_reduction: bool = False
     """Whether the switches can add (NVLink SHARP, InfiniBand SHARP); a run need not have used it."""
-    oversubscription: RatioField | None = None
+    oversubscription: OverField | None = None
     """By how much the links above are thinner than those below; nothing means not stated."""
     measured: tuple[MeasuredBandwidth, ...] = ()
     """Measured bus bandwidths with their conditions; `accept` of the best all-reduce is the range of other accounts."""
@@ -95,7 +95,7 @@ class FabricLevel(Schema):
             yield Fault("spec.missing-key", f"the torus `{self.name}` has no `dims`", "write its shape: `dims: [16, 16]`")
 
 
-class ScaleOut(Schema):
+class ScaleOut(Section):
     """The network cards between systems; front-end and storage cards are not counted."""
 
     kind: str
@@ -112,7 +112,7 @@ class ScaleOut(Schema):
     """What is odd about the network."""
 
 
-class SystemHost(Schema):
+class SystemHost(Section):
     """The computer around the accelerators."""
 
     cpu: str = ""
@@ -143,7 +143,7 @@ class SystemHost(Schema):
     """Measured copy rates and other remarks."""
 
 
-class Power(Schema):
+class Power(Section):
     """What the whole system draws."""
 
     maximum: WattsField | None = None
@@ -152,7 +152,7 @@ class Power(Schema):
     """Under a training load."""
 
 
-class ListPrice(Schema):
+class ListPrice(Section):
     """What the maker or the press said it costs to buy."""
 
     price: UsdField
@@ -161,7 +161,7 @@ class ListPrice(Schema):
     """When it was said."""
 
 
-class Slice(Schema):
+class Slice(Section):
     """A part of a pod that can be rented."""
 
     name: str
@@ -256,7 +256,14 @@ class System(SpecFile):
 
     def _cut(self, shape: tuple[int, ...]) -> Slice:
         name = f"{self.slice_prefix}{'x'.join(map(str, shape))}"
-        return Slice(name=name, chips=math.prod(shape), dims=shape, wrap=(True, True, True), links=6)
+        return Slice(
+            name=name,
+            chips=math.prod(shape),
+            dims=shape,
+            wrap=(True, True, True),
+            links=6,
+            source=self.slices[0].source if self.slices else "",
+        )
 
     def near_shapes(self, chips: int) -> list[Slice]:
         """The slices with the most chips below and the fewest above a number, the most cube-like of each."""

@@ -19,6 +19,11 @@ _COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*[x×*]\s*(.*)$", re.
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 
+MOST_ACCELERATORS = 1_000_000
+"""The most accelerators that a question may be about: a hundred times the largest run that estimates are compared with, and ten
+times the largest cluster on record. Nothing vouches for an answer about more."""
+
+
 class Target(Record):
     """What an estimate runs on.
 
@@ -49,6 +54,8 @@ def counted(text: str) -> tuple[int, str]:
     """
     found = _COUNTED.match(text)
     number, name = (found[1], found[2].strip()) if found else ("1", text.strip())
+    if re.fullmatch(r"\+?\d{13,}", number):
+        raise too_many(text, None)
     if not re.fullmatch(r"\+?\d+", number) or int(number) < 1:
         what = f"`{number}` in `{text}` is not a count of accelerators, systems or instances"
         raise UsageError(Problem("target.bad-count", what, f"{FORMS}, with a whole number from 1 up"))
@@ -60,3 +67,10 @@ def counted(text: str) -> tuple[int, str]:
 def is_counted(text: str) -> bool:
     """Whether a count stands before a name."""
     return _COUNTED.match(text) is not None
+
+
+def too_many(text: str, count: int | None) -> UsageError:
+    """What to say of more accelerators than any question may be about; None: so many that nobody need count them."""
+    what = f"`{text}` is {count:,} accelerators" if count is not None else f"`{text}` counts too many"
+    hint = "ask for one job or one replica of it: the largest published run took a hundredth of that"
+    return UsageError(Problem("target.too-many", f"{what}, and gpuplan answers for {MOST_ACCELERATORS:,} at most", hint))

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
 from gpuplan.models.architecture import Block
+from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Result
 from gpuplan.plan.train import Tuning
-from gpuplan.plan.words import Recompute
+from gpuplan.plan.words import Recompute, RecomputeModule
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import Group, Leaves, Pass, Split
@@ -27,11 +28,12 @@ _SCORES = Source(
 
 UNREAD: frozenset[Result] = frozenset(("out", "down", "expert_down"))
 """What leads back to the hidden width: the residual sum alone reads it (a copy's weight is multiplied in before `expert_down`)."""
-RUN_AGAIN: Mapping[str, frozenset[Part]] = {
-    "mlp": frozenset((Part.CHANNELS, Part.SHARED)),
+RUN_AGAIN: Mapping[RecomputeModule, frozenset[Part]] = {
+    "mlp": frozenset((Part.CHANNELS,)),
+    "shared_experts": frozenset((Part.SHARED,)),
     "moe": frozenset((Part.EXPERTS, Part.SHARED)),
 }
-"""What `--recompute mlp` and `moe` make again: dense layers and shared experts, or whole layers of experts."""
+"""The parts of a layer that modules of selective recomputation run again as a whole."""
 ROUTED: frozenset[Result] = frozenset(("routing",))
 """What is kept although the experts are run again: the choice of experts must be the same."""
 
@@ -43,7 +45,6 @@ class KeepingHabits(Record, kw_only=True):
     gate: Term | None = None
     attention: Term | None = None
     score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
-    selective_keeps: str = "core"
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
     remakes_attention: bool = False
@@ -124,25 +125,28 @@ class KeptTensors(Record, kw_only=True):
         return total(at, {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors})
 
     def saved(
-        self, key: str, program: LayerProgram, parts: Mapping[str, Term], recompute: Recompute
+        self, key: str, block: Block, program: LayerProgram, parts: Mapping[str, Term], recompute: Recompute,
+        named: Collection[str] = (),
     ) -> Term | None:  # fmt: skip
-        """Bytes that one layer keeps under a kind of recomputation; None: as much as without."""
+        """Bytes that one layer keeps under a kind of recomputation, of `named` modules; None: as much as without."""
         at = f"activations.{key}.{recompute}"
-        if recompute == "selective" and self.habits.selective_keeps == "matmuls":
-            recompute = "selective-op"
-        left = dict(parts)
         if recompute == "full":
             return self.layer_input(key)
         if recompute == "selective-op":
             return self.every_other_matmul(key, program, parts)
-        if recompute == "selective":
-            left = {name: term for name, term in left.items() if name not in {f"{part.value}_scores" for part in MIXERS}}
-            latents = self.latents(key, program)
-            left |= latents
-            return total(at, left) if latents or len(left) < len(parts) else None
-        again = {part.value for part in RUN_AGAIN.get(recompute, ())}
-        left = {name: term for name, term in left.items() if name not in again}
-        return total(at, left) if len(left) < len(parts) else None
+        modules = run_again(recompute, named, latents=bool(program.of(Role.KEY_VALUE_UP).ops), scores=self.eager)
+        again = {part.value for module in modules for part in RUN_AGAIN.get(module, ())}
+        if "core_attn" in modules:
+            again |= {f"{part.value}_scores" for part in MIXERS}
+        left = {name: term for name, term in parts.items() if name not in again}
+        if "mla_up_proj" in modules:
+            left |= self.latents(key, program)
+        if "layernorm" in modules and not self.tuning.frozen:  # Adapters keep what norms make as their own input.
+            left["norms"] = self.norm_inputs(key, block)
+        if "moe_act" in modules and Part.EXPERTS.value in left:
+            inside = [one for one in program.within((Part.EXPERTS,)).tensors if one.result not in ROUTED | UNREAD]
+            left[Part.EXPERTS.value] = self.experts(f"{at}.experts", [one for one in inside if one.result != "expert_inner"])
+        return total(at, left) if any(left.get(name) is not term for name, term in parts.items()) else None
 
     def latents(self, key: str, program: LayerProgram) -> dict[str, Term]:
         """What latent attention keeps where its up-projections are run again: the latents and the output (DeepSeek-V3, 3.2.3)."""
@@ -202,6 +206,12 @@ class KeptTensors(Record, kw_only=True):
             return kept
         width = leaf.times(f"{at}.all_norms_width", held, per_norm)
         return total(f"{at}.all_norms", {"kept": kept, "wide": self.bytes(f"{at}.norms_wide", width, element=self.habits.norm)})
+
+    def norm_inputs(self, key: str, block: Block) -> Term:
+        """The input of each norm alone: what it makes is made again."""
+        at = f"activations.{key}"
+        held = self.leaves(f"{key}.norms", block.norms)
+        return self.bytes(f"{at}.norm_inputs_alone", self.leaves.times(f"{at}.norm_inputs_width", held, self.norm_width(key)))
 
     def norm_width(self, key: str) -> Term:
         """The hidden width as norms and residuals hold it on a rank."""

@@ -46,6 +46,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
         2,
         _assumed("backward, an elementwise kernel also reads the gradient"),
     ),
+    "passes_of_a_norm": (2, Source("definition", "what a norm reads and what it writes")),
     "permute_passes": (4, _assumed("token copies are read and written on their way to the experts and back")),
     "permute_kernels": (4, _assumed("sort, permute, unpermute and weighted sum")),
     "state_passes": (2, _assumed("a decode step reads and writes the recurrent state")),

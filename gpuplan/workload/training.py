@@ -17,8 +17,10 @@ from gpuplan.formulas.training import (
 )
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
+from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Remat
 from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import RecomputeModule
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, USER, Source, Term, greatest, total
@@ -34,7 +36,7 @@ from gpuplan.workload.engine_habits import with_habits
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
-from gpuplan.workload.program import ADAPTERS, LayerProgram, Phase
+from gpuplan.workload.program import ADAPTERS, LayerProgram, Phase, Role
 from gpuplan.workload.recomputation import NamedResults
 from gpuplan.workload.stages import Stage, block_keys, paired, stages
 
@@ -74,8 +76,15 @@ class BlockWork(Record, kw_only=True):
     """What the backward pass runs again, where the plan tells it by named results."""
     hosted: Term | None = None
     """Bytes of one layer that wait in the host's memory."""
+    norms: int
+    """How many norms a layer has."""
     norm_width: Term
     """The hidden width as norms and residuals hold it on a rank."""
+
+    def modules_again(self, plan: TrainPlan, *, scores: bool) -> frozenset[RecomputeModule]:
+        """The modules that selective recomputation runs again, where attention writes its scores out (`scores`) or does not."""
+        latents = bool(self.forward.of(Role.KEY_VALUE_UP).ops)
+        return run_again(plan.recompute, plan.saving.recompute_modules, latents=latents, scores=scores)
 
     @property
     def weights(self) -> int:
@@ -184,8 +193,9 @@ def training_work(
         kept = keeper.parts(key, block, program)
         made = BlockWork(
             forward=forward, backward=back, context=_context(key, program, plan, step, types),
-            kept=total(f"activations.{key}", kept), recomputed_kept=keeper.saved(key, program, kept, plan.recompute),
-            adapters=adapters, norm_width=keeper.norm_width(key),
+            kept=total(f"activations.{key}", kept),
+            recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
+            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)
     modules = None

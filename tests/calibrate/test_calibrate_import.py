@@ -239,3 +239,25 @@ def test_a_later_calibration_keeps_what_was_imported(home: Path) -> None:
     assert made.matmul == Catalog([shipped_folder()]).read(Measured, fresh).matmul
     assert made.machine is not None
     assert "kept from the file before" in made.machine.warnings[-1]
+
+
+def test_what_is_faster_than_the_hardware_is_refused_and_nothing_is_written(home: Path) -> None:
+    out = home / "specs" / "measured" / "h200-sxm-141gb.yaml"
+    asked = dataclasses.replace(ASKED, out=str(out))
+    with pytest.raises(UsageError, match=r"mamf\.txt:\d+: .*FLOP/s is above the peak of bf16, 989"):
+        import_files(dataclasses.replace(asked, kind="mamf-finder", files=(mamf(home, factor=0.1),)))
+    table = Path(nccl(home)).read_text().replace(" 1.0 1.0 0", " 45000.0 45000.0 0")
+    (home / "fast.txt").write_text("\n".join(_hundredth(line) for line in table.splitlines()))
+    with pytest.raises(UsageError, match=r"fast\.txt:\d+: .*B/s is above what a link carries, 450 GB/s"):
+        import_files(dataclasses.replace(asked, kind="nccl-tests", files=(str(home / "fast.txt"),)))
+    rates = "Running host_to_device_memcpy_ce.\n 0\n 0 5540.0\n"
+    (home / "copies.txt").write_text(rates)
+    with pytest.raises(UsageError, match=r"5\.54 TB/s to the accelerator is above what the link carries"):
+        import_files(dataclasses.replace(asked, kind="nvbandwidth", files=(str(home / "copies.txt"),)))
+    assert not out.parent.exists()
+
+
+def _hundredth(line: str) -> str:
+    """A row of nccl-tests with a hundredth of its time."""
+    words = line.split()
+    return line if line.startswith("#") else " ".join([*words[:5], f"{float(words[5]) / 100:.4f}", *words[6:]])

@@ -14,7 +14,7 @@ from gpuplan.calibrate.fit import fit
 from gpuplan.calibrate.measured_file import table_set
 from gpuplan.calibrate.replace_blocks import rewritten
 from gpuplan.calibrate.table_fits import GEMMS, KERNELS, LINEARS, NCCL, STORED, WIDTHS, fit_system
-from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, attention_rows, collective_rows, matmul_rows, table
+from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, TableRow, attention_rows, collective_rows, matmul_rows, table
 from gpuplan.calibrate.trial_chip import Chip, from_memory
 from gpuplan.errors import UsageError
 from gpuplan.machine.build import hardware_of
@@ -64,8 +64,10 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
 
 def test_shapes_are_held_back_as_a_whole() -> None:
     rows = [
-        {"gemm_dtype": "bfloat16", "framework": "VLLM", "version": "1", "kernel_source": "x", "m": str(m), "n": str(n), "k": "512",
-         "latency": "1"}
+        TableRow(
+            {"gemm_dtype": "bfloat16", "framework": "VLLM", "version": "1", "kernel_source": "x", "m": str(m), "n": str(n),
+             "k": "512", "latency": "1"}
+        )
         for m in (1, 64, 4096) for n in range(256, 8192, 256)
     ]  # fmt: skip
     made = matmul_rows(rows, "bfloat16", ("VLLM",))
@@ -81,7 +83,7 @@ def test_the_samples_alone_give_a_file_that_loads(tmp_path: Path) -> None:
     assert made.sets["matmul.bf16"].errors.median_ape < 0.10
     assert made.sets["collective.all_reduce"].errors.median_ape < 0.10
     shipped = (ROOT / "hardware_specs" / "measured" / "h100-sxm-80gb.yaml").read_text(encoding="utf-8")
-    blocks = {place: list(yaml_lines(table_set(one))) for place, one in made.sets.items()}
+    blocks = {place: list(yaml_lines(table_set(one, "aiconfigurator"))) for place, one in made.sets.items()}
     (tmp_path / "h100-sxm-80gb.yaml").write_text(rewritten(shipped, blocks), encoding="utf-8")
     loaded = load_spec(Measured, tmp_path / "h100-sxm-80gb.yaml")
     assert loaded.matmul["bf16"].efficiency.value == pytest.approx(made.sets["matmul.bf16"].values["efficiency"].value, rel=1e-3)

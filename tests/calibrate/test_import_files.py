@@ -88,6 +88,19 @@ def test_nccl_tests_out_of_place() -> None:
     assert found.left_out == ("a.txt:16: 3 wrong results",)
 
 
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "[1,0]<stdout>:", "[1,0]<stderr>:", "Sun Nov 22 13:00:00 2026[1,0]<stdout>:", "[prterun-node-7-4711@1,0]<stdout>: ", "0: ",
+        "  0: ", "12: ", "[default0]:", "[0] ",
+    ],
+)  # fmt: skip
+def test_nccl_tests_under_a_launcher_that_tags_its_lines(tag: str) -> None:
+    parse = parser_of("nccl-tests")
+    tagged = "\n".join(f"{tag}{line}" for line in NCCL.splitlines())
+    assert parse(tagged, "a.txt", ImportHints()) == parse(NCCL, "a.txt", ImportHints())
+
+
 def test_nccl_tests_of_several_programs_and_hosts() -> None:
     uneven = NCCL + NCCL.replace("all_reduce_perf", "alltoall_perf").replace(
         "Pid 52 on node-a device  3", "Pid 52 on node-b device  3"

@@ -100,7 +100,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_no_half_file(tmp_path: Path, mon
     def full(_half: object, _whole: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gpuplan.probe.new_file.os.replace", full)
+    monkeypatch.setattr("gpuplan.files.write.os.replace", full)
     with pytest.raises(UsageError, match="No space left"):
         run_streams(tmp_path)
     monkeypatch.undo()

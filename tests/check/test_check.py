@@ -49,7 +49,7 @@ def test_a_good_file_is_clean(tmp_path: Path) -> None:
     [
         ("bf16: 900 TFLOP/s", "bf16: 1800 TFLOP/s", "spec.sparse-rate", 19),
         ("bf16: 900 TFLOP/s", "bf16: 1000 TFLOP/s", "spec.rate-recount", 19),
-        ("{bf16: 4500}", "{bf16: 4500, fp8: 9000}", "spec.rate-missing", 24),
+        ("{bf16: 4500}", "{bf16: 4500, fp8: 9000}", "spec.rate-missing", 25),
         ("bandwidth: 3 TB/s", "bandwidth: 3 GB/s", "spec.bandwidth", 17),
         ("bandwidth: 3 TB/s", "bandwidth: 0.3 TB/s", "spec.flop-per-byte", 17),
         ("capacity: 80 GiB", "capacity: 80 MiB", "spec.capacity", 15),
@@ -97,8 +97,8 @@ def test_a_price_of_an_unknown_instance(tmp_path: Path) -> None:
     path.write_text(
         "format: 1\nid: aws\nname: AWS\nsources:\n  list: {title: A list, url: https://example.org/list, checked: 2026-11-20}\n"
         "default_region: us-east-1\noffers:\n"
-        "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h}\n"
-        "  - {instance: p5.49xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h}\n"
+        "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: unknown, source: list}\n"
+        "  - {instance: p5.49xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: unknown, source: list}\n"
     )
     found = check([path])
     assert [(one.code, one.where) for one in found] == [("spec.unknown-reference", f"{path}:9")]

@@ -38,7 +38,7 @@ def line_of(path: Path, text: str) -> int:
             "bf16: `1979 TFLOP/s` is 2 times the dense rate of Hopper: it is the rate with sparsity [spec.sparse-rate]",
             "write the dense rate, `989.4 TFLOP/s`",
         ),
-        (H100, "power: 700 W", "power: 700", "power: `700` has no unit [spec.missing-unit]", "write it as `700 W`"),
+        (H100, "power: {value: 700 W", "power: {value: 700", "power: `700` has no unit [spec.missing-unit]", "write it as `700 W`"),
         (
             AWS, "price: 55.04 USD/h", "price: 0 USD/h",
             "`p5.48xlarge` in us-east-1 is priced at 0: `0 USD/h` [spec.zero-price]",

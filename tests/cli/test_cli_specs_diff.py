@@ -43,8 +43,8 @@ def test_nothing_changed(call: Call, copy: Path) -> None:
 
 def test_changes_by_value(copy: Path) -> None:
     edit(copy / H100, "value: 3.35 TB/s", "value: 3.0 TB/s")
-    edit(copy / H100, "\npower: 700 W", "\npower: 0.7 kW")
-    edit(copy / H100, "\nl2: {value: 50 MiB, source: xla}", "\nl2: {value: 50 MiB, source: lockwood}")
+    edit(copy / H100, "\npower: {value: 700 W", "\npower: {value: 0.7 kW")
+    edit(copy / H100, "\nl2: {value: 50 MiB, source: nvidia-tuning}", "\nl2: {value: 50 MiB, source: lockwood}")
     edit(copy / H100, "\nform_factor: SXM5", "\nform_factor: SXM6")
     edit(copy / "prices/aws.yaml", "price: 55.04 USD/h", "price: 50 USD/h")
     (copy / "accelerators/nvidia/a16-gpu.yaml").unlink()
@@ -57,7 +57,7 @@ def test_changes_by_value(copy: Path) -> None:
     assert (bandwidth.old, bandwidth.new, bandwidth.unit) == ("3.35 TB/s", "3.0 TB/s", "B/s")
     assert bandwidth.ratio == pytest.approx(3.0 / 3.35)
     assert made["spelling", "power"].new == "0.7 kW"
-    assert (made["source", "l2.source"].old, made["source", "l2.source"].new) == ("xla", "lockwood")
+    assert (made["source", "l2.source"].old, made["source", "l2.source"].new) == ("nvidia-tuning", "lockwood")
     assert made["words", "form_factor"].new == "SXM6"
     price = next(one for one in found.changes if one.file == "aws")
     assert price.path.startswith("offers[p5.48xlarge us-east-1 on_demand")
@@ -76,11 +76,10 @@ def test_an_inserted_offer_moves_no_other(copy: Path) -> None:
     assert change.path == "offers[new.xlarge us-east-1 spot]"
 
 
-def test_a_new_default_source_is_a_change_of_source(copy: Path) -> None:
-    edit(copy / H100, "sources:\n", "sources:\n  other:\n    title: other\n    checked: 2026-11-20\n    kind: user\n")
-    found = {one.path: one for one in compare(shipped_folder(), copy).changes}
-    assert found["sources (the first one)"].new == "other"
-    assert {one.category for one in found.values()} == {"source"}
+def test_another_source_of_a_section_is_one_change_of_source(copy: Path) -> None:
+    edit(copy / H100, "\nmemory:\n  source: nvidia\n", "\nmemory:\n  source: lockwood\n")
+    (change,) = compare(shipped_folder(), copy).changes
+    assert (change.category, change.path, change.old, change.new) == ("source", "memory.source", "nvidia", "lockwood")
 
 
 def test_broken_files_are_said_and_do_not_hide_the_rest(call: Call, copy: Path) -> None:

@@ -11,6 +11,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.generic import generic_cards
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
+from gpuplan.term import NOT_ON_RECORD
 
 
 def asked(**given: Any) -> Estimate:
@@ -174,8 +175,13 @@ def test_images_of_a_transformer_are_decoded_too() -> None:
 
 def test_cards_name_the_source_of_each_figure() -> None:
     for card in generic_cards():
-        for name in ("params", "forward_flop", "kept_values"):
-            assert card.term(name, 1.0).source.url.startswith("https://")
+        names = {"params", "forward_flop", "kept_values"} | ({"kernels"} if card.kernels else set())
+        names |= {"tables", "looked_up"} if card.tables else set()
+        names |= {name for name in ("stored_bytes", "decoded_per_s", "samples") if card.input and getattr(card.input, name)}
+        for name in names:
+            assert card.term(name, 1.0).source.url.startswith("https://"), (card.id, name)
+        unsaid = card.replaced(said_by={}, sources=dict(reversed(list(card.sources.items()))))
+        assert unsaid.term("params", 1.0).source == NOT_ON_RECORD
 
 
 @pytest.mark.parametrize(

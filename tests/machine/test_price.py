@@ -18,9 +18,10 @@ from gpuplan.machine.price import (
     stream_seconds,
     transfer_seconds,
 )
+from gpuplan.ranges import interval
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.on import parse_target
-from gpuplan.term import USER, Term, interval
+from gpuplan.term import USER, Term
 from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, Stream, Transfer
 
 CATALOG = Catalog.open()

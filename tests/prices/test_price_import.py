@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.check.examine import check
-from gpuplan.errors import SpecError
+from gpuplan.errors import SpecError, UsageError
 from gpuplan.prices.accelerator_names import AcceleratorNames
 from gpuplan.prices.importer import ImportOutcome, ImportRequest, import_gpuhunt, import_skypilot
 from gpuplan.specs.base import load_spec
@@ -344,7 +344,7 @@ def test_what_is_on_record_is_kept_and_said(tmp_path: Path) -> None:
         "  contract: {title: our contract, checked: 2026-10-01, kind: user}\n"
         "  web: {title: AWS, url: 'https://aws.amazon.com/ec2/pricing', checked: 2026-10-01, kind: price}\n"
         "default_region: us-west-2\noffers:\n"
-        "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 40 USD/h, date: 2026-10-01}\n"
+        "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 40 USD/h, date: 2026-10-01, source: contract}\n"
         "  - {instance: p5.48xlarge, region: us-west-2, kind: on_demand, price: 60 USD/h, date: 2026-10-01, source: web}\n"
         "  - {instance: p4d.24xlarge, region: us-west-2, kind: on_demand, price: 22 USD/h, date: 2026-10-01, source: web}\n",
         encoding="utf-8",
@@ -373,7 +373,7 @@ def test_what_is_on_record_is_kept_and_said(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuplan.prices import merge_files
+    from gpuplan.files import write
 
     sky(tmp_path, "aws", good())
     place = tmp_path / "own" / "prices" / "aws.yaml"
@@ -382,8 +382,8 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path, monkeypatch: 
     def fails(source: object, target: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(merge_files.os, "replace", fails)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(write.os, "replace", fails)
+    with pytest.raises(UsageError, match="disk full"):
         import_skypilot(tmp_path / "aws-vms.csv", tmp_path / "own", CATALOG, ImportRequest(date="2026-11-21"))
     assert place.read_bytes() == before
     assert [one.name for one in (tmp_path / "own").iterdir()] == ["prices"]

@@ -11,9 +11,9 @@ import pytest
 from gpuplan.check.examine import check
 from gpuplan.cli.main import run
 from gpuplan.errors import UnknownError, UsageError
+from gpuplan.files.write import write_all as write_new
 from gpuplan.probe.host import CommandOutput, Host, ReportedDevice
 from gpuplan.probe.match import matching_spec
-from gpuplan.probe.new_file import write_new
 from gpuplan.probe.survey import Survey, survey
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.base import load_spec

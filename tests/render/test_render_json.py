@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from gpuplan.estimate.result import Verdict
 from gpuplan.render.csv import COLUMNS, estimate_csv
 from gpuplan.render.json import SCHEMA, EstimateJson, document, estimate_json, schema
 from tests.render.render_sample import sample
@@ -66,13 +67,12 @@ def test_every_reference_resolves() -> None:
         assert sum(part["share"] or 0 for part in breakdown["parts"]) == pytest.approx(1)
 
 
-def test_what_is_not_finite_is_null() -> None:
-    from gpuplan.term import Term
-
+def test_a_narrow_fit_is_a_fit_that_says_so() -> None:
     estimate = sample()
-    endless = Term("train.run_time", float("inf"), "s", estimate.figures["run_time_s"].source)
-    made = json.loads(estimate_json(estimate.replaced(figures={**estimate.figures, "run_time_s": endless})))
-    assert made["figures"]["run_time_s"]["value"] is None
+    narrow = estimate.replaced(verdict=Verdict(True, "fits narrowly: 79 of 80 GiB", "memory.peak", narrowly=True))
+    verdict = json.loads(estimate_json(narrow))["verdict"]
+    assert (verdict["fits"], verdict["narrowly"]) == (True, True)
+    assert json.loads(estimate_json(estimate))["verdict"]["narrowly"] is False
 
 
 def test_csv_has_its_listed_columns_and_a_row_for_every_number() -> None:
@@ -80,5 +80,5 @@ def test_csv_has_its_listed_columns_and_a_row_for_every_number() -> None:
     rows = list(csv.DictReader(io.StringIO(estimate_csv([estimate, estimate]))))
     assert tuple(rows[0]) == COLUMNS
     parts = sum(len(breakdown.parts) + 1 for breakdown in estimate.breakdowns)
-    assert len(rows) == 2 * (1 + len(estimate.figures) + parts)
+    assert len(rows) == 2 * (2 + len(estimate.figures) + parts)
     assert float(next(row for row in rows if row["name"] == "mfu")["value"]) == estimate.figures["mfu"].value

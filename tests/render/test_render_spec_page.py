@@ -93,7 +93,7 @@ def test_mig_profiles_measured_files_and_where_it_is() -> None:
 def test_fabric_levels_of_a_system() -> None:
     text = page("systems", "dgx-h100", 80)
     assert "Fabric, innermost level first" in text
-    assert re.search(r"bandwidth per direction +450 GB/s +50 GB/s", text)
+    assert re.search(r"bandwidth per direction +450 GB/s \[\d\] +50 GB/s", text)
     assert "all_reduce" in text
 
 

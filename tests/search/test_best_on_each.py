@@ -8,10 +8,9 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search import best_on_each as each
-from gpuplan.search.best import best, only
+from gpuplan.search.best import only
 from gpuplan.search.space import Space
 from gpuplan.search.training import space_of
-from gpuplan.search.training_space import fastest
 from tests.estimate.subjects import library
 
 EIGHT = (
@@ -48,7 +47,7 @@ def test_the_best_plan_on_each_machine_is_that_of_a_search_on_it_alone(
     lacking = {subject.hw.family for subject, _ in asked} - {subject.hw.family for subject, _ in known}
     assert lacking == {"volta", "turing"}  # They multiply no bf16.
     for subject, space in known:
-        alone, here = best(space, fastest(subject)), found[each.place_of(subject, space)]
+        alone, here = each.best_plan(subject, space), found[each.place_of(subject, space)]
         assert alone is not None
         assert (here.plan, here.fits, here.looked_at, here.fitting) == (alone.plan, alone.fits, alone.looked_at, alone.fitting)
         assert here.keys == pytest.approx(alone.keys, rel=1e-12)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan.errors import PlanError
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
 from gpuplan.search.training_defaults import default_batch
@@ -63,10 +64,15 @@ def test_nothing_is_chosen_that_an_engine_is_not_run_with(engine: str) -> None:
     made = train(TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine)).question
     if engine != "torchtitan":
         assert (made["pp"], made["vpp"]) == ("1", "1")
-    if engine not in ("torchtitan", "torchtune"):
+    if engine in ("fsdp", "composer", "litgpt"):
         assert made["dp"] == "64"
-    asked = train(TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine, pp=2, tp=2)).question
-    assert (asked["pp"], asked["tp"]) == ("2", "2")
+    asked = TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine, pp=2, tp=2)
+    if engine in ("torchtitan", "deepspeed"):
+        made = train(asked).question
+        assert (made["pp"], made["tp"]) == ("2", "2")
+    else:
+        with pytest.raises(PlanError, match="no parallelism for"):
+            train(asked)
 
 
 def test_an_engine_of_replicas_alone_has_a_sequence_for_each() -> None:
@@ -76,8 +82,9 @@ def test_an_engine_of_replicas_alone_has_a_sequence_for_each() -> None:
 
 def test_partial_recomputation_is_looked_for_at_every_depth_of_pipeline() -> None:
     # Llama 3 405B ran with tp 8 and pp 16 (arXiv 2407.21783, table 4).
-    made = train(TrainAsk(model="llama-3.1-405b", on="16384xh100")).question
-    assert (made["tp"], made["pp"], made["dp"]) == ("8", "16", "128")
+    ask = TrainAsk(model="llama-3.1-405b", on="16384xh100")
+    own, published = train(ask).figures, train(ask.replaced(tp=8, pp=16)).figures
+    assert float(own["tokens_per_s"].value) >= float(published["tokens_per_s"].value) * 0.995  # type: ignore[arg-type]
 
 
 def test_another_length_keeps_the_tokens_of_a_step() -> None:

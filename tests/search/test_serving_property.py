@@ -36,10 +36,7 @@ def ask(model: str, on: str, engine: str | None, **more: Any) -> Estimate | None
 
 def rank(made: Estimate) -> int:
     """How surely it fits: 2 where that is beyond doubt, 1 in the middle, 0 not."""
-    needed, budget = made.figures["peak_memory_bytes"], made.figures["memory_budget_bytes"]
-    high = {one.name: one.spread[1] for one in needed.walk() if one.spread is not None}
-    sure = needed.given(high).value <= budget.given(high).value  # type: ignore[operator]
-    return 2 if sure and made.verdict.fits else int(made.verdict.fits)
+    return (1 if made.verdict.narrowly else 2) if made.verdict.fits else 0
 
 
 def speed(made: Estimate) -> float:

@@ -175,7 +175,7 @@ confidence: high
         ("size: 512", "size: 256", "spec.level-order"),
         ("accelerators: 512", "accelerators: 1024", "spec.level-order"),
         ("name: spine", "name: leaf", "spec.duplicate-name"),
-        ("oversubscription: 2", "oversubscription: 0.5", "spec.out-of-range"),
+        ("oversubscription: 2", "oversubscription: 0.5", "spec.physics"),
         ("layout: rail", "layout: star", "spec.unknown-value"),
         ("system: dgx-h100\n", "", "spec.missing-key"),
     ],
@@ -192,7 +192,13 @@ def test_a_wrong_cluster_is_refused_with_a_line(old, new, code):
     ("kind", "ident", "old", "new", "code"),
     [
         ("clusters", "meta-llama3-24k-roce", "accelerator: h100-sxm-80gb", "accelerator: a100-sxm-80gb", "spec.cluster-node"),
-        ("clusters", "meta-llama3-24k-roce", "name: rack, size: 16", "name: rack, size: 8", "spec.cluster-node"),
+        (
+            "clusters",
+            "meta-llama3-24k-roce",
+            "name: rack, source: meta, size: 16",
+            "name: rack, source: meta, size: 8",
+            "spec.cluster-node",
+        ),
         (
             "clusters",
             "dgx-h100-superpod",

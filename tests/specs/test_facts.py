@@ -37,7 +37,14 @@ SYSTEM_EXCEPTIONS: dict[tuple[str, str], str] = {
         for one in ("host", "cube", "pod", "4x8x8")
     },
 }
-INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {}
+WITH_EFA = {
+    "dl1": "24", "g4dn": "8 12 16", "g5": "8 12 16 24 48", "g6": "8 12 16 24 48", "g6e": "8 12 16 24 48", "g7": "8 12 24 48",
+    "g7e": "8 12 24 48", "inf1": "24",
+}  # fmt: skip
+INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {
+    (f"aws:{name}", "network.kind"): "the table says ethernet; karpenter's reference, which it cites, lists vpc.amazonaws.com/efa"
+    for name in ("g4dn.metal", *(f"{family}.{size}xlarge" for family, sizes in WITH_EFA.items() for size in sizes.split()))
+}
 
 
 def value(given: Sourced | None) -> float | None:

@@ -49,7 +49,7 @@ def test_each_system_names_known_parts_and_is_possible(ident):
 def test_every_source_can_be_followed_or_is_marked():
     for system in SYSTEMS.values():
         for source in system.sources.values():
-            assert source.url or source.kind in {"assumed", "derived", "measured"}
+            assert source.url or source.kind in {"assumed", "derived", "measured", "definition"}
             assert source.checked
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceMemoryError, Probe, RanksLostError, TimedLaunches
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.json_text import parse
 
 NODE_VARIABLE = "GPUPLAN_NODE"
 """Names the node where its host name does not, as in containers."""
@@ -145,7 +146,7 @@ class Peers:
         """Do what rank 0 orders until it closes."""
         run: TimedLaunches | None = None
         while True:
-            order = json.loads(self._wait_for(f"gpuplan/{self._step}"))
+            order = parse(self._wait_for(f"gpuplan/{self._step}"))
             step = self._step
             self._step += 1
             if order["do"] == "close":

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from gpuplan.files.read import glance
+
 LEAST_S = 0.1
 """The system counts in hundredths of a second: over less it tells nothing."""
 STAT = Path("/proc/stat")
@@ -58,7 +60,4 @@ class Load:
 
 
 def _stat() -> str:
-    try:
-        return STAT.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return glance(STAT)

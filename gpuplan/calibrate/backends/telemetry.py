@@ -6,7 +6,6 @@ through /proc and /sys. Everything is read, nothing is ever set.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -16,6 +15,8 @@ from typing import Any
 
 from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.device import Reading
+from gpuplan.files.json_text import parse
+from gpuplan.files.read import glance
 
 REASONS = {0x04: "power_cap", 0x08: "hw_slowdown", 0x20: "thermal", 0x40: "thermal", 0x80: "power_brake"}
 """Bits of NVML's clock event reasons that hold a busy GPU's clock down."""
@@ -149,7 +150,7 @@ def from_rocm_smi(text: str) -> Reading | None:
     2100.0
     """
     try:
-        cards: Mapping[str, Mapping[str, Any]] = json.loads(text)
+        cards: Mapping[str, Mapping[str, Any]] = parse(text)
         card = next(value for key, value in cards.items() if key.startswith("card"))
     except (ValueError, AttributeError, StopIteration):
         return None
@@ -175,7 +176,7 @@ def from_amd_smi(text: str, gpu: int) -> Reading | None:
     """
     begin = min((at for at in (text.find("["), text.find("{")) if at >= 0), default=0)  # Warnings may stand before it.
     try:
-        made = json.loads(text[begin:])
+        made = parse(text[begin:])
         cards = made["gpu_data"] if isinstance(made, dict) else made
         card = next(one for one in cards if one["gpu"] == gpu)
     except (ValueError, KeyError, TypeError, StopIteration):
@@ -330,10 +331,7 @@ def _ran(*command: str) -> str | None:
 
 
 def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return glance(Path(path))
 
 
 def _number(text: str) -> float | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Mapping
+from math import isfinite
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gpuplan.calibrate.imports import mamf, nccl, nvbandwidth, serving, trace
-from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile
+from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, fault
 from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.files.read import unpacked_text
 
 Parser: TypeAlias = Callable[[str, str, ImportHints], ParsedFile]
 PARSERS: Mapping[str, Parser] = {
@@ -34,17 +34,40 @@ def parser_of(kind: str) -> Parser:
     return PARSERS[kind]
 
 
+def parsed(kind: str, path: Path, given: ImportHints) -> ParsedFile:
+    """What a file of a kind holds, all of it figures that can be.
+
+    Raises:
+        UsageError: it cannot be read, or is not of that kind.
+    """
+    parse, name = parser_of(kind), path.name
+    try:
+        found = parse(text_of(path), name, given)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        # Files of other programs nest values of any kind; what a parser did not look for ends here.
+        what = f"an entry is not what a file of {kind} holds ({type(error).__name__}: {str(error)[:80]})"
+        raise fault(name, 0, what, "give it as the tool wrote it, whole") from None
+    odd = next((point for point in found.points if not (isfinite(point.seconds) and point.seconds > 0)), None)
+    if odd is not None:
+        raise fault(name, odd.line, f"a time of {odd.seconds:g} s is none", "give it as the tool wrote it, whole")
+    if not all(isfinite(rate) and rate > 0 for rate in found.rates.values()) or not _finite(found.runs):
+        raise fault(name, 0, "a figure of it is not finite", "give it as the tool wrote it, whole")
+    return found
+
+
+def _finite(value: Any) -> bool:
+    """Whether all numbers in a value are finite."""
+    if isinstance(value, Mapping):
+        return all(_finite(one) for one in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(_finite(one) for one in value)
+    return not isinstance(value, float) or isfinite(value)
+
+
 def text_of(path: Path) -> str:
     """The text of a file, which may be packed with gzip.
 
     Raises:
-        UsageError: it cannot be read, or is no text.
+        UsageError: it cannot be read, is larger than any, or is no text.
     """
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return data.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise UsageError(Problem("import.unreadable", f"cannot read {path}: {what}", "give a whole text file")) from None
+    return unpacked_text(path, code="import")

@@ -19,13 +19,16 @@ from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, ground_of
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
+from gpuplan.calibrate.possible import too_fast
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
+from gpuplan.physics import SHARE, above
 from gpuplan.schema import read
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.strict_yaml import load_yaml, parse_yaml
 from gpuplan.term import Term
+from gpuplan.units import human
 
 PRESENT = "present"
 """The source of values that were there before and that an import had to repeat."""
@@ -83,6 +86,7 @@ def merge(
     before = catalog.read(Measured, out) if out.is_file() else None
     chain = overlay.chain_of(catalog, subject.id, subject.family, before)
     ground = _ground(subject, samples, catalog, chain, on)
+    _refuse_impossible(points, made, ground)
     fits = fit_samples(samples, ground, made.software) if samples else SampleFits()
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
@@ -97,9 +101,31 @@ def merge(
         why = "; ".join(f"{place}: {reason}" for place, reason in unfitted.items()) or "no kind of it has parameters"
         hint = f"import more shapes: a set of parameters needs {FEWEST} rows of 2 shapes or more"
         raise UsageError(Problem("import.nothing", f"no parameters come of it: {why}", hint, made.file))
-    _residuals(tree, fits, sets)
+    _residuals(tree, fits, sets, key)
     _say(tree, made, [*sets, *rates])
     return MergedMeasurement(_text(tree, out), sets, rates, unfitted)
+
+
+def _refuse_impossible(points: Sequence[KeptPoint], made: ImportedFile, ground: FitBasis) -> None:
+    """Take nothing of a file in which anything is faster than the hardware can be.
+
+    Raises:
+        UsageError: naming the first of each kind of kernel.
+    """
+    wrong: dict[str, Problem] = {}
+    hint = "is it of another accelerator (--accelerator), of another data type (--dtype), or in another unit?"
+    for point in points:
+        why = too_fast(point.probe, point.seconds, ground)
+        if why:
+            where = f"{point.file}:{point.line}" if point.line else point.file
+            wrong.setdefault(point.probe.name or point.probe.kind, Problem("import.too-fast", why, hint, where))
+    ways = {"host_to_device": "to the accelerator", "device_to_host": "to the host"}
+    for way, rate in made.rates.items():
+        if ground.host is not None and above(rate, ground.host):
+            why = f"{human(rate, 'B/s')} {ways[way]} is above what the link carries, {human(ground.host, 'B/s')}"
+            wrong[way] = Problem("import.too-fast", why, hint, made.file)
+    if wrong:
+        raise UsageError(*wrong.values())
 
 
 def _ground(
@@ -152,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _source(tree: dict[str, Any], made: ImportedFile) -> str:
-    """The key of the import's source, which is put behind those that are there: the first one is that of unmarked values."""
+    """The key of the import's source, which is put behind those that are there."""
     sources = tree.setdefault("sources", {})
     title = f"{made.kind}: {made.file}"
     key = next((name for name, source in sources.items() if source.get("title") == title), "")
@@ -163,14 +189,14 @@ def _source(tree: dict[str, Any], made: ImportedFile) -> str:
 
 
 def _set(one: FitResult, key: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"source": key}
     for name, value in one.values.items():
         if name == "ranks":
-            values[name] = {"value": round(value.value), "source": key}
+            values[name] = round(value.value)
         elif value.low is None:
             values[name] = _kept(value)
         else:
-            values[name] = {**measured_file.ranged(value), "source": key}
+            values[name] = measured_file.ranged(value)
     return {**values, "fit": measured_file.fit_record(one, digits=4)}
 
 
@@ -211,7 +237,7 @@ def _rates(tree: dict[str, Any], made: ImportedFile, ground: FitBasis, key: str,
         unfitted["host"] = "no spec says what the link to the host carries"
         return {}
     shares = {
-        name: made.rates[way] / ground.host
+        name: min(made.rates[way] / ground.host, SHARE.high)
         for way, name in (("host_to_device", "efficiency"), ("device_to_host", "back"))
         if way in made.rates
     }
@@ -237,7 +263,7 @@ def _put(tree: dict[str, Any], place: str, values: Mapping[str, Any]) -> None:
     at[last] = dict(values)
 
 
-def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitResult]) -> None:
+def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitResult], key: str) -> None:
     """Ranges of the kinds that were fitted; where the file has other sets of the kind, no narrower than before."""
     told = tree.get("residual", {})
     for kind, (least, _, most) in fits.ranges().items():
@@ -246,7 +272,7 @@ def _residuals(tree: dict[str, Any], fits: SampleFits, sets: Mapping[str, FitRes
         old = told.get(kind)
         low = least if old is None else min(least, _number(old["low"]))
         high = most if old is None else max(most, _number(old["high"]))
-        told[kind] = {"low": round(low, 3), "high": round(high, 3)}
+        told[kind] = {"source": key, "low": round(low, 3), "high": round(high, 3)}
     if told:
         tree.pop("residual", None)
         tree["residual"] = told
@@ -294,21 +320,16 @@ def with_earlier(text: str, out: Path) -> str:
     old, tree = _plain(load_yaml(out)[0]), _plain(parse_yaml(text, str(out))[0])
     if "machine" not in old:
         return text
-    first = next(iter(old.get("sources", {})), "")
     taken = [place for place in _places(old) if place not in _places(tree)]
     for place in taken:
-        _put(tree, place, {key: _dated(value) if key != "fit" else value for key, value in _at(old, place).items()})
+        _put(tree, place, _renamed(_at(old, place)))
     if not taken:
         return text
-    sources = {EARLIER if key == first and not key.startswith("import-") else key: one for key, one in old["sources"].items()}
+    sources = {EARLIER if key == measured_file.HERE else key: one for key, one in old["sources"].items()}
     tree["sources"] = {**tree["sources"], **{key: one for key, one in sources.items() if key not in tree["sources"]}}
-    for place in taken:
-        for value in _at(tree, place).values():
-            if isinstance(value, dict) and value.get("source") == "":
-                value["source"] = EARLIER if EARLIER in sources else first
     told = f"kept from the file before: {', '.join(taken)}"
     tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
-    residuals = {kind: one for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
+    residuals = {kind: _renamed(one) for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
     if residuals:
         tree["residual"] = {**tree.pop("residual", {}), **residuals}
     return _text(tree, out)
@@ -337,6 +358,13 @@ def _at(tree: Mapping[str, Any], place: str) -> dict[str, Any]:
     return dict(made) if not isinstance(made, dict) else made
 
 
-def _dated(value: Any) -> dict[str, Any]:
-    """A value with room for its source."""
-    return {"source": "", **value} if isinstance(value, dict) else {"value": value, "source": ""}
+def _renamed(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of an earlier file, in which what was measured then does not count as measured now."""
+    return {
+        key: EARLIER
+        if key == "source" and value == measured_file.HERE
+        else _renamed(value)
+        if isinstance(value, Mapping)
+        else value
+        for key, value in section.items()
+    }

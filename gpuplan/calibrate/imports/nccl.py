@@ -3,6 +3,8 @@
 The table has the size of the message in bytes (the larger of what goes in and comes out), the time in microseconds out of
 place and again in place; the out-of-place time counts. Comment lines in front name the program and the ranks:
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+Launchers may put the rank before every line: `[1,0]<stdout>:` (`mpirun --tag-output`), `0: ` (`srun --label`), `[default0]:`
+(`torchrun --tee`). That is taken off.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ PROGRAMS = {
 DTYPES = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64", "int8": "int8", "uint8": "int8", "fp8_e4m3": "fp8"}
 _PROGRAM = re.compile(r"\b(\w+?)_perf\b")
 _RANK = re.compile(r"^#\s*Rank\s+(\d+)\s+.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^\]]*\]\s+(.+?)\s*$")
+_TAG = re.compile(r"^(?:\w{3} \w{3} +\d+ [\d:]+ \d{4})?(?:\[[^\[\]\s]+\](?:<std\w+>)?:? ?|<std\w+>:? ?)|^ *\d+: ")
+"""Open MPI: https://docs.open-mpi.org/en/main/man-openmpi/man1/mpirun.1.html (--tag-output); Slurm:
+https://slurm.schedmd.com/srun.html (--label)."""
 _GPUS = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)")
 WHAT = "the whole output of a program of nccl-tests, comment lines included"
 
@@ -37,7 +42,8 @@ def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     software = "NCCL"
     program, state = _named(name), _Ranks()
     header: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, whole in enumerate(text.splitlines(), start=1):
+        line = _TAG.sub("", whole, count=1)
         words = line.replace("#", " # ", 1).split() if line.lstrip().startswith("#") else line.split()
         if found := re.search(r"NCCL version (\S+)", line):
             software = f"NCCL {found[1]}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.json_text import JsonError, parse
 from gpuplan.record import Record, field
 
 
@@ -63,20 +63,19 @@ def json_of(text: str, name: str, what: str) -> Any:
         UsageError: it is no JSON.
     """
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return parse(text)
+    except JsonError as error:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
         try:
-            made = [json.loads(line) for _, line in lines[:1]]
-        except ValueError:
-            made = []
-        if not made or not isinstance(made[0], dict):
-            at = getattr(error, "lineno", 0)
-            raise fault(name, at, f"it is no JSON: {error}", f"give {what}") from None
+            first = parse(lines[0][1]) if lines else None
+        except JsonError:
+            first = None
+        if not isinstance(first, dict):
+            raise fault(name, error.line, f"it is no JSON: {error}", f"give {what}") from None
     made = []
     for number, line in lines:
         try:
-            made.append(json.loads(line))
-        except ValueError as error:
+            made.append(parse(line))
+        except JsonError as error:
             raise fault(name, number, f"the line is no JSON: {error}", f"give {what}, whole to its end") from None
     return made

@@ -9,6 +9,8 @@ from pathlib import Path
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.measure.sample import Sample, plain, probe_of
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.json_text import parse
+from gpuplan.files.read import TABLE_BYTES, text_if_there
 from gpuplan.record import Record
 
 
@@ -21,6 +23,8 @@ class KeptPoint(Record, kw_only=True):
     """The kind of import."""
     file: str
     date: str
+    line: int = 0
+    """Where it stands in the file; 0: it has no line of its own."""
 
     def key(self) -> tuple[str, str, str]:
         """What a new point must share to take the place of this one."""
@@ -46,16 +50,11 @@ def load(path: Path) -> list[KeptPoint]:
     Raises:
         UsageError: it cannot be read, or a line is no point.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(Problem("import.no-points", f"cannot read {path}: {error}")) from None
+    text = text_if_there(path, most=TABLE_BYTES, code="import") or ""
     made: list[KeptPoint] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            data = json.loads(line)
+            data = parse(line)
             made.append(KeptPoint(**{**data, "probe": probe_of(data["probe"])}))
         except (ValueError, TypeError, KeyError) as error:
             hint = "take the line out, or move the file away and import again"

@@ -28,6 +28,7 @@ from gpuplan.calibrate.row_seconds import (
     trial_hardware,
 )
 from gpuplan.calibrate.table_rows import Rows
+from gpuplan.physics import CLOCKS
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
 
@@ -39,12 +40,8 @@ if TYPE_CHECKING:
 FABRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 CHAINS = ("stream", "norm", "activation")
 """Kinds of probes that tell how fast memory-bound kernels are."""
-OVER_DATASHEET = 1.02
-"""Traffic this much faster than memory is came out of a cache."""
 THIN = (4.0,)
 """Rows of a tile in kernels for few rows."""
-ABOVE_BEST = 1.3
-"""Where a peak is only the best that was measured, efficiencies may come out above it."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,7 @@ def _host(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Fi
         share = np.where(rows.columns["back"] > 0, values.get("back", values["efficiency"]), values["efficiency"])
         return np.asarray(values["launch"] + rows.columns["size"] / (rate * share))
 
-    knobs = {"efficiency": Knob(0.8, 0.01, ABOVE_BEST), "launch": Knob(1e-5, 0, 1e-2, "s")}
+    knobs = dict(knob_tables.HOST_KNOBS)
     if all(ways) != any(ways):
         knobs["back"] = knobs["efficiency"]
     rows = _rows(samples, ("size",), software)
@@ -272,7 +269,7 @@ def _wired(
         kind: Any = name
         return _array(collective_row_seconds(rows.columns, hw, kind=kind))
 
-    knobs, fixed, units = _knobs(ground, prefix, knob_tables.COLLECTIVE_KNOBS, {"ranks": Knob(most, 1, most)})
+    knobs, fixed, units = _knobs(ground, prefix, knob_tables.collective_knobs(name), {"ranks": Knob(most, 1, most)})
     # Two ranks tell nothing of what more of them lose, and transfers know a rate and a start only.
     told = ("pair", "start") if name == "transfer" else [key for key in knobs if most > 2 or key != "per_doubling"]
     fixed = {
@@ -293,11 +290,6 @@ def _knobs(
     stay = {key: Knob(value, 0, 1, unit) for key, (value, unit) in family.items() if key not in knobs or key in leave}
     stay = {**{key: knob for key, knob in fixed.items() if key not in stay}, **stay}
     free = {key: knob for key, knob in knobs.items() if key not in stay and (not family or key in family)}
-    if ground.measured_peaks:
-        free = {
-            key: Knob(knob.start, knob.low, max(knob.high, ABOVE_BEST), knob.unit) if "efficiency" in key else knob
-            for key, knob in free.items()
-        }
     return free, stay, {key: knob.unit for key, knob in {**free, **stay}.items()}
 
 
@@ -317,7 +309,7 @@ def _hardware(
 
 def _from_memory(samples: Sequence[Sample], ground: FitBasis) -> list[Sample]:
     """The samples that memory can have served: repeated launches may find their tensors in a cache."""
-    rate = _float(ground.bandwidth) * (1.0 if ground.measured_peaks else OVER_DATASHEET)
+    rate = _float(ground.bandwidth) * (1.0 if ground.measured_peaks else CLOCKS)
     return [one for one in samples if moved(one.probe) <= one.seconds * rate * 1.0001]
 
 

@@ -7,7 +7,6 @@ disk before the next probe. A torn last line is what a crash leaves behind, and 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections import Counter
@@ -20,6 +19,9 @@ from gpuplan.calibrate.device import Identity
 from gpuplan.calibrate.measure.probe_list import Planned
 from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, sample_of
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.json_text import parse
+from gpuplan.files.read import TABLE_BYTES, bytes_of, exists, text_of
+from gpuplan.files.write import append, emptied, open_for_appending, try_lock
 from gpuplan.record import Record, field
 
 FORMAT = 1
@@ -64,12 +66,9 @@ def load(path: Path) -> JournalContents | None:
     Raises:
         UsageError: the file cannot be read.
     """
-    try:
-        text = path.read_bytes().decode("utf-8", errors="replace")
-    except FileNotFoundError:
+    if not exists(path):
         return None
-    except OSError as error:
-        raise UsageError(Problem("calibrate.no-journal", f"cannot read the journal {path}: {error.strerror}")) from None
+    text = text_of(path, most=TABLE_BYTES, code="calibrate", errors="replace")
     entries = [entry for line in text.splitlines() if (entry := _entry(line)) is not None]
     if not entries or not isinstance(entries[0].get("header"), dict):
         return None
@@ -114,23 +113,10 @@ def _kept(entries: Sequence[Mapping[str, Any]]) -> JournalContents:
 def _entry(line: str) -> dict[str, Any] | None:
     """One line, or None where it was torn."""
     try:
-        made = json.loads(line)
+        made = parse(line)
     except ValueError:
         return None
     return made if isinstance(made, dict) else None
-
-
-def _locked(file: int) -> bool:
-    """Take a file for this process alone, until it ends; False where another has it. Where files have no locks, all may."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
 
 
 class Journal:
@@ -145,16 +131,15 @@ class Journal:
         self.path = path
         self._lock = Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torn = resume and path.exists() and not path.read_bytes().endswith(b"\n")
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            if not _locked(self._file):
+            torn = resume and exists(path) and not bytes_of(path, most=TABLE_BYTES, code="calibrate").endswith(b"\n")
+            self._file = open_for_appending(path)
+            if not try_lock(self._file):
                 os.close(self._file)
                 raise UsageError(
                     Problem("calibrate.under-way", f"another `gpuplan calibrate` measures here: it writes {path}", WAIT)
                 )
             if not resume:
-                os.ftruncate(self._file, 0)
+                emptied(self._file)
         except OSError as error:
             raise self._unwritable(error) from None
         if torn:
@@ -178,10 +163,7 @@ class Journal:
 
     def _put(self, line: bytes, *, wait: bool = True) -> None:
         try:
-            while line:
-                line = line[os.write(self._file, line) :]
-            if wait:
-                os.fsync(self._file)
+            append(self._file, line, wait=wait)
         except OSError as error:
             raise self._unwritable(error) from None
 

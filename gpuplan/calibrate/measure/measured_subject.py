@@ -28,6 +28,7 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
+from gpuplan.strict_yaml import read_text
 from gpuplan.term import Source, Term
 from gpuplan.yaml_text import yaml_text
 
@@ -105,7 +106,7 @@ def _whole(identity: Identity, spec: Accelerator) -> bool:
 def _ours(spec: Accelerator, catalog: Catalog) -> bool:
     """Whether an earlier calibration wrote the spec."""
     path = catalog.paths("accelerators")[spec.id]
-    return catalog.rank(path) > 0 and path.read_text(encoding="utf-8").startswith(MARK)
+    return catalog.rank(path) > 0 and read_text(path).startswith(MARK)
 
 
 def _vendor(name: str, asked: cpu.Cpu | None) -> str:
@@ -248,7 +249,11 @@ def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample
     fastest = "the fastest matmul that was measured"
     head = f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy."
     source = {"kind": "measured", "checked": today}
-    bandwidth = {"value": f"{(stream or 0) / 1e9:.4g} GB/s", "note": "the best of the largest streams and matmuls"}
+    bandwidth = {
+        "value": f"{(stream or 0) / 1e9:.4g} GB/s",
+        "source": "measured",
+        "note": "the best of the largest streams and matmuls",
+    }
     data = {
         "format": 1, "id": subject.id, "name": subject.name, "driver_names": [identity.name], "vendor": subject.vendor,
         "architecture": identity.architecture or "not told by the driver", "family": subject.family, "released": today[:7],
@@ -258,7 +263,10 @@ def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample
             "capacity": {"value": f"{(identity.memory_bytes or 0) / 2**30:.2f} GiB", "source": "driver"},
             "type": "not told by the driver", "bandwidth": bandwidth,
         },
-        "compute_dense": {dtype: {"value": f"{rate / 1e12:.4g} TFLOP/s", "note": fastest} for dtype, rate in rates.items()},
+        "compute_dense": {
+            "source": "measured",
+            **{dtype: {"value": f"{rate / 1e12:.4g} TFLOP/s", "note": fastest} for dtype, rate in rates.items()},
+        },
         **_links(identity, samples),
         **({"default_engines": {"train": "torch-eager", "serve": "llama-cpp"}} if subject.processor else {}),
         "notes": [
@@ -276,7 +284,8 @@ def _links(identity: Identity, samples: Sequence[Sample]) -> dict[str, Any]:
         return {}
     note = "the best of the collectives that were measured"
     links = {
-        "kind": "not told by the driver", "bandwidth_per_direction": {"value": f"{rate / 1e9:.4g} GB/s", "note": note},
+        "source": "measured", "kind": "not told by the driver",
+        "bandwidth_per_direction": {"value": f"{rate / 1e9:.4g} GB/s", "note": note},
         "domain": identity.ranks, "topology": "switched",
         "layout": "not told by the driver: taken as a switch between the devices that measured together",
     }  # fmt: skip

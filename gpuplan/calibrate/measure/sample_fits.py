@@ -11,6 +11,7 @@ from gpuplan.calibrate.cross_fit import FitCase, best_cross_fit
 from gpuplan.calibrate.fit import FitResult
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.measure.sample import Sample
+from gpuplan.calibrate.possible import too_fast
 
 FEWEST = 5
 """Rows of which nothing is fitted."""
@@ -51,8 +52,8 @@ class SampleFits:
 
 def fit_samples(samples: Sequence[Sample], ground: FitBasis, software: str) -> SampleFits:
     """What the samples tell; those with marks must have been left out."""
-    samples = sorted(samples, key=lambda one: one.probe.key())
-    made = SampleFits(backward=backward_share(samples))
+    samples, impossible = _possible(sorted(samples, key=lambda one: one.probe.key()), ground)
+    made = SampleFits(backward=backward_share(samples), unfitted=impossible)
     todo = cases(samples, ground, software)
     for case in todo:
         _fitted(case, made)
@@ -71,6 +72,21 @@ def fit_samples(samples: Sequence[Sample], ground: FitBasis, software: str) -> S
     made.launch = _each(of_kind(samples, "launch"))
     made.graph = _each(of_kind(samples, "graph"))
     return made
+
+
+def _possible(samples: Sequence[Sample], ground: FitBasis) -> tuple[list[Sample], dict[str, str]]:
+    """The samples that the hardware can have given; and of the others, by kind, what is wrong with the first."""
+    kept: list[Sample] = []
+    wrong: dict[str, list[str]] = {}
+    for one in samples:
+        why = too_fast(one.probe, one.seconds, ground)
+        if why:
+            kind = one.probe.name or f"{one.probe.kind}.{one.probe.dtype}"
+            wrong.setdefault(kind, []).append(why)
+        else:
+            kept.append(one)
+    said = {kind: f"{len(found)} rows are left out: {found[0]}" for kind, found in wrong.items()}
+    return kept, said
 
 
 def _fitted(case: FitCase, made: SampleFits) -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
@@ -24,8 +23,8 @@ from gpuplan.calibrate.measure.speed import trial
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.calibrate.measured_file import MeasuredHead, measured_text
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.files.write import check_writable, locked, write_all
 from gpuplan.probe.host import Host
-from gpuplan.probe.new_file import write_new
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
@@ -156,7 +155,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
         UnknownError: the device is lost, or nothing is on record that could stand in for what was not measured.
         KeyboardInterrupt: somebody stopped it; the journal has what was measured.
     """
-    writable(made.out)
+    check_writable(made.out, "give another place with --out")
     _readable(made.out)
     head = header(made.identity, wish.version, wish.extent, wish.kinds)
     kept = None if wish.fresh else load(made.journal)
@@ -263,24 +262,10 @@ def _written(device: Device, made: CalibrationPlan, run: Run, fits: SampleFits, 
         else:
             in_place = False
     head = MeasuredHead(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
-    texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
-    write_new(texts, force=True)
+    with locked(made.out.parent):
+        texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
+        write_all(texts, force=True)
     return list(texts), made.subject.id if in_place else ""
-
-
-def writable(path: Path) -> None:
-    """See at the start whether a file can be written at the end.
-
-    Raises:
-        UsageError: its folder cannot be made, or nothing can be written there.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}."):
-            pass
-    except OSError as error:
-        hint = "give another place with --out"
-        raise UsageError(Problem("calibrate.unwritable", f"cannot write {path}: {error.strerror or error}", hint)) from None
 
 
 def _readable(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
-from gpuplan.formulas.layers import gathered_projection_bytes, kv_copy_params
+from gpuplan.formulas.layers import gathered_projection_bytes, gathering_ranks, kv_copy_params
 from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
 from gpuplan.models.architecture import Attention
 from gpuplan.num import all_true
@@ -138,7 +138,8 @@ def _gathered(draft: Draft, mixer: Attention) -> Term:
     types = draft.setting.types
     size = tensor_bytes.term(f"{at}.all_qkv_bytes", tokens=draft.setting.work.tokens, width=whole, element_bytes=types.activation)
     sent = gathered_projection_bytes.term(f"{at}.gathered_bytes", size=size, tp=split.tp, kv_heads=kv_heads)
-    draft.collective(Role.GATHERED_QKV, "all_gather", sent, split.tp, split.tp_stride)
+    ranks = gathering_ranks.term(f"{at}.gathering_ranks", tp=split.tp, kv_heads=kv_heads)
+    draft.collective(Role.GATHERED_QKV, "all_gather", sent, ranks, split.tp_stride)
     return leaf.split(f"{at}.even_qkv_width", whole, split.tp)
 
 

@@ -1,0 +1,39 @@
+"""Which measured kernels are faster than the hardware can be, so that a figure, a unit or the name of the device is wrong?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.calibrate.device import Probe
+from gpuplan.calibrate.measure.cases import FitBasis
+from gpuplan.calibrate.measure.speed import flop
+from gpuplan.physics import above
+from gpuplan.units import human
+
+
+def too_fast(probe: Probe, seconds: float, ground: FitBasis) -> str:
+    """What is impossible about a time, in words; nothing where it is possible, or where nobody knows the peak.
+
+    Looked at are products, which do their FLOP whatever happens, and messages, which must cross a link at least once: a
+    collective of n ranks brings each of them (n - 1)/n of what it is counted by, also where switches add. Traffic of memory may be
+    served by a cache, and is left to the fits.
+    """
+    amount, most, unit, what = _bound(probe, ground)
+    if most is None or not above(amount / seconds, most):
+        return ""
+    return f"{human(amount / seconds, unit)} is above {what}, {human(most, unit)}"
+
+
+def _bound(probe: Probe, ground: FitBasis) -> tuple[float, float | None, str, str]:
+    """How much there is to do at least, at which rate at most, its unit, and what that rate is."""
+    size, group = probe.shape.get("size", 0.0), probe.shape.get("group", 1.0)
+    if probe.kind in ("matmul", "grouped_matmul"):
+        peak: Any = None if probe.dtype not in ground.peaks else ground.peaks[probe.dtype].value
+        return flop(probe), peak, "FLOP/s", f"the peak of {probe.dtype}"
+    if probe.kind in ("host_to_device", "device_to_host"):
+        return size, ground.host, "B/s", "what the link to the host carries"
+    if probe.kind not in ("collective", "transfer"):
+        return 0.0, None, "", ""
+    rates: list[Any] = [level.bandwidth_per_direction.value for level in ground.levels]
+    crossing = size if probe.kind == "transfer" else size * (group - 1) / group
+    return crossing, max(rates, default=None), "B/s", "what a link carries"

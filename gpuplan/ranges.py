@@ -1,0 +1,143 @@
+"""How far does doubt about leaves carry a figure: its low and high, and how much memory it may come to?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import exp, hypot, inf, log
+
+from gpuplan.num import Num, maximum, sqrt
+from gpuplan.term import Term
+
+
+def interval(roots: Mapping[str, Term], shares: Collection[str] = ()) -> dict[str, tuple[float, float]]:
+    """The low and high of each root: the swings of all uncertain leaves, one at a time, added in quadrature.
+
+    Leaves are independent kinds of doubt (a kind of kernel, an engine's overhead), so their swings add as variances: of bytes,
+    which are sums, as they are; of times, rates and shares as logarithms, so that a rate is as uncertain as its time
+    (GUM, JCGM 100:2008, section 5.1.2, https://www.bipm.org/documents/20126/2071204/JCGM_100_2008_E.pdf).
+
+    Roots named in `shares` are parts of what physics allows: where doubt would carry one above 1, every leaf that raises it
+    counts less by as much as is too much, for all roots alike. So the fast end of a time is no faster than its work at the peak,
+    and tokens per second and cost at that end are those of that time.
+    """
+    order, parents = _order(roots.values())
+    centre = {key: float(root.value) for key, root in roots.items()}
+    # What doubles a time halves its rate: their ranges must say the same.
+    factors = {key: root.unit != "B" and centre[key] > 0 for key, root in roots.items()}
+    leaves = [
+        [
+            {key: _size(float(value) - centre[key], centre[key], factors[key]) for key, value in end.items()}
+            for end in _ends(doubt, roots, parents)
+        ]
+        for doubt in _doubts(order)
+    ]
+    for key in shares:
+        if factors[key] and centre[key] <= 1:
+            _bound(key, -log(centre[key]), leaves, factors)
+    made: dict[str, tuple[float, float]] = {}
+    for key, middle in centre.items():
+        down = up = 0.0
+        for ends in leaves:
+            swings = [end.get(key, 0.0) for end in ends]
+            down, up = hypot(down, min(0.0, *swings)), hypot(up, max(0.0, *swings))
+        made[key] = (middle * exp(-down), middle * exp(min(up, _MOST))) if factors[key] else (middle - down, middle + up)
+        if key in shares and middle <= 1:
+            made[key] = made[key][0], min(made[key][1], 1.0)  # of rounding alone
+    return made
+
+
+def _bound(share: str, most: float, leaves: list[list[dict[str, float]]], factors: Mapping[str, bool]) -> None:
+    """Let the ends that raise a share count less, for all times and rates alike, so that together they raise it by `most`."""
+    up = hypot(*(max(0.0, *(end.get(share, 0.0) for end in ends)) for ends in leaves))
+    if up <= most:
+        return
+    for end in (end for ends in leaves for end in ends if end.get(share, 0.0) > 0):
+        for key in end:
+            if factors[key]:
+                end[key] *= most / up
+
+
+def high_end(root: Term) -> Num:
+    """The high of one figure in bytes as `interval` has it, for one candidate or for many.
+
+    Whoever says that memory surely suffices means this: the verdict, the range that is printed, and the search.
+    """
+    order, parents = _order([root])
+    squares: Num = 0.0
+    for doubt in _doubts(order):
+        most: Num = 0.0
+        for swung in _ends(doubt, {"": root}, parents):
+            if "" in swung:
+                most = maximum(most, swung[""] - root.value)
+        squares = squares + most * most
+    return root.value + sqrt(squares)
+
+
+_MOST = 600.0
+"""Logarithm of a factor that no range needs, and that no number overflows with."""
+
+
+def _doubts(order: Iterable[Term]) -> list[list[Term]]:
+    """The uncertain leaves by name: those that were made anew for each use are one doubt, and swing together."""
+    found: dict[str, list[Term]] = {}
+    for term in order:
+        if term.spread is not None:
+            found.setdefault(term.name, []).append(term)
+    return list(found.values())
+
+
+def _ends(doubt: Sequence[Term], roots: Mapping[str, Term], parents: Mapping[int, list[Term]]) -> Iterator[dict[str, Num]]:
+    """The roots that rest on an uncertain leaf, with the leaf at each of its ends."""
+    above = _above(doubt, parents)
+    for end in (0, 1):
+        values: dict[int, Num] = {id(leaf): leaf.spread[end] for leaf in doubt if leaf.spread is not None}
+        for term in above:
+            given = {key: values.get(id(part), part.value) for key, part in term.args}
+            values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
+        yield {key: values[id(root)] for key, root in roots.items() if id(root) in values}
+
+
+def _size(swing: float, centre: float, factor: bool) -> float:
+    """A swing as it adds to others: of a time or rate as the logarithm of a factor, of bytes as it is."""
+    if not factor:
+        return swing
+    return log(1 + swing / centre) if swing > -centre else -inf
+
+
+def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:
+    """Every term below the roots once, parts before what is made of them; and what is made of each directly."""
+    order: list[Term] = []
+    place: dict[int, int] = {}
+    parents: dict[int, list[Term]] = {}
+
+    def visit(term: Term) -> None:
+        if id(term) in place:
+            return
+        place[id(term)] = -1
+        for _, part in term.args:
+            visit(part)
+            parents.setdefault(id(part), []).append(term)
+        place[id(term)] = len(order)
+        order.append(term)
+
+    for root in roots:
+        visit(root)
+    return order, parents
+
+
+def _above(doubt: Iterable[Term], parents: Mapping[int, list[Term]]) -> list[Term]:
+    """Everything that rests on some terms, parts before what is made of them."""
+    made: list[Term] = []
+    seen: set[int] = set()
+
+    def visit(term: Term) -> None:
+        for parent in parents.get(id(term), ()):
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                visit(parent)
+                made.append(parent)
+
+    for leaf in doubt:
+        visit(leaf)
+    made.reverse()
+    return made

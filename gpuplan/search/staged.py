@@ -1,0 +1,323 @@
+"""Which plan of a large space of training plans is best, when only what may be best is looked at?
+
+First all divisions of the work are looked at on open meshes, with nothing run again and with whole layers run again, which bound
+what lies between them. Then the divisions that may still be best are looked at with every number of layers, every kind of
+recomputation, and every other choice that is open, until none of these changes makes the best plan better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import inf
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuplan.num import ceil_div
+from gpuplan.plan.train import TrainPlan
+from gpuplan.record import Record
+from gpuplan.search.best import Best
+from gpuplan.search.mesh import Many, parts
+from gpuplan.search.space import Space
+from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, evenly
+
+KEPT = 48
+"""Divisions of the work that are kept of each piece of a mesh, by the time that they may reach."""
+CLOSELY = 16
+"""Divisions of which every number of layers is looked at in one go."""
+NEAR = 32
+"""Plans whose neighbours along each axis are looked at in one go."""
+NEAREST = 4
+"""Plans whose other cases are: each is an estimate of its own."""
+AS_FAST = 1.003
+"""Plans so close to the fastest are as fast: of these the plainest is taken."""
+ROUNDS = 6
+"""How often the plans around the best are looked at anew."""
+
+Column: TypeAlias = NDArray[np.float64]
+Look: TypeAlias = Callable[[TrainPlan], Looked]
+Key: TypeAlias = tuple[tuple[Any, ...], tuple[float, ...]]
+"""The values of the cases and of the axes of a plan."""
+
+
+class Seen(Record):
+    """What was seen of one plan."""
+
+    rank: float
+    step: float
+    memory: float
+    high: float
+    capacity: float
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """What should be small: as `Looked.judged` has it."""
+        return self.rank, (self.step if self.rank < 0 else self.memory)
+
+
+class Seed(Record):
+    """A division of the work with nothing run again and with all of it, and the time that it may reach in between."""
+
+    light: Key
+    heavy: Key
+    may: float
+    """If it must surely fit; infinite where it cannot."""
+    may_narrowly: float
+    """If it is enough to fit in the middle."""
+
+
+class First(Record, eq=False):
+    """Some divisions of the work, to be looked at on any machine: nothing run again, and as much as there is."""
+
+    light: Many[TrainPlan]
+    heavy: Many[TrainPlan] | None
+
+
+def first_looks(space: Space[TrainPlan], layers: int) -> Iterator[First]:
+    """What is looked at before anything is known: all divisions of the work, the extremes of recomputation and sharding."""
+    kinds = space.cases["recompute"]
+    light, heavy = kinds[0], "full" if "full" in kinds else kinds[-1]
+    stages = space.cases["zero_stage"]
+    extremes = dict.fromkeys((stages[0], *(one for one in stages if one in (1, 3))))
+    whole = evenly(space, layers)
+    for stage, groups in product(extremes, _extreme_groups(space)):
+        if groups > 1 and not stage:
+            continue
+        cases = {name: (values[0],) for name, values in space.cases.items()} | {"zero_stage": (stage,)}
+        axes = {**space.axes, REPLICAS: (groups,), LAYERS: (space.axes.get(LAYERS, (0.0,))[0],)}
+        own = whole.replaced(axes=axes, cases={**cases, "recompute": (light,)})
+        again = own.replaced(cases={**cases, "recompute": (heavy,)})
+        if light == heavy:
+            yield from (First(part, None) for part in parts(own))
+        else:
+            yield from (First(one, two) for one, two in zip(parts(own), parts(again), strict=True))
+
+
+def _extreme_groups(space: Space[TrainPlan]) -> tuple[float, ...]:
+    """All ranks share states, or those of a node."""
+    given = space.axes.get(REPLICAS, (1.0,))
+    return tuple(dict.fromkeys((given[0], *given[1:2])))
+
+
+class Staged:
+    """The search on one machine. `look` says what the estimator has of plans, `plain` how many of their choices are unusual."""
+
+    def __init__(self, space: Space[TrainPlan], layers: int, look: Look, plain: Callable[[TrainPlan], int]) -> None:
+        self.space, self.layers, self.look, self.plain = space, layers, look, plain
+        self.names = tuple(space.axes)
+        self.seen: dict[Key, Seen] = {}
+        self.seeds: dict[tuple[Key, Key], Seed] = {}
+        self.looked_at = self.fitting = 0
+        self._leading: Key | None = None
+
+    def take(self, first: First, light: Looked, heavy: Looked | None) -> None:
+        """Keep what may be best of some divisions of the work."""
+        part, legal = first.light, first.light.legal
+        again = light if heavy is None else heavy
+        columns = [_flat(getattr(one, name), legal) for one in (light, again) for name in Looked.field_names()]
+        (step, memory, high, capacity), (step_again, memory_again, high_again, _) = columns[:4], columns[4:]
+        times = 1 if heavy is None else 2
+        self.looked_at += times * len(step)
+        self.fitting += int(np.count_nonzero(memory <= capacity)) + (
+            0 if heavy is None else int(np.count_nonzero(memory_again <= capacity))
+        )
+        surely = _between(step, step_again, high, high_again, capacity)
+        narrowly = _between(step, step_again, memory, memory_again, capacity)
+        least = np.minimum(memory, memory_again)
+        kept = {int(at) for by, most in ((surely, KEPT), (narrowly, KEPT), (least, 2)) for at in _smallest(by, most)}
+        flat = np.flatnonzero(legal)[sorted(kept)]
+        places = part.places(flat)
+        for number, at in enumerate(sorted(kept)):
+            values = tuple(float(part.space.axes[name][int(places[name][number])]) for name in self.names)
+            own = (tuple(part.case.values()), values)
+            self._keep(own, step[at], memory[at], high[at], capacity[at])
+            other = own
+            if first.heavy is not None:
+                other = (tuple(first.heavy.case.values()), values)
+                self._keep(other, step_again[at], memory_again[at], high_again[at], capacity[at])
+            self.seeds[own, other] = Seed(own, other, float(surely[at]), float(narrowly[at]))
+
+    def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any) -> None:
+        rank = -2.0 if high <= capacity else -1.0 if memory <= capacity else 0.0
+        self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(capacity))
+        if self._leading is None or (self.seen[key].order, key != self._leading) < (self.seen[self._leading].order, False):
+            self._leading = key
+
+    def best(self) -> Best[TrainPlan] | None:
+        """The best plan after all that may be better was looked at; None where no plan is legal."""
+        if not self.seen:
+            return None
+        for _ in range(ROUNDS):
+            before = self._lead()
+            self._layers()
+            self._changed()
+            if self._lead() == before:
+                break
+        key = self._plainest()
+        found = self.seen[key]
+        return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order)
+
+    def _lead(self) -> Key:
+        assert self._leading is not None
+        return self._leading
+
+    def _plainest(self) -> Key:
+        """Of the plans that are as fast as the best one and as safe, the plainest."""
+        lead = self.seen[self._lead()]
+        if lead.rank == 0:
+            return self._lead()
+        close = [key for key, one in self.seen.items() if one.rank == lead.rank and one.step <= lead.step * AS_FAST]
+        return min(close, key=lambda key: (self.plain(self._plan(key)), self.seen[key].step))
+
+    def _plan(self, key: Key) -> TrainPlan:
+        cases, values = key
+        return self.space.of(dict(zip(self.space.cases, cases, strict=True)), dict(zip(self.names, values, strict=True)))
+
+    def _may(self, seed: Seed) -> float:
+        """The time that a division may reach at the safety of the best plan."""
+        return seed.may if self.seen[self._lead()].rank < -1 else min(seed.may, seed.may_narrowly)
+
+    def _layers(self) -> None:
+        """Look at every kind of recomputation, and at every number of layers, where that may be faster than the best plan."""
+        done: set[tuple[Key, Key]] = set()
+        while True:
+            limit = self._limit()
+            open_ones = [one for one in self.seeds.values() if self.seen[one.light].step <= limit and not self._good(one.light)]
+            self._kinds(one for one in open_ones if (one.light, one.light) not in done)
+            done |= {(one.light, one.light) for one in open_ones}
+            limit = self._limit()
+            may = sorted((self._may(one), one.light, one.heavy) for pair, one in self.seeds.items() if pair not in done)
+            todo = [self.seeds[light, heavy] for time, light, heavy in may if time <= limit and time < inf][:CLOSELY]
+            done |= {(one.light, one.heavy) for one in todo}
+            if not todo:
+                return
+            self._evaluate(key for one in todo for key in self._fewer(one.heavy))
+
+    def _limit(self) -> float:
+        """The time that a division must be able to reach to be worth looking at."""
+        lead = self.seen[self._lead()]
+        return lead.step * AS_FAST if lead.rank < 0 else inf
+
+    def _good(self, key: Key) -> bool:
+        """Whether a plan is as safe as it is asked to be, so that nothing needs to be run again."""
+        return self.seen[key].rank <= min(self.seen[self._lead()].rank, -1.0)
+
+    def _kinds(self, seeds: Iterable[Seed]) -> None:
+        """Look at divisions with every kind of recomputation in all layers, which bounds what fewer layers may reach."""
+        at = list(self.space.cases).index("recompute")
+        lights = {one.light for one in seeds}
+        again = [
+            (light, ((*light[0][:at], kind, *light[0][at + 1 :]), light[1]))
+            for light in lights
+            for kind in self.space.cases["recompute"]
+            if kind != light[0][at]
+        ]
+        self._evaluate(heavy for _, heavy in again)
+        for light, heavy in again:
+            if heavy in self.seen and (light, heavy) not in self.seeds:
+                one, two = self.seen[light], self.seen[heavy]
+                surely = _between(*_columns(one.step, two.step, one.high, two.high, one.capacity))
+                narrowly = _between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
+                self.seeds[light, heavy] = Seed(light, heavy, float(surely[0]), float(narrowly[0]))
+
+    def _fewer(self, heavy: Key) -> Iterator[Key]:
+        """The same with the recomputation of every smaller number of layers of each stage."""
+        cases, values = heavy
+        if len(self.space.axes.get(LAYERS, ())) > 1:
+            axis = self.names.index(LAYERS)
+            depth = int(float(ceil_div(self.layers, self._value(values, "pp"))))
+            for some in range(1, depth):
+                yield cases, (*values[:axis], float(some), *values[axis + 1 :])
+
+    def _changed(self) -> None:
+        """Look at the best plans with one other choice each."""
+        order = sorted(self.seen, key=lambda key: self.seen[key].order)[:NEAR]
+        wired = [key for key in order if self.seen[key].rank == self.seen[order[0]].rank][:NEAREST]
+        self._evaluate([*(key for one in wired for key in self._rewired(one)), *(key for one in order for key in self._moved(one))])
+
+    def _rewired(self, key: Key) -> Iterator[Key]:
+        """The plan with another value of each case."""
+        cases, values = key
+        for at, every in enumerate(self.space.cases.values()):
+            yield from (((*cases[:at], one, *cases[at + 1 :]), values) for one in every if one != cases[at])
+
+    def _moved(self, key: Key) -> Iterator[Key]:
+        """The plan with another value of each axis, but for those that were all looked at with each other."""
+        cases, values = key
+        for at, name in enumerate(self.names):
+            if name not in ("tp", "pp", "cp", "ep"):
+                every = self.space.axes[name]
+                for one in (float(one) for one in every if one != values[at]):
+                    moved = (*values[:at], one, *values[at + 1 :])
+                    yield cases, moved
+                    if name != LAYERS and LAYERS in self.names:
+                        whole = self.names.index(LAYERS)
+                        yield cases, (*moved[:whole], 0.0, *moved[whole + 1 :])
+
+    def _value(self, values: tuple[float, ...], name: str) -> float:
+        if name in self.names:
+            return values[self.names.index(name)]
+        return float(getattr(self.space.plan.parallel, name))
+
+    def _evaluate(self, keys: Iterable[Key]) -> None:
+        """Look at some plans: those that are wired alike at once."""
+        alike: dict[Hashable, dict[Key, None]] = {}
+        for key in keys:
+            if key in self.seen:
+                continue
+            cases, values = key
+            wiring = tuple(
+                values[self.names.index(name)] == usual for name, usual in ((REPLICAS, 1.0), (LAYERS, 0.0)) if name in self.names
+            )
+            alike.setdefault((cases, wiring), {})[key] = None
+        for (cases, _), group in alike.items():  # type: ignore[misc]
+            self._look(dict(zip(self.space.cases, cases, strict=True)), list(group))
+
+    def _look(self, case: Mapping[str, Any], keys: Sequence[Key]) -> None:
+        rows = np.array([values for _, values in keys], dtype=np.float64)
+        with np.errstate(all="ignore"):
+            legal = np.broadcast_to(np.asarray(self.space.legal(self._listed(case, rows)), dtype=np.bool_), (len(rows),))
+            rows, keys = rows[legal], [key for key, holds in zip(keys, legal, strict=True) if holds]
+            if not len(rows):
+                return
+            made = self.look(self._listed(case, rows))
+        columns = [np.broadcast_to(np.asarray(getattr(made, name)), (len(rows),)) for name in Looked.field_names()]
+        for key, step, memory, high, capacity in zip(keys, *columns, strict=True):
+            self._keep(key, step, memory, high, capacity)
+            self.looked_at += 1
+            self.fitting += bool(memory <= capacity)
+
+    def _listed(self, case: Mapping[str, Any], rows: Column) -> TrainPlan:
+        """One plan of arrays; what is alike in all of them stays a number."""
+        values = {
+            name: float(column[0]) if (column == column[0]).all() else column
+            for name, column in zip(self.names, rows.T, strict=True)
+        }
+        return self.space.of(case, values)
+
+
+def _flat(value: Any, legal: NDArray[np.bool_]) -> Column:
+    """A figure of the legal candidates."""
+    found: Column = np.broadcast_to(np.asarray(value, dtype=np.float64), legal.shape)[legal]
+    return found
+
+
+def _between(step: Column, step_again: Column, memory: Column, memory_again: Column, most: Column) -> Column:
+    """The time that recomputation of some of the layers may reach: as much of them as memory asks for."""
+    with np.errstate(all="ignore"):
+        share = np.clip((memory - most) / (memory - memory_again), 0.0, 1.0)
+    share = np.where(memory <= most, 0.0, np.where(np.isfinite(share), share, 1.0))
+    found: Column = np.where(np.minimum(memory, memory_again) <= most, step + share * np.maximum(step_again - step, 0.0), inf)
+    return found
+
+
+def _columns(*values: float) -> tuple[Column, ...]:
+    return tuple(np.array([value]) for value in values)
+
+
+def _smallest(values: Column, most: int) -> NDArray[np.intp]:
+    """The places of the smallest finite values."""
+    found = np.argpartition(values, most - 1)[:most] if len(values) > most else np.arange(len(values))
+    return found[np.isfinite(values[found])]

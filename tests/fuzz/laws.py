@@ -1,0 +1,115 @@
+"""What holds of every answer, whatever was asked?"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gpuplan.cli.main import run
+from gpuplan.physics import SHARES, SIGNED
+
+DOCUMENTED = (0, 2, 3, 4, 5)
+ANSWERED = (0, 3)
+SECONDS = 5.0
+ROUNDING = 1e-6
+
+
+class Said(NamedTuple):
+    """What a call left behind, and how long it took."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def said(words: Sequence[str]) -> Said:
+    """The answer of a call in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    start = time.process_time()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(list(words))
+    return Said(code, out.getvalue(), err.getvalue(), time.process_time() - start)
+
+
+def broken(one: Said) -> list[str]:
+    """Which laws an answer in JSON breaks; none where all is well."""
+    wrong = []
+    if one.code not in DOCUMENTED:
+        wrong.append(f"exit code {one.code}")
+    if "Traceback" in one.err:
+        wrong.append("a traceback")
+    if one.seconds > SECONDS:
+        wrong.append(f"{one.seconds:.1f} s of processor time")
+    if one.code not in ANSWERED:
+        if not one.err.startswith("error: ") and one.code != 4:
+            wrong.append("no message")
+        return wrong
+    if one.out:
+        wrong += [*of_answer(json.loads(one.out, parse_constant=_refuse), one.code)]
+    elif one.code == 0:
+        wrong.append("exit 0 and no answer")
+    return wrong
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} in JSON")
+
+
+def of_answer(made: dict[str, Any], code: int) -> Iterator[str]:
+    """Which laws a published document breaks."""
+    figures = made["figures"]
+    for key, figure in figures.items():
+        ends = [figure[name] for name in ("low", "value", "high")]
+        if any(end is None or not math.isfinite(end) for end in ends):
+            yield f"{key} is not finite: {ends}"
+            continue
+        low, value, high = ends
+        slack = ROUNDING * abs(value)
+        if not low - slack <= value <= high + slack:
+            yield f"{key} = {value:g} lies outside of its range {low:g} to {high:g}"
+        if low < 0 and key not in SIGNED:
+            yield f"{key} reaches {low:g}"
+        if key in SHARES and high > 1 + ROUNDING:
+            yield f"{key} reaches {high:g}"
+    for breakdown in made["breakdowns"]:
+        parts = [part["value"] for part in breakdown["parts"]]
+        whole = breakdown["total"]["value"]
+        if any(part is None or not math.isfinite(part) for part in parts):
+            yield f"a part of {breakdown['title']} is not finite"
+        elif abs(sum(parts) - whole) > ROUNDING * abs(whole):
+            yield f"the parts of {breakdown['title']} sum to {sum(parts):g}, not {whole:g}"
+        for part in breakdown["parts"]:
+            if part["value"] is not None and part["value"] < 0:
+                yield f"{part['name']} of {breakdown['title']} is {part['value']:g}"
+    yield from _verdict(made, code)
+
+
+def _verdict(made: dict[str, Any], code: int) -> Iterator[str]:
+    figures, verdict = made["figures"], made["verdict"]
+    spare, fits = figures["headroom_bytes"]["value"], verdict["fits"]
+    places = [
+        figures[f"{place}_bytes"]["value"] <= figures[f"{place}_capacity_bytes"]["value"]
+        for place in ("host_memory", "disk")
+        if f"{place}_capacity_bytes" in figures
+    ]
+    if fits != (spare >= 0 and all(places)):
+        yield f"fits is {fits} with a headroom of {spare:g} B"
+    if code != (0 if fits else 3):
+        yield f"exit {code} where fits is {fits}"
+    budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])["value"]
+    if verdict["narrowly"] != (fits and figures["peak_memory_bytes"]["high"] > budget):
+        yield f"narrowly is {verdict['narrowly']}"
+    memory = made["breakdowns"][-1]["total"]["value"]
+    peak = figures["peak_memory_bytes"]["value"]
+    if abs(memory - peak) > ROUNDING * abs(peak):
+        yield f"the breakdown is of {memory:g} B, the peak {peak:g} B"
+    if verdict["binding"] not in {part["name"] for part in made["breakdowns"][-1]["parts"]} | {
+        figures[key]["term"].split("#")[0] for key in ("host_memory_bytes", "disk_bytes") if key in figures
+    }:
+        yield f"`{verdict['binding']}` binds and is no part of the memory"

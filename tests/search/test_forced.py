@@ -1,0 +1,64 @@
+"""Nothing that is forced by hand beats what was chosen where it was left open."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from gpuplan.errors import GpuplanError
+from gpuplan.plan.ask import TrainAsk
+from tests.search.forced import beaten, forced, found, questions
+
+EACH = int(os.environ.get("GPUPLAN_FORCED", "2"))
+"""Options that are forced of each question; a large number asks for all of them."""
+
+KNOWN = {
+    "llama-3.1-70b on 256xh100, torchtitan": TrainAsk(model="llama-3.1-70b", on="256xh100", engine="torchtitan"),
+    "qwen3-32b on 32xh100, torchtitan": TrainAsk(model="qwen3-32b", on="32xh100", engine="torchtitan"),
+    "llama-3.1-70b on 64 p5": TrainAsk(model="llama-3.1-70b", on="64xaws:p5.48xlarge"),
+    "mixtral-8x22b": TrainAsk(
+        model="mixtral-8x22b", on="128xh100", engine="megatron-lm", precision="fp8", seq_len=4096, global_batch=256
+    ),
+    "qwen3-30b-a3b": TrainAsk(
+        model="qwen3-30b-a3b", on="8xmi355x", engine="megatron-lm", precision="fp8", seq_len=4096, global_batch=48
+    ),
+    "llama-2-70b, adapters": TrainAsk(
+        model="llama-2-70b", on="72xgb200-186gb", engine="nemo", precision="fp8", seq_len=8192, global_batch=9, lora=16,
+        lora_targets="attention",
+    ),
+}  # fmt: skip
+FORCED = (
+    {"tp": 1}, {"cp": 2}, {"cp": 8}, {"tp": 4, "pp": 4, "cp": 2}, {"vpp": 7}, {"micro_batch": 6}, {"zero_stage": 3}, {"pp": 1}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", questions(), ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}")
+def test_no_forced_value_beats_what_was_chosen(ask: TrainAsk) -> None:
+    try:
+        options = list(forced(ask))
+    except GpuplanError:
+        pytest.skip("the question cannot be asked")
+    drawn = Random(f"{ask.model} {ask.on}").sample(options, min(EACH, len(options)))
+    assert beaten(ask, drawn) == []
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_values_that_once_beat_what_was_chosen_no_longer_do(name: str) -> None:
+    assert beaten(KNOWN[name], list(FORCED)) == []
+
+
+def test_states_are_sharded_further_where_that_is_what_fits() -> None:
+    made = found(TrainAsk(model="llama-3.1-70b", on="256xh100", engine="deepspeed"))
+    assert made.rank == -2
+    assert made.plan.parallel.zero_stage == 3
+    tuned = TrainAsk(model="glm-4.5", on="16xh100-sxm-80gb", engine="ms-swift", lora=16, seq_len=2048)
+    assert found(tuned).rank < 0
+
+
+def test_offloading_is_the_last_resort() -> None:
+    away = found(TrainAsk(model="llama-3.1-70b", on="8xh100", engine="deepspeed"))
+    assert away.rank < 0
+    assert away.plan.saving.offload
+    assert not found(TrainAsk(model="llama-3.1-8b", on="8xh100", engine="deepspeed")).plan.saving.offload
