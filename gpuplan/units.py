@@ -89,15 +89,15 @@ def parse(text: str, unit: str | None = None) -> Quantity:
     """
     found = _QUANTITY.fullmatch(text)
     if not found:
-        raise UnitError(f"`{brief(text)}` is not a number with a unit, such as `{_example(unit)}`")
+        raise UnitError(f"`{brief(text)}` is not a number with a unit, such as `{example(unit)}`")
     amount, suffix = number(found[1]), found[2] or ""
     if not suffix and unit not in (None, "1"):
-        raise UnitError(f"`{text}` has no unit: write for example `{text.strip()} {_example(unit).split()[-1]}`")
+        raise UnitError(f"`{text}` has no unit: write for example `{text.strip()} {example(unit).split()[-1]}`")
     if suffix not in UNITS:
         raise UnitError(f"`{brief(suffix)}` in `{brief(text)}` is not a unit gpuplan knows{_unit_hint(suffix)}")
     factor, base = UNITS[suffix]
     if unit is not None and base != unit:
-        raise UnitError(f"`{text}` is in {base}, but {unit} is wanted, such as `{_example(unit)}`")
+        raise UnitError(f"`{text}` is in {base}, but {unit} is wanted, such as `{example(unit)}`")
     return Quantity(within(amount * factor, base, text), base, text)
 
 
@@ -194,7 +194,8 @@ def parse_count(text: str) -> float:
     return within(number(found[1]) * _COUNT[found[2] or ""], "1", text)
 
 
-def _example(unit: str | None) -> str:
+def example(unit: str | None) -> str:
+    """A quantity in some base unit as one types it, such as `80 GiB` for `B`."""
     return {
         "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 s", "W": "700 W",
         "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
@@ -207,6 +208,7 @@ def _unit_hint(suffix: str) -> str:
         "flops": "FLOP/s (a rate) or FLOP (a count)", "gbps": "Gbit/s or GB/s", "tbps": "Tbit/s or TB/s",
         "g": "GB or GiB", "gig": "GB or GiB", "gb": "GB or GiB", "tb": "TB or TiB", "mb": "MB or MiB",
         "tops": "TOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "gib": "GiB", "tb/s": "TB/s", "gb/s": "GB/s",
+        "tokens/s": "100/s", "tok/s": "100/s", "token/s": "100/s", "samples/s": "100/s", "it/s": "100/s", "tps": "100/s",
     }.get(suffix.lower())  # fmt: skip
     return f": write {wrong}" if wrong else ""
 

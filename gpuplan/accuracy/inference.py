@@ -17,7 +17,7 @@ from gpuplan.term import Term
 WEIGHTS: Mapping[str, WeightFormat] = {
     "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "16-bit": "bf16", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",
     "int8": "int8", "int4": "int4", "int4-awq": "int4", "int4-gptq": "int4", "int4-gptq-g128": "int4", "int4-g32": "int4",
-    "int4 weight-only": "int4",
+    "int4 weight-only": "int4", "q4_k_m": "q4_k_m", "q5_k_m": "q5_k_m", "q6_k": "q6_k", "q8_0": "q8_0",
 }  # fmt: skip
 KV: Mapping[str, KvFormat] = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8"}
 ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager", "llama.cpp": "llama-cpp"}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import ImpossibleError, Note, Problem, UsageError, did_you_mean
+from gpuplan.errors import ImpossibleError, Note
+from gpuplan.estimate.pins import answered, checked, no_number
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
+from gpuplan.estimate.serving_memory import at_least
 from gpuplan.ranges import high_end, interval
 from gpuplan.record import Record
 from gpuplan.term import Parts, Term
@@ -76,67 +78,25 @@ def largest(title: str, found: Iterable[tuple[Term, Parts]]) -> Breakdown:
     return first.replaced(rivals=tuple(rest)).largest()
 
 
-def pinned(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], pins: Mapping[str, float]) -> tuple[
-    dict[str, Term], tuple[Breakdown, ...]
-]:  # fmt: skip
-    """Figures and breakdowns with the user's values of some terms and everything above them recomputed.
-
-    Raises:
-        UsageError: a term that is not below any figure, or a part of the plan, whose rules a value of its own would pass by.
-    """
-    if not pins:
-        return dict(figures), tuple(breakdowns)
-    planned = [
-        Problem("set.plan-term", f"`{name}` belongs to the plan, which must keep its rules", "give the plan's own options instead")
-        for name in pins
-        if name.startswith("plan.")
-    ]
-    if planned:
-        raise UsageError(*planned)
-    roots = [*figures.values(), *(rank.total for one in breakdowns for rank in (one, *one.rivals))]
-    known = {term.name for root in roots for term in root.walk()}
-    missing = [
-        Problem("set.unknown-term", f"no term is called `{name}`", did_you_mean(name, known) or "see `--explain` for the names")
-        for name in pins
-        if name not in known
-    ]
-    if missing:
-        raise UsageError(*missing)
-    done: dict[int, Term] = {}
-
-    def given(one: Breakdown) -> Breakdown:
-        whole = one.total.given(pins, done)
-        # Of a total that the user gave nothing is known but itself.
-        parts = (
-            {name: part.given(pins, done) for name, part in one.named.items()} if whole.formula is not None else {"given": whole}
-        )
-        return Breakdown(one.title, whole, parts, tuple(given(rival) for rival in one.rivals))
-
-    return {key: root.given(pins, done) for key, root in figures.items()}, tuple(given(one).largest() for one in breakdowns)
-
-
 def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
     """The same answer with the user's own values of some terms, verdict included.
 
     Raises:
-        UsageError: a term that is not below any figure, or a value with which a figure is no number.
+        UsageError: a term that is not below any figure, a result from which nothing follows, or a value with which a figure is no
+            number or beyond physics.
     """
-    if not pins:
+    if not checked(pins):
         return estimate
-    said = ", ".join(f"{name} = {value:g}" for name, value in pins.items())
-    if any(value < 0 for value in pins.values()):
-        raise UsageError(Problem("set.negative", f"--set: {said}: no term is below zero", "use values of zero or more"))
     try:
-        figures, breakdowns = pinned(estimate.figures, estimate.breakdowns, pins)
-        bounds = {key: term.given(pins) for key, term in estimate.bounds.items()}
+        made = answered(estimate, pins)
         return estimate.replaced(
-            figures=figures, breakdowns=breakdowns, bounds=bounds, verdict=_verdict(figures, breakdowns[-1])
-        )  # fmt: skip
+            figures=made.figures,
+            breakdowns=made.breakdowns,
+            bounds=made.bounds,
+            verdict=_verdict(made.figures, made.breakdowns[-1]),
+        )
     except (ArithmeticError, ImpossibleError) as error:
-        why = "; ".join(one.message for one in error.problems) if isinstance(error, ImpossibleError) else str(error)
-        raise UsageError(
-            Problem("set.no-number", f"--set: nothing comes of {said} ({why})", "use other values, above zero")
-        ) from None
+        raise no_number(pins, error) from None
 
 
 def _answer(task: Task, said: Said, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]) -> Estimate:
@@ -154,7 +114,7 @@ def _verdict(figures: Mapping[str, Term], memory: Breakdown) -> Verdict:
     of_all = f" ({need / have:.0%})" if have > 0 else ""
     share = f"{human(need, 'B')} of {human(have, 'B')} {'memory budget' if budgeted else 'memory'}{of_all} on each accelerator"
     if need <= have:
-        high = float(high_end(needed))
+        high = float(high_end(at_least(needed)))
         narrowly = high > have
         made = Verdict(True, f"fits: {share}", binding.name)
         if narrowly:

@@ -117,7 +117,7 @@ def _together(subjects: Sequence[Subject], plans: Sequence[Plan]) -> tuple[Subje
     prices = [one.price for one in subjects if one.price is not None]
     several = Subjects(
         model_name=first.model_name, card=first.card, arch=first.arch, counts=first.counts, engine=first.engine,
-        origins=first.origins, operations=first.operations, hw=Machines([one.hw for one in subjects]),
+        origins=first.origins, pins=first.pins, operations=first.operations, hw=Machines([one.hw for one in subjects]),
         price=together(prices) if prices else None, members=tuple(subjects),
     )  # fmt: skip
     plan = plans[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuplan.estimate.long_run import Run, run_figures
+from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import no_time, priced
 from gpuplan.estimate.rollout import Batch, Rollout, rollout
 from gpuplan.estimate.scoring import Scored, scored
@@ -151,7 +152,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         pricer = step_pricer(policy, plan.policy)
         saved = saved_params(policy, plan.policy, pricer)
         figures |= run_figures(policy, run, figures["tokens_per_step"], step, pricer.recipe, params=saved)
-    return RlFigures(
+    whole = RlFigures(
         figures=figures, step=step,
         parts={
             key: one
@@ -160,6 +161,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         },
         rollout=made, training=training, phases=phases,
     )  # fmt: skip
+    return as_set(whole, policy.pins)
 
 
 def _updates(plan: RlPlan, policy: Subject, batch: Batch) -> Term:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.input import Supply, input_terms, slowest_input
 from gpuplan.estimate.long_run import Run, run_figures
+from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Setting
@@ -113,7 +114,7 @@ def samples_profile(setting: Setting) -> tuple[TrainingProfile, Samples]:
 def samples_figures(
     setting: Setting, model: SampledModel, plan: SamplesPlan, supply: Supply, run: Run | None = None
 ) -> SamplesFigures:  # fmt: skip
-    """Every figure of a plan.
+    """Every figure of a plan, made of the user's own values (`setting.pins`) where there are any.
 
     Raises:
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
@@ -145,7 +146,7 @@ def samples_figures(
     }
     if run is not None:
         figures |= run_figures(setting, run, made.batch, step, recipe, params=model.params)
-    return SamplesFigures(figures=figures, step=step, steps=steps, memory=whole, parts=parts)
+    return as_set(SamplesFigures(figures=figures, step=step, steps=steps, memory=whole, parts=parts), setting.pins)
 
 
 class _Maker(Record, kw_only=True):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.least_work import shares_of_peak
+from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
+from gpuplan.estimate.serving_memory import ServingMemory, serving_memory
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import difference, part_of_bytes, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
-from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.training import allocator_bytes, unmodelled_seconds
+from gpuplan.formulas.basic import (
+    difference,
+    rate,
+    remaining_bytes,
+    repeated_bytes,
+    repeated_seconds,
+    share,
+)
+from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.num import agreed
-from gpuplan.plan.precision import KV_BYTES, STORED, byte
+from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
@@ -20,10 +29,10 @@ from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
-from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass, weight_bytes
+from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.stages import fullest_stage
 
-_LOGIT = Source("assumed", "logits are sampled in fp32")
+_START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
 def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
@@ -40,18 +49,6 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
     if small is None or agreed(memory.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
-
-
-class ServingMemory(Record, kw_only=True):
-    """Memory of the fullest rank: what is needed, its parts, the budget, and the sequences that the cache could hold."""
-
-    needed: Term
-    parts: Parts
-    budget: Term
-    pool: Term
-    sequence: Term
-    max_sequences: Term | None
-    """None where a sequence keeps no cache."""
 
 
 class ServingPhase(Record, kw_only=True):
@@ -98,91 +95,59 @@ class ServingModel(Record, kw_only=True):
 
     def memory(self) -> ServingMemory:
         """What the fullest rank holds, against the share of memory that the engine takes."""
-        subject, serve, profile, leaves = self.subject, self.serve, self.profile, self.leaves
-        stored = STORED[self.plan.weights]
-        kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
-        weights = weight_bytes(
-            subject.arch, subject.counts, leaves, serve,
-            stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept,
-        )  # fmt: skip
-        element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
-        sequence = cache_bytes(
-            subject.arch, subject.counts, leaves, serve, element=element, capped=profile.windowed_kv == "capped"
-        )  # fmt: skip
-        parts = {
-            "weights": weights,
-            "kv_cache": repeated_bytes.term("memory.kv_cache", count=serve.batch, size=sequence),
-            "activations": self.activations(),
-            "graphs": subject.habit("graphs", profile.graphs),
-            "context": subject.habit("context", subject.engine.context),
-        }
-        if subject.hw.several():
-            parts["communication"] = subject.habit("communication", subject.engine.communication)
-        parts["fragmentation"] = allocator_bytes.term(
-            "memory.fragmentation",
-            allocated=parts["activations"],
-            fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
-        )
-        needed = total("memory.needed", parts)
-        fixed = total("memory.fixed", {name: term for name, term in parts.items() if name != "kv_cache"})
-        budget, pool = self.room(fixed, weights)
-        most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
-        return ServingMemory(needed=needed, parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most)
+        return serving_memory(self)
+
+    def source(self) -> Term | None:
+        """Positions that the encoder of an encoder-decoder has; None: the model is of one stack."""
+        arch = self.subject.arch
+        if not arch.two_stacks:
+            return None
+        return self.leaves("source_tokens", arch.source_tokens) if arch.source_tokens else self.prompt()
+
+    def prompt(self) -> Term:
+        """Tokens of a prompt."""
+        return self.subject.plan("prompt", self.plan.prompt)
+
+    def begun(self) -> Term:
+        """Tokens that the decoder begins with: the prompt, or one where an encoder reads the prompt."""
+        read_apart = self.subject.arch.two_stacks and not self.subject.arch.source_tokens
+        return Term("decoder.start", 1.0, "1", _START) if read_apart else self.prompt()
+
+    def held(self) -> ServeTerms:
+        """The terms of what the decoder keeps: all of the context, or what it writes where an encoder reads the prompt."""
+        if not self.subject.arch.two_stacks or self.subject.arch.source_tokens:
+            return self.serve
+        written = difference.term("decoder.tokens", whole=self.serve.context, part=self.prompt())
+        return self.serve.replaced(context=written)
+
+    def limit(self) -> Term:
+        """Sequences that the engine runs at once at most."""
+        return self.subject.habit("max_sequences", self.profile.max_sequences)
 
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
         subject = self.subject
-        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        prompt, output = self.begun(), subject.plan("output", self.plan.output)
         seen = self.serve.replaced(context=form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output), page=ONE)
         element = byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache])
         each = cache_bytes(
-            subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read"
+            subject.arch, subject.counts, self.leaves, seen, element=element, capped=True, at=f"{name}.cache_read",
+            source=self.source(),
         )  # fmt: skip
         return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
 
-    def room(self, fixed: Term, weights: Term) -> tuple[Term, Term]:
-        """The budget of everything, and the room for caches in it, by what the engine's setting is a share of.
-
-        `fixed` is everything on the fullest rank but the caches.
-        """
-        capacity = self.subject.hw.memory_capacity
-        taken = self.subject.habit("memory_utilization", self.profile.memory_utilization)
-        name = "memory.kv_pool"
-        if self.profile.utilization_of == "device":
-            budget = part_of_bytes.term("memory.budget", size=capacity, ratio=taken)
-            return budget, remaining_bytes.term(name, budget=budget, used=fixed)
-        if self.profile.utilization_of == "static":
-            pool = form.pool_of_static.term(name, utilization=taken, capacity=capacity, weights=weights, fixed=fixed)
-        else:
-            pool = form.pool_of_free.term(name, utilization=taken, capacity=capacity, fixed=fixed)
-        return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
-
-    def activations(self) -> Term:
-        """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
-        subject, leaves = self.subject, self.leaves
-        tokens = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        widest = max(
-            (block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden
-        )
-        width = leaves.split("workspace.width", leaves("widest_layer", widest), self.serve.tp)
-        both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
-        tensors = tensor_bytes.term(
-            "workspace.tensors", tokens=tokens, width=both, element_bytes=byte("recipe.activation_bytes", 2.0)
-        )
-        layer = part_of_bytes.term("workspace.layer", size=tensors, ratio=subject.habit("workspace", self.profile.workspace))
-        vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), self.serve.tp)
-        logits = logits_bytes.term(
-            "workspace.logits",
-            tokens=subject.habit("max_sequences", self.profile.max_sequences),
-            vocab=vocab,
-            element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
-            copies=ONE,
-        )
-        return total("memory.activations", {"layer": layer, "logits": logits})
+    def plain_types(self) -> Types | None:
+        """What the products of parts that are not quantised multiply; None: there are no such parts."""
+        if not self.plan.plain:
+            return None
+        width = byte("recipe.operand_bytes", 4.0 if self.activation == "fp32" else 2.0)
+        return self.types().replaced(
+            matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False
+        )  # fmt: skip
 
     def types(self) -> Types:
         """What matmuls multiply: the stored type where the tensor cores can, otherwise weights are widened on the way."""
-        stored = STORED[self.plan.weights]
+        stored = stored_in(self.plan.weights, self.plan.group)
         native = stored.multiply is not None and stored.multiply in self.subject.hw.peaks
         matmul: Dtype = stored.multiply if native and stored.multiply is not None else self.activation
         width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "fp32": 4.0}.get(matmul, 2.0)
@@ -200,34 +165,60 @@ class ServingModel(Record, kw_only=True):
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
         subject, serve = self.subject, self.serve
-        prompt = subject.plan("prompt", self.plan.prompt)
+        prompt, source = self.begun(), self.source()
         chunk = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
-        passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=prompt, chunk=chunk)
+        read = prompt if source is None else source
+        passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=read, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
         shape = Pass(
             tokens=tokens, groups=(Group(sequences=sequences, q_len=prompt, kv_len=prompt),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
+        encoded = None
+        if source is not None:
+            rows = form.pass_tokens.term(f"{name}.source_rows", sequences=sequences, prompt=source, passes=passes)
+            encoded = shape.replaced(tokens=rows, groups=(Group(sequences=sequences, q_len=source, kv_len=source),))
+            shape = shape.replaced(source=source, source_rows=rows)
         rows = share.term(f"{name}.head_rows", amount=sequences, ways=passes)
         work = serving_pass(
-            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+            name,
+            subject.arch,
+            subject.counts,
+            self.leaves,
+            serve=serve,
+            types=self.types(),
+            shape=shape,
+            head_rows=rows,
+            plain=self.plan.plain,
+            plain_types=self.plain_types(),
+            encoder_shape=encoded,
         )
         return self.phase(name, work, tokens, passes)
 
     def decode(self, name: str = "decode") -> ServingPhase:
         """One decode step of the batch in the middle of its outputs."""
         subject, serve = self.subject, self.serve
-        prompt, output = subject.plan("prompt", self.plan.prompt), subject.plan("output", self.plan.output)
+        prompt, output = self.begun(), subject.plan("output", self.plan.output)
         rows = form.decode_rows.term(f"{name}.rows", batch=serve.batch, pp=serve.pp)
         seen = form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output)
         shape = Pass(
             tokens=rows, groups=(Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve),
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
+            source=self.source(),
         )  # fmt: skip
         work = serving_pass(
-            name, subject.arch, subject.counts, self.leaves, serve=serve, types=self.types(), shape=shape, head_rows=rows
+            name,
+            subject.arch,
+            subject.counts,
+            self.leaves,
+            serve=serve,
+            types=self.types(),
+            shape=shape,
+            head_rows=rows,
+            plain=self.plan.plain,
+            plain_types=self.plain_types(),
         )
         return self.phase(name, work, rows, None)
 
@@ -258,12 +249,8 @@ class ServingModel(Record, kw_only=True):
         residual = self.profile.decode_residual
         if passes is not None:
             residual = self.profile.prefill_residual
-            rounds = form.stage_rounds.term(
-                f"{name}.rounds",
-                passes=passes,
-                pipelined=self.subject.habit("pipelined_passes", self.profile.pipelined_passes),
-                pp=self.serve.pp,
-            )
+            pipelined = self.subject.habit("pipelined_passes", self.profile.pipelined_passes)
+            rounds = form.stage_rounds.term(f"{name}.rounds", passes=passes, pipelined=pipelined, pp=self.serve.pp)
             trips = {"attention": share.term(f"{name}.attention_rounds", amount=rounds, ways=passes)}
             parts = {
                 kind: repeated_seconds.term(f"{name}.{kind}", count=trips.get(kind, rounds), seconds=term)
@@ -340,7 +327,7 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
 
 
 def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
-    """Every figure of a serving plan, for one plan or a grid of them.
+    """Every figure of a serving plan, for one plan or a grid of them, made of the user's own values (`subject.pins`).
 
     Raises:
         UnknownError: the hardware lacks a parameter that the plan needs.
@@ -348,6 +335,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     """
     model = ServingModel.of(subject, plan)
     memory = model.memory()
+    model = model.replaced(serve=model.serve.replaced(batch=memory.running))
     alone_prefill = model.prefill("prefill", ONE)
     whole = model.prefill("batch_prefill", model.serve.batch)
     decode = model.decode()
@@ -391,7 +379,8 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "decode": (model.serve.batch, decode.seconds),
     }
     bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
-    return ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    return as_set(made, subject.pins)
 
 
 def _tokens(model: ServingModel, output: Term, replicas: Term) -> Term:

@@ -21,6 +21,8 @@ class PlanTerms(Record, kw_only=True):
 
     engine: Engine
     origins: Mapping[str, Source] = field(default_factory=dict)
+    pins: Mapping[str, float] = field(default_factory=dict)
+    """The user's own values of terms, by name: what is estimated of the subject is made of them."""
 
     def plan(self, name: str, value: Num) -> Term:
         """The leaf `plan.<name>`."""

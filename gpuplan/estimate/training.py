@@ -11,6 +11,7 @@ from gpuplan.estimate.host import host_figures
 from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
+from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.step_pricer import StepPricer
@@ -93,9 +94,11 @@ def training_figures(
     `run` is the whole run; without it there is no run time, cost or energy of the whole. `supply` is what brings its
     sequences; without it they are there in time. `works` has what was made of plans before, on other machines.
 
+    The user's own values (`subject.pins`) are in them.
+
     Raises:
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
-        UsageError: the engine does not train.
+        UsageError: the engine does not train, or nothing comes of the user's values.
     """
     pricer = step_pricer(subject, plan, works)
     subject, plan, leaves, recipe, seq_len = pricer.subject, pricer.plan, pricer.leaves, pricer.recipe, pricer.step.seq_len
@@ -121,7 +124,7 @@ def training_figures(
     if run is not None:
         params = saved_params(subject, plan, pricer)
         figures |= run_figures(subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=params)
-    return TrainingFigures(figures=figures, memory=memory, time=time)
+    return as_set(TrainingFigures(figures=figures, memory=memory, time=time), subject.pins)
 
 
 def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:

@@ -114,6 +114,36 @@ def fullest_stage_wait(*, whole: Seconds, fullest: Seconds, batch: Count, pp: Co
 
 
 @formula(DEFINITION)
+def partly_plain_bytes(*, stored: Bytes, plain: Bytes, share: Ratio) -> Bytes:
+    """Mean bytes of a weight of which a share stays in the plain type.
+
+    >>> partly_plain_bytes(stored=1.0, plain=2.0, share=0.25)
+    1.25
+    """
+    return stored + (plain - stored) * share
+
+
+@formula(DEFINITION)
+def padded_size(*, size: Count, ways: Count, multiple: Count) -> Count:
+    """A dimension whose part on each of `ways` ranks is rounded up to a multiple.
+
+    >>> padded_size(size=2880, ways=1, multiple=256), padded_size(size=2880, ways=2, multiple=128)
+    (3072.0, 3072.0)
+    """
+    return ceil_div(size / ways, multiple) * multiple * ways
+
+
+@formula(DEFINITION)
+def padding_bytes(*, size: Bytes, one: Count, padded_one: Count, other: Count, padded_other: Count) -> Bytes:
+    """What matrices grow by when both of their dimensions are padded.
+
+    >>> padding_bytes(size=60.0, one=2880, padded_one=3072, other=2880, padded_other=2880)
+    4.0
+    """
+    return size * (padded_one * padded_other / (one * other) - 1)
+
+
+@formula(DEFINITION)
 def decode_rows(*, batch: Count, pp: Count) -> Count:
     """Sequences that a pipeline stage decodes together: the batch is cut so that every stage has work.
 
@@ -171,6 +201,16 @@ def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     3.0
     """
     return maximum(floor(pool / each), 0.0 * pool / each)
+
+
+@formula(Source("definition", "what finds no room in the cache waits; one sequence is always begun"))
+def sequences_at_once(*, asked: Count, room: Count) -> Count:
+    """Sequences that run at once where more are asked for than the cache has room for: the others wait.
+
+    >>> sequences_at_once(asked=256, room=57), sequences_at_once(asked=8, room=57), sequences_at_once(asked=8, room=0)
+    (57, 8, 1.0)
+    """
+    return minimum(asked, maximum(room, 1.0))
 
 
 @formula(DEFINITION)

@@ -25,6 +25,16 @@ SPREAD_LENGTHS = fitted(
 )
 
 
+@formula(Source("definition", "what a system lets an accelerator hold of the memory that it shares"))
+def wired_bytes(*, capacity: Bytes, up_to: Bytes, small: Ratio, large: Ratio) -> Bytes:
+    """What an accelerator may hold of a shared memory: one share of small memories, another of larger ones.
+
+    >>> wired_bytes(capacity=16.0, up_to=36.0, small=0.5, large=0.75), wired_bytes(capacity=64.0, up_to=36.0, small=0.5, large=0.75)
+    (8.0, 48.0)
+    """
+    return capacity * where(capacity <= up_to, small, large)
+
+
 @formula(_ZERO)
 def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Bytes:
     """Bytes of one kind of state (weights, gradients, moments …) on one rank, cut evenly over `shards` ranks.
@@ -110,7 +120,7 @@ def waiting_bytes(*, params: Count, element: Bytes, group: Count, shards: Count)
 
 @formula(DEFINITION)
 def excess_bytes(*, size: Bytes, beside: Bytes) -> Bytes:
-    """Memory of one moment beyond what another moment needs in the same place.
+    """Memory beyond what another moment, or another user, needs in the same place.
 
     >>> excess_bytes(size=10.0, beside=4.0), excess_bytes(size=3.0, beside=4.0)
     (6.0, 0.0)

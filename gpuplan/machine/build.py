@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.links import even_share, measured_share
-from gpuplan.formulas.memory import shard_bytes
+from gpuplan.formulas.memory import excess_bytes, shard_bytes, wired_bytes
 from gpuplan.machine import overlay
 from gpuplan.machine.borrowed_clock import with_borrowed_clock
 from gpuplan.machine.hardware import Hardware, settled
@@ -81,7 +81,7 @@ def hardware_of(
         count=target.count,
         peaks={dtype: _part(term, target.share) for dtype, term in own.peaks.items()},
         hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
-        memory_capacity=_part(own.memory_capacity, target.share),
+        memory_capacity=usable(_part(own.memory_capacity, target.share), chip),
         parameters=parameters,
         settled=own.settled,
         levels=levels,
@@ -224,6 +224,21 @@ def _assumed(link: Link) -> bool:
     """Whether a file of an accelerator states geometry and assumptions, and nothing that somebody measured."""
     fits = link.file.matmul.values()
     return bool(fits) and all(link.file.source_of(fit.efficiency).kind == "assumed" for fit in fits)
+
+
+def usable(capacity: Term, chip: Accelerator) -> Term:
+    """What an accelerator can hold of its memory, where it shares it with a system that keeps some or sets a bound."""
+    memory = chip.memory
+    if memory.wired is not None:
+        shares = {"small": memory.wired.small, "large": memory.wired.large, "up_to": memory.wired.up_to}
+        capacity = wired_bytes.term(
+            "hw.memory_for_accelerator", capacity=capacity,
+            **{name: chip.term(f"hw.wired_{name}", value, value.accept) for name, value in shares.items()},
+        )  # fmt: skip
+    if memory.kept is not None:
+        kept = chip.term("hw.kept_by_system", memory.kept, memory.kept.accept)
+        capacity = excess_bytes.term("hw.memory_for_programs", size=capacity, beside=kept)
+    return capacity
 
 
 def _part(term: Term, share: float) -> Term:

@@ -73,6 +73,18 @@ class FineTuning(Schema):
     note: str = ""
 
 
+class Request(Schema):
+    """What a usual request of the model is, where it is no chat."""
+
+    prompt: PositiveInt
+    """Tokens that its decoder is given."""
+    output: PositiveInt
+    source: str
+    """What says so."""
+    url: str
+    checked: Date
+
+
 class TokenPrediction(Schema):
     """Modules of multi-token prediction that were trained with the model, each with a block like its last layer."""
 
@@ -99,7 +111,9 @@ class WeightsFormat(Schema):
     kv_cache: str | None = None
     """The format of the KV cache that the checkpoint asks for."""
     excluded: tuple[str, ...] = ()
-    """Modules that stay in the checkpoint's plain type, as the file names them."""
+    """Modules that stay in the checkpoint's plain type, as the file names them; `[0-9]` stands for a range of layers."""
+    source: str = ""
+    """What says so, where it is not the card's first source."""
 
 
 class ModelCard(Schema):
@@ -119,12 +133,16 @@ class ModelCard(Schema):
     """The published sequence length and batch of its training."""
     fine_tuning: FineTuning | None = None
     """A published recipe for fine-tuning it; None: as the engine fine-tunes."""
+    request: Request | None = None
+    """What is asked of it where a question leaves prompt and output out."""
     mtp: TokenPrediction | None = None
     """What predicts more than the next token; not counted in the model's size."""
     dtype: Dtype | None = None
     """The plain type of the stored weights."""
     weights: WeightsFormat | None = None
     """How the weights are quantised; None: they are stored in `dtype`."""
+    quantised: dict[str, WeightsFormat] = field(default_factory=dict)
+    """The usual quantised checkpoints of a model that is stored plain, by the type of weights that asks for each (`fp8`)."""
     checkpoint_extra: dict[str, PositiveInt] = field(default_factory=dict)
     """Parameters that the stored checkpoint holds beside the model: multi-token prediction, copies of tied matrices."""
     notes: tuple[str, ...] = ()

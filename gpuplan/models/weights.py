@@ -7,15 +7,25 @@ from typing import Any
 
 from gpuplan.errors import Note
 from gpuplan.models.card import Dtype, NumberKind, WeightsFormat
+from gpuplan.models.plain_parts import folded
 
 DTYPES: dict[str, Dtype] = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "bf16": "bf16", "fp16": "fp16",
     "fp32": "fp32", "float8_e4m3fn": "fp8",
 }  # fmt: skip
 
-_BITS = {"fp8": 8, "nvfp4": 4, "w4a16_nvfp4": 4, "mxfp4": 4, "w4a16_awq": 4, "int8": 8, "int8_sq": 8, "w4a8_awq": 4}
-_FLOAT = {"fp8", "nvfp4", "w4a16_nvfp4", "mxfp4"}
-_SHOWN = 64
+_BITS = {
+    "fp8": 8,
+    "fbgemm_fp8": 8,
+    "nvfp4": 4,
+    "w4a16_nvfp4": 4,
+    "mxfp4": 4,
+    "w4a16_awq": 4,
+    "int8": 8,
+    "int8_sq": 8,
+    "w4a8_awq": 4,
+}
+_FLOAT = {"fp8", "fbgemm_fp8", "nvfp4", "w4a16_nvfp4", "mxfp4"}
 
 
 def weights_format(config: Mapping[str, Any], notes: list[Note]) -> WeightsFormat | None:
@@ -60,11 +70,11 @@ def _first_group(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _excluded(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The first names of what is left out; long lists repeat one name a layer."""
+    """The names of what is left out; those of many layers are one, for long lists repeat a name for each."""
     for key in ("modules_to_not_convert", "ignore", "exclude_modules", "exclude", "llm_int8_skip_modules"):
         found = config.get(key)
         if isinstance(found, list):
-            return tuple(str(name) for name in found[:_SHOWN])
+            return folded(str(name) for name in found)
     return ()
 
 

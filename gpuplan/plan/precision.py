@@ -198,4 +198,32 @@ STORED: dict[WeightFormat, StoredWeights] = {
     "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP),
 }
 
+_GGML = Source(
+    "docs", "llama.cpp: quantize",
+    "https://github.com/ggml-org/llama.cpp/blob/311c2c9f0ebd6e08f5b20e8827c654cebb7a41d6/tools/quantize/README.md",
+    "Quantization: bits/weight of Llama 3.1 8B", "2026-11-22", "embedding and head among them",
+)  # fmt: skip
+STORED |= {
+    "q4_k_m": StoredWeights("q4_k_m", 4.8944 / 8, None, True, _GGML),
+    "q5_k_m": StoredWeights("q5_k_m", 5.7036 / 8, None, True, _GGML),
+    "q6_k": StoredWeights("q6_k", 6.5633 / 8, None, True, _GGML),
+    "q8_0": StoredWeights("q8_0", 8.5008 / 8, None, True, _GGML),
+}
+
+
+def stored_in(name: WeightFormat, group: int = 0) -> StoredWeights:
+    """How a type of weights is stored where `group` of them share a scale (and a zero); 0: as is usual.
+
+    >>> stored_in("int4").bytes_per_value == stored_in("int4", 128).bytes_per_value
+    True
+    >>> stored_in("int4", 32).bytes_per_value
+    0.578125
+    """
+    usual = STORED[name]
+    if not group or name not in ("int4", "int8"):
+        return usual
+    scales = 2.5 if name == "int4" else 2.0
+    return usual.replaced(bytes_per_value=(0.5 if name == "int4" else 1.0) + scales / group)
+
+
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}

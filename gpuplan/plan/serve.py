@@ -12,9 +12,10 @@ from gpuplan.record import Record
 
 
 class ServePlan(Record, kw_only=True):
-    """A complete serving plan: `batch` sequences in flight on each replica; `dp` counts replicas.
+    """A complete serving plan: `batch` sequences for each replica; `dp` counts replicas.
 
-    `prompt` tokens in, `output` tokens out; `context` is the most tokens that one sequence may hold.
+    `prompt` tokens in, `output` tokens out; `context` is the most tokens that one sequence may hold. Sequences that the cache has
+    no room for wait where `queues` says so; otherwise all must fit at once.
     """
 
     parallel: Parallelism
@@ -24,10 +25,18 @@ class ServePlan(Record, kw_only=True):
     context: Num
     weights: WeightFormat = "bf16"
     kv_cache: KvFormat = "bf16"
+    queues: bool = True
+    group: int = 0
+    """Quantised weights that share a scale; 0: as is usual of the type."""
+    plain: tuple[tuple[str, str, float], ...] = ()
+    """Parts of kinds of layers that are not quantised, and how much of them: (kind, part, share)."""
 
 
-def serve_rules(plan: ServePlan, shape: Shape, max_context: int | None) -> Iterator[Rule]:
-    """Every rule that a serving plan must keep, for one plan or a grid."""
+def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[Rule]:
+    """Every rule that a serving plan must keep, for one plan or a grid.
+
+    `positions` are those that the model learned one by one: there is none beyond them. Other positions can be scaled.
+    """
     yield from parallel_rules(plan.parallel, shape)
     for name, value in (("batch", plan.batch), ("prompt", plan.prompt), ("output", plan.output), ("context", plan.context)):
         yield at_least_one("plan.batch", name, value)
@@ -39,12 +48,12 @@ def serve_rules(plan: ServePlan, shape: Shape, max_context: int | None) -> Itera
             "use a longer --context or shorter sequences",
         ),
     )
-    if max_context:
+    if positions:
         yield Rule(
-            plan.context <= max_context,
+            plan.context <= positions,
             lambda: Problem(
                 "plan.max-context",
-                f"a context of {plan.context:g} tokens exceeds the model's {max_context}",
-                f"use --context {max_context} or less",
+                f"a context of {plan.context:g} tokens exceeds the {positions} positions that the model learned",
+                f"use --context {positions} or less",
             ),
         )

@@ -25,7 +25,10 @@ ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
 Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
 ReduceIn: TypeAlias = Literal["fp32", "bf16"]
-WeightFormat: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4"]
+WeightFormat: TypeAlias = Literal[
+    "fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4", "q4_k_m", "q5_k_m", "q6_k", "q8_0"
+]  # fmt: skip
+"""The last four are llama.cpp's."""
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip

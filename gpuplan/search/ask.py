@@ -12,7 +12,7 @@ from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
-from gpuplan.units import UnitError, within
+from gpuplan.units import UnitError, example, within
 
 Question = TypeVar("Question", bound=Common)
 
@@ -104,7 +104,8 @@ def _check_units(made: Estimate, given: Any) -> None:
             hint = did_you_mean(name, made.names()) or "`--explain` shows the terms"
             problems.append(Problem("usage.set", f"--set {name}: the estimate has no such term", hint))
         elif unit not in ("", term.unit):
-            problems.append(Problem("usage.set", f"--set {name}: the value is in {unit or '1'}, but the term is in {term.unit}"))
+            what = f"--set {name}: the value is in {unit or '1'}, but the term is in {term.unit}"
+            problems.append(Problem("usage.set", what, f"write for example `--set {name}='{example(term.unit)}'`"))
         else:
             try:
                 within(value, term.unit, value)

@@ -130,7 +130,7 @@ def _space(subject: Subject, plan: Plan, axes: Axes) -> Space[Any]:
     def rules(one: Plan) -> Iterator[Rule]:
         if isinstance(one, TrainPlan):
             return train_rules(one, shape)
-        return serve_rules(one, shape, subject.arch.max_context)
+        return serve_rules(one, shape, subject.arch.positions)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         if "dp" in values or not any(name in values for name in DIVIDED):

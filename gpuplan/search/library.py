@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError
+from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
@@ -77,7 +78,7 @@ class Library:
     _cards: dict[str, ModelCard] = field(default_factory=dict, repr=False)
     _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
     _targets: dict[str, Target] = field(default_factory=dict, repr=False)
-    _machines: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False)
+    _machines: dict[tuple[str, str, float | None], Hardware] = field(default_factory=dict, repr=False)
     _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
     _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
     """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
@@ -156,15 +157,22 @@ class Library:
                     return engine, (Note("engine.stands-in", told, "expect errors beyond the range"),)
             raise
 
-    def machine(self, on: str, engine: Engine) -> Hardware:
-        """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`."""
+    def machine(self, on: str, engine: Engine, memory: float | None = None) -> Hardware:
+        """The hardware that `--on` names, with the kernels of an engine; errors as `parse_target` and `hardware_of`.
+
+        `memory` is the user's capacity in bytes: engines take other limits where there is less of it.
+        """
         kernels = engine.attention_like or engine.id
-        if (on, f"{engine.id} {kernels}") not in self._machines:
-            self._machines[on, f"{engine.id} {kernels}"] = hardware_of(
+        key = on, f"{engine.id} {kernels}", memory
+        if key not in self._machines and memory is not None:
+            hw = self.machine(on, engine)
+            self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
+        elif key not in self._machines:
+            self._machines[key] = hardware_of(
                 self.target(on), catalog=self.catalog, engine=kernels, matmuls_of=engine.matmuls_like,
                 fused_experts=engine.serving is not None,
             )  # fmt: skip
-        return self._machines[on, f"{engine.id} {kernels}"]
+        return self._machines[key]
 
     def _spared(self, ask: Common, hw: Hardware) -> Hardware:
         """The hardware with less memory, where a share of it is to stay free.
@@ -209,7 +217,7 @@ class Library:
         _, counts, source = self._counted[card.id]
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
-            price=place.price,
+            price=place.price, pins=ask.pins,
         )  # fmt: skip
         return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes), defaults=usual)
 
@@ -234,7 +242,7 @@ class Library:
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
-        hw = self._spared(ask, self.machine(ask.on, profile))
+        hw = self._spared(ask, self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity")))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:

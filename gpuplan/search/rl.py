@@ -25,6 +25,7 @@ from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
+from gpuplan.search.serving import long_context
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training import chosen_beside, chosen_with, question_of, why_chosen, worth_saying
@@ -65,7 +66,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     positive(ask, ("prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"))
     wanted = _wanted(ask)
     found = library.look_up(ask, "train")
-    serving = library.look_up(ask.replaced(engine=ask.rollout_engine), "serve", with_price=False)
+    serving = library.look_up(_of_machine(ask.replaced(engine=ask.rollout_engine)), "serve", with_price=False)
     _as_policy(found)
     plan_ask = ask.replaced(
         seq_len=-(-(wanted.prompt + wanted.response) // PADDED) * PADDED,
@@ -98,7 +99,11 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     said_all = Said(
         question=_question(ask, found, serving, plan),
         chosen=tuple(chosen),
-        notes=(*found.notes, *_notes(ask, wanted, plan, made, found.subject)),
+        notes=(
+            *found.notes,
+            *long_context(models.rollout, plan.rollout),
+            *_notes(ask, wanted, plan, made, found.subject),
+        ),
     )
     return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
 
@@ -147,13 +152,18 @@ def _wanted(ask: TrainAsk) -> Wanted:
     )  # fmt: skip
 
 
+def _of_machine(ask: TrainAsk) -> TrainAsk:
+    """The question with those of the user's values that all models share, which are the machine's."""
+    return ask.replaced(pins={name: value for name, value in ask.pins.items() if name.startswith("hw.")})
+
+
 def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
     """Reward model and critic, each without the head over the vocabulary: they give one number a sequence or token."""
     names = {"reward": ask.reward_model, "critic": (ask.critic or ask.model) if ask.rl == "ppo" else None}
     made = {}
     for role, name in names.items():
         if name is not None:
-            subject = library.look_up(ask.replaced(model=name), "train", with_price=False).subject
+            subject = library.look_up(_of_machine(ask.replaced(model=name)), "train", with_price=False).subject
             arch = subject.arch.replaced(head=False, head_bias=False)
             made[role] = subject.replaced(arch=arch, counts=count(arch, subject.card))
     return made
@@ -161,9 +171,12 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
 
 def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
     """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
-    awake = rollout.engine.context.value + (rollout.engine.serving.graphs.value if rollout.engine.serving is not None else 0.0)
+    hw, serving = rollout.hw, rollout.engine.serving
+    awake = rollout.engine.context_of(hw.accelerator, hw.family).value
+    if serving is not None:
+        awake += sum(one.value * many for one, many in ((serving.graphs, 1), (serving.layer_graphs, rollout.arch.depth)) if one)
     capacity = found.subject.hw.memory_capacity
-    room = replace(capacity, value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
+    room = replace(capacity, name="hw.memory_left", value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
@@ -204,7 +217,7 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
     """The division of generation: the user's, or the one whose step is shortest of those that fit."""
     subject = models.rollout
     shape = shape_of(subject.arch, subject.hw.count, subject.engine)
-    limit = subject.arch.max_context
+    limit = subject.arch.positions
     if ask.rollout_tp is not None:
         one = _serve_plan(wanted, subject, float(ask.rollout_tp))
         _require_rollout(one, shape, limit)
@@ -237,12 +250,12 @@ def _divisions(wanted: Wanted, subject: Subject, shape: Shape) -> Space[ServePla
     domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
     return Space(
         plan=_serve_plan(wanted, subject, 1.0), axes={"tp": [one for one in divisors(ranks) if one <= domain]},
-        rules=lambda one: serve_rules(one, shape, subject.arch.max_context),
+        rules=lambda one: serve_rules(one, shape, subject.arch.positions),
         completed=lambda values: {**values, "dp": floor(ranks / values["tp"])},
     )  # fmt: skip
 
 
-def _require_rollout(one: ServePlan, shape: Shape, limit: int | None) -> None:
+def _require_rollout(one: ServePlan, shape: Shape, limit: int) -> None:
     """Refuse a division of generation in the words of the options that ask for it.
 
     Raises:

@@ -81,6 +81,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     setting = Setting(
         model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
         price=place.price,
+        pins=ask.pins,
     )  # fmt: skip
     profile, _ = samples_profile(setting)
     if ask.dp is not None and ask.dp != place.hw.count:

@@ -8,17 +8,17 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
-from gpuplan.models.card import ModelCard
+from gpuplan.models.card import Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan
-from gpuplan.plan.words import WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.library import Found, Library
 from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
+from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Space
 from gpuplan.term import Source
@@ -64,22 +64,29 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
         what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
         raise UsageError(Problem("serve.encoder", what, "`gpuplan fit` says whether it fits"))
     chosen: list[Choice] = []
-    prompt, output = request_of(ask, ask.context or found.card.architecture.max_context)
+    arch, usual = found.card.architecture, found.card.request
+    prompt, output = request_of(ask, ask.context or arch.max_context, usual)
     for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
         if given is None:
-            chosen.append(Choice(name, str(value), "a medium chat request, within the context"))
-    want, said = _want(ask, found, prompt=prompt, output=output, context=ask.context or prompt + output)
+            why = "a medium chat request, within the context" if usual is None else f"a usual request of it ({usual.source})"
+            chosen.append(Choice(name, str(value), why))
+    context = ask.context or prompt + output
+    if ask.context is None and arch.source_tokens and arch.max_context:
+        # Of one piece of audio nobody knows how much text it holds: all of the text context is kept free.
+        context = max(context, arch.max_context)
+    want, said = _want(ask, found, prompt=prompt, output=output, context=context)
     chosen += said
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
-    least = _required(space, best(space, judges.fewest_stages, few=FEW), want, found.subject)
-    plan, why = judges.plan(least.plan), f"least memory of {least.looked_at} divisions, none of which fits"
-    if least.fits:
-        # Stages only add latency where tensor parallelism alone can hold the model: serving is cut into as few as fit.
-        few = space.replaced(axes={**space.axes, "pp": [least.plan.parallel.pp]})
-        fastest = best(few, judges.fastest, few=FEW) or least
-        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} divisions that fit"
+    fastest = _required(space, best(space, judges.fastest, few=FEW), want, found.subject)
+    plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} plans, none of which fits"
+    if fastest.fits:
+        if fastest.fitting > 1:
+            rank, speed = fastest.keys[0], -fastest.keys[1]
+            fastest = best(space, judges.fewest_stages(rank, speed), few=FEW) or fastest
+        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} plans that fit"
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
+    found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
 
 
@@ -96,14 +103,19 @@ def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want
     raise PlanError(Problem("plan.none-legal", f"{subject.hw.count} accelerators cannot be divided into legal replicas", hint))
 
 
-def request_of(ask: ServeAsk, limit: int | None) -> tuple[int, int]:
-    """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens."""
-    output, prompt = ask.output or OUTPUT, ask.prompt or PROMPT
+def request_of(ask: ServeAsk, limit: int | None, usual: Request | None = None) -> tuple[int, int]:
+    """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens.
+
+    `usual` is what the model is asked where that is no chat.
+    """
+    chat = (PROMPT, OUTPUT) if usual is None else (usual.prompt, usual.output)
+    prompt, output = ask.prompt or chat[0], ask.output or chat[1]
     if limit is not None:
         if ask.output is None:
-            output = max(min(OUTPUT, limit - ask.prompt if ask.prompt else limit // 4), 1)
+            most = limit - ask.prompt if ask.prompt else limit // 4 if usual is None else limit - chat[0]
+            output = max(min(chat[1], most), 1)
         if ask.prompt is None:
-            prompt = max(min(PROMPT, limit - output), 1)
+            prompt = max(min(chat[0], limit - output), 1)
     return prompt, output
 
 
@@ -125,6 +137,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
             Choice("context", str(context), f"the model allows {found.card.architecture.max_context or 'an unknown length'}")
         )
     want, said = _want(ask, found, prompt=context - 1, output=1, context=context)
+    want = want.replaced(queues=False)
     chosen += said
     if ask.batch is None:
         want = want.replaced(batch=1)
@@ -138,8 +151,19 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     if not smallest.fits:
         why = f"least memory of {smallest.looked_at} divisions, none of which fits"
     choices = _chosen(ask, plan, why, chosen)
+    found = found.replaced(notes=(*found.notes, *long_context(found.subject, plan)))
     made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)
     return _answered(ask, found, plan, choices, "fit", made)
+
+
+def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
+    """That a context is longer than the model was made for, and what that takes; nothing where it is not."""
+    limit = subject.arch.max_context
+    if limit is None or plan.context <= limit:
+        return ()
+    text = f"a context of {plan.context:g} tokens is beyond the {limit} that the model was made for"
+    how = f"its positions must be scaled, as YaRN does with a factor of {plan.context / limit:.3g}; short answers may suffer"
+    return (Note("serve.long-context", text, how),)
 
 
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
@@ -151,41 +175,9 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
 
 
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
-    weights, said = ask.weights, []
-    if weights is None:
-        weights, why = stored_format(found.card, found.subject)
-        said.append(Choice("weights", weights, why))
-    elif weights == "fp8" and stored_format(found.card, found.subject)[0] == "fp8-block":
-        weights = "fp8-block"
-        said.append(Choice("weights", weights, "fp8 as the checkpoint has it"))
-    kv_cache = ask.kv_cache
-    if kv_cache is None:
-        kv_cache = "bf16" if "bf16" in found.subject.hw.peaks else "fp16"
-        said.append(Choice("kv_cache", kv_cache, "the type of the activations"))
-    return (
-        Want(
-            prompt=prompt, output=output, context=context, batch=ask.batch, weights=weights, kv_cache=kv_cache, tp=ask.tp, pp=ask.pp
-        ),
-        said,
-    )
-
-
-def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]:
-    """The format that a checkpoint is published in, as far as serving knows it, and why it was taken."""
-    plain: WeightFormat = "bf16" if "bf16" in subject.hw.peaks else "fp16"
-    if card.weights is None:
-        return plain, "16-bit, as trained"
-    method, bits = card.weights.method, card.weights.bits
-    named: dict[str, WeightFormat] = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
-    if method == "fp8" and card.weights.block:
-        return "fp8-block", "as the checkpoint is stored, with a scale for each block"
-    if method in named:
-        return named[method], "as the checkpoint is stored"
-    if bits == 4:
-        return "int4", f"as the checkpoint is stored ({method}, 4 bits)"
-    if bits == 8:
-        return ("fp8" if card.weights.number == "float" else "int8"), f"as the checkpoint is stored ({method}, 8 bits)"
-    return plain, f"16-bit: the checkpoint's {method} format has no model of its own yet"
+    types, said = types_of(found.card, found.subject, ask.weights, ask.kv_cache)
+    want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
+    return want, said
 
 
 def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:
@@ -196,7 +188,7 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
-        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: what the cache surely holds, or the engine's limit"))
+        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: of what the cache holds and the engine runs"))
     return [*before, *made]
 
 
@@ -224,6 +216,12 @@ def _answered(
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
     notes = [*found.notes, *cache_idle(ask, found.card.architecture)]
+    running = float(made.memory.running.value)
+    if running < plan.batch:
+        asked["running"] = f"{running * p.dp:g}"
+        each = f" ({running:g} on each of {p.dp:g} replicas)" if p.dp != 1 else ""
+        text = f"the caches hold {running * p.dp:g} of the {plan.batch * p.dp:g} sequences at once{each}: the others wait"
+        notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
     if task == "serve":
         dtype = ServingModel.of(found.subject, plan).types().matmul
         if dtype in found.subject.hw.dtype_notes:

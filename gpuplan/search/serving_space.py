@@ -1,24 +1,31 @@
-"""Which divisions of the accelerators does a serving search look at, and what makes one better than another?"""
+"""Which divisions of accelerators into replicas does serving choose from, and what makes one better than another?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Parallelism, Rule, divisors
 from gpuplan.plan.serve import ServePlan, serve_rules
-from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
+from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Part, Space
 
 FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
+AS_FAST = 0.995
+"""Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
+
+
+PARTS = (1.0, 8 / 7, 4 / 3, 8 / 5, 2.0)
+"""What the largest batch is divided by: kernels may leave more of the machine idle with a few sequences more."""
 
 
 class Want(Record, kw_only=True):
@@ -29,21 +36,22 @@ class Want(Record, kw_only=True):
     context: int
     batch: int | None
     """Sequences of all replicas together; None: as many as the caches hold and the engine runs."""
-    weights: WeightFormat
-    kv_cache: KvFormat
+    types: StoredTypes
     tp: int | None
     pp: int | None
+    queues: bool = True
+    """Whether sequences that the caches have no room for may wait."""
 
 
 def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     """The divisions of all accelerators into replicas of tp x pp that share the batch evenly.
 
-    Where the batch cannot be shared evenly, the division that was asked for is left, or replicas of one accelerator.
+    Of an open batch, plans say what part of the largest one they run (`filled`). Where a batch cannot be shared evenly, the
+    division that was asked for is left, or replicas of one accelerator.
     """
     ranks = subject.hw.count
-    domain = int(subject.hw.levels[0].size or ranks) if subject.hw.levels else 1
     shape = shape_of(subject.arch, ranks, subject.engine)
-    tp = [want.tp] if want.tp else [one for one in divisors(ranks) if one <= domain]
+    tp = [want.tp] if want.tp else divisors(ranks)
     pp = [want.pp] if want.pp else divisors(ranks)
     batch = want.batch
     replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == 0]
@@ -52,36 +60,32 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         tp, pp = [want.tp or 1], [want.pp or 1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.max_context)
+        return serve_rules(plan, shape, subject.arch.positions)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        return {**values, "dp": dp, "batch": 1.0 if batch is None else ceil_div(batch, dp)}
+        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
 
     def wanted(plan: ServePlan) -> Any:
         return batch % plan.parallel.dp == 0 if batch is not None and shared else True
 
     plan = ServePlan(
         parallel=Parallelism(zero_stage=0, sequence_parallel=False), batch=1.0, prompt=float(want.prompt),
-        output=float(want.output), context=float(want.context), weights=want.weights, kv_cache=want.kv_cache,
+        output=float(want.output), context=float(want.context), queues=want.queues, weights=want.types.weights,
+        kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
     )  # fmt: skip
-    return Space(plan=plan, axes={"pp": pp, "tp": tp}, rules=rules, completed=completed, wanted=wanted)
+    axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
+    if batch is None:
+        axes["batch"] = PARTS
+    return Space(plan=plan, axes=axes, rules=rules, completed=completed, wanted=wanted)
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
-    """The plan with as many sequences as the caches of a replica surely hold and the engine runs.
-
-    Surely: with the high end of everything else. Where that leaves room for none, as many as are expected to fit.
-    """
-    limit = serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
-    most = ServingModel.of(subject, plan).memory().max_sequences
-    if most is None:
-        return plan.replaced(batch=limit)
-    plan = plan.replaced(batch=maximum(minimum(most.value, limit), 1.0))
+    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
     memory = ServingModel.of(subject, plan).memory()
-    over = maximum(high_end(memory.needed) - memory.budget.value, 0.0)
-    sure = plan.batch - ceil_div(over, memory.sequence.value)
-    return plan.replaced(batch=where(sure >= 1, sure, plan.batch))
+    most, limit = memory.max_sequences, memory.limit.value
+    whole = limit if most is None else minimum(most.value, limit)
+    return plan.replaced(batch=maximum(floor(whole / plan.batch), 1.0))
 
 
 class Judges(Record):
@@ -95,29 +99,49 @@ class Judges(Record):
         return filled(plan, self.subject) if self.want.batch is None else plan
 
     def smallest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the fewest accelerators a replica that fit, or else the least memory."""
+        """What prefers the fewest accelerators a replica that surely fit, then that fit, or else the least memory."""
         p = part.plan.parallel
-        return self._held(part, p.tp * p.pp)
-
-    def fewest_stages(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the fewest stages that fit, or else the least memory."""
-        return self._held(part, part.plan.parallel.pp)
-
-    def _held(self, part: Part[ServePlan], worth: Any) -> Judged[ServePlan]:
-        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
-        fits = memory.needed.value <= memory.budget.value
-        return Judged(part, part.count(fits), (where(fits, 0.0, 1.0), where(fits, worth, memory.needed.value), *_size(part)))
+        fits, rank, memory = self._held(part)
+        return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
 
     def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the most tokens a second of those that fit; the time of others is not estimated."""
-        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
-        fits = memory.needed.value <= memory.budget.value
+        """What prefers the most tokens a second of those that surely fit, then of those that fit, or else the least memory.
+
+        The time of those that do not fit is not estimated.
+        """
+        fits, rank, memory = self._held(part)
         fitting = part.count(fits)
         if not fitting:
-            return Judged(part, 0, (1.0, 0.0, *_size(part)))
+            return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
         part = part.where(fits)
-        made = serving_figures(self.subject, self.plan(part.plan)).figures
-        return Judged(part, fitting, (0.0, -made["tokens_per_s"].value, *_size(part)))
+        _, rank, _ = self._held(part)
+        return Judged(part, fitting, (rank, -self._speed(part), *_size(part)))
+
+    def fewest_stages(self, rank: float, speed: float) -> Any:
+        """What prefers the fewest stages of those that are as sure and nearly as fast as the fastest, then the fastest of them."""
+
+        def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
+            fits, _, memory = self._held(part)
+            fitting = part.count(fits)
+            if not fitting:
+                return Judged(part, 0, (1.0, memory.needed.value, 0.0, *_size(part)))
+            part = part.where(fits)
+            _, own, _ = self._held(part)
+            fast = self._speed(part)
+            near = (own <= rank) & (fast >= speed * AS_FAST)
+            return Judged(part, fitting, (where(near, 0.0, 1.0), part.plan.parallel.pp + 0.0 * fast, -fast, *_size(part)))
+
+        return judge
+
+    def _speed(self, part: Part[ServePlan]) -> Any:
+        return serving_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+
+    def _held(self, part: Part[ServePlan]) -> tuple[Any, Any, ServingMemory]:
+        """Which divisions fit, how surely (the less the surer), and what they hold."""
+        memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
+        fits = memory.needed.value <= memory.budget.value
+        sure = high_end(at_least(memory.needed)) <= memory.budget.value
+        return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
 
 
 def _size(part: Part[ServePlan]) -> tuple[Any, Any]:

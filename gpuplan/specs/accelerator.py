@@ -23,6 +23,17 @@ RateName: TypeAlias = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp
 RATE_NAMES: tuple[str, ...] = get_args(RateName)
 
 
+class Wired(Section):
+    """How much of a shared memory the system lets a graphics processor hold at a time."""
+
+    small: RatioField
+    """The share of a small memory."""
+    up_to: BytesField
+    """The largest memory that counts as small."""
+    large: RatioField
+    """The share of a larger one."""
+
+
 class Memory(Section):
     """The memory that weights and activations live in."""
 
@@ -42,6 +53,10 @@ class Memory(Section):
     """The data rate of one pin, such as `5.24 Gbit/s`."""
     unified: bool = False
     """Whether CPU and operating system share it."""
+    wired: Wired | None = None
+    """The share that the system gives to the accelerator, where it sets a bound."""
+    kept: BytesField | None = None
+    """What the operating system and its programs take of it."""
 
 
 class DenseRates(Section):

@@ -34,6 +34,7 @@ from gpuplan.specs.quantity import (
     SecondsField,
     ShareField,
     Sourced,
+    TextField,
 )
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -199,6 +200,28 @@ class SmallDevice(Schema):
     max_sequences: CountField
 
 
+class PaddedExperts(Schema):
+    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
+
+    weights: tuple[str, ...]
+    """The types of weights that those kernels are for."""
+    hidden: CountField
+    """Multiple that the hidden width is padded to."""
+    width: CountField
+    """Multiple that each rank's part of the inner width is padded to."""
+
+
+class Formats(Schema):
+    """What is served where its user says nothing of types."""
+
+    weights: TextField | None = None
+    """The type of weights that its users take, where a model is stored plain; None: as it is stored."""
+    kv_cache: TextField | None = None
+    """The type of the KV cache; None: that of the activations."""
+    kv_of_weights: dict[str, TextField] = field(default_factory=dict)
+    """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
+
+
 class RolloutLoop(Schema):
     """What generation inside a loop of reinforcement learning adds to the engine on its own."""
 
@@ -233,8 +256,12 @@ class ServingProfile(Schema):
     """Smaller limits on accelerators with less memory, where the engine has them."""
     workspace: RatioField
     """Peak activation memory in multiples of the widest layer's tensors for one prefill pass."""
-    graphs: BytesField
-    """Memory of captured graphs."""
+    graphs: BytesField | None = None
+    """Memory of captured graphs, where it is one figure for all models."""
+    layer_graphs: BytesField | None = None
+    """The same for each layer that a rank holds."""
+    whole_prompts: bool = False
+    """A pass is as long as the prompts that it is given, which are not cut into chunks: `max_batched_tokens` is its bound."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer: norms and residuals."""
     activation_passes: RatioField
@@ -251,6 +278,8 @@ class ServingProfile(Schema):
     """Measured over counted prefill time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
     decode_residual: FactorField
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
+    formats: Formats = Formats()
+    padded_experts: PaddedExperts | None = None
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
     rollout: RolloutLoop | None = None
@@ -262,6 +291,8 @@ class Engine(SpecFile):
 
     context: BytesField
     """Memory of the driver context and loaded libraries on each accelerator."""
+    context_on: dict[str, BytesField] = field(default_factory=dict)
+    """The same by accelerator or family, where it is known to be another."""
     communication: BytesField
     """Buffers of the collective library on each accelerator as soon as there is more than one."""
     fragmentation: PartField
@@ -280,6 +311,10 @@ class Engine(SpecFile):
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
+
+    def context_of(self, accelerator: str, family: str) -> Sourced:
+        """Memory of the driver context and loaded libraries on one accelerator."""
+        return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
 
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today."""

@@ -22,6 +22,13 @@ class LayerSetting(Record, kw_only=True):
     work: Pass
     once_a_node: bool = False
     """Copies of a token for one node cross the network once; otherwise every copy does."""
+    plain: frozenset[Part] = frozenset()
+    """Parts whose products are in other types."""
+    plain_types: Types | None = None
+
+    def types_of(self, part: Part) -> Types:
+        """The types of the products of a part."""
+        return self.plain_types if self.plain_types is not None and part in self.plain else self.types
 
     @property
     def hidden(self) -> Term:
@@ -81,7 +88,7 @@ class Draft:
         matrices: tuple[Matrix, ...] = (),
     ) -> None:  # fmt: skip
         """Activations [m, k] by weights [k, n]; `grouped`: of `batch` experts."""
-        types = self.setting.types
+        types = self.setting.types_of(self.part)
         item = Matmul(
             name=self.name(role), m=m, n=n, k=k, batch=batch, dtype=types.matmul, left_bytes=types.operand,
             right_bytes=types.weight, out_bytes=types.activation, grouped=grouped, blocked=types.blocked,

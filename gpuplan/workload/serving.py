@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
-from gpuplan.formulas.inference import weight_read_bytes
+from gpuplan.formulas.inference import padded_size, padding_bytes, partly_plain_bytes, weight_read_bytes
 from gpuplan.formulas.memory import paged_tokens, state_bytes
 from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, rank_params, sharded_params
-from gpuplan.models.architecture import Architecture
+from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
+from gpuplan.models.plain_parts import PlainPart
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
@@ -19,8 +22,14 @@ from gpuplan.workload.kinds.base import Caching
 from gpuplan.workload.kinds.table import kind_of, mixers
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
-from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op
+from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op, Part
 from gpuplan.workload.stages import block_keys, fullest_stage
+
+HALF = 0.5
+COUNTED_AS: Mapping[str, tuple[Part, ...]] = {
+    "mixer": (Part.MIXER, Part.MIXER2), "cross": (Part.CROSS,), "mlp": (Part.CHANNELS, Part.SHARED), "experts": (Part.EXPERTS,),
+}  # fmt: skip
+"""Where the operations of the parts stand that parameters are counted by."""
 
 
 class ServeTerms(Record, kw_only=True):
@@ -57,8 +66,15 @@ def serving_pass(
     types: Types,
     shape: Pass,
     head_rows: Term,
+    plain: Collection[PlainPart] = (),
+    plain_types: Types | None = None,
+    encoder_shape: Pass | None = None,
 ) -> PassWork:
-    """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits."""
+    """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits.
+
+    The encoder of an encoder-decoder reads what `encoder_shape` says; parts of layers that are mostly `plain` multiply in
+    `plain_types`.
+    """
     leaves("hidden", arch.hidden)
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     split = Split(tp=serve.tp, ep=serve.ep, etp=etp, kv_heads=serve.kv_heads)
@@ -70,8 +86,13 @@ def serving_pass(
         encodes = stack.kind == "encoder"
         if encodes and shape.decodes and len(arch.stacks) > 1:
             continue
-        groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in shape.groups)
-        setting = LayerSetting(leaves=leaves, split=split, types=types, work=shape.replaced(groups=groups))
+        seen = encoder_shape if encodes and encoder_shape is not None else shape
+        groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in seen.groups)
+        own = {part for kind, part, much in plain if kind == key and much > HALF}
+        setting = LayerSetting(
+            leaves=leaves, split=split, types=types, work=seen.replaced(groups=groups), plain_types=plain_types,
+            plain=frozenset(part for name in own for part in COUNTED_AS[name]),
+        )  # fmt: skip
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
         layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].having(weighted).matmuls])
@@ -104,8 +125,15 @@ def _read(item: Matmul) -> Term:
     return weight_read_bytes.term(f"{item.name}.weights", n=item.n, k=item.k, batch=item.batch, element=item.right_bytes)
 
 
-def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, kept: Term) -> Term:
-    """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value."""
+def weight_bytes(
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, kept: Term,
+    plain: Collection[PlainPart] = (),
+) -> Term:  # fmt: skip
+    """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value.
+
+    `plain` are parts of layers that are kept too, and how much of them.
+    """
+    shares = {(key, part): value for key, part, value in plain}
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
     copies = kv_copies(arch, leaves, Split(tp=serve.tp, ep=serve.ep, etp=etp, kv_heads=serve.kv_heads))
@@ -115,6 +143,13 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
         layers, at = held[key], f"weights.{key}"
         none = Term(f"{at}.none", 0.0, "1", DEFINITION)
         cut = {name: term for name, term in one.layer.items() if name not in ("norms", "router", "experts")}
+        apart = {name: cut.pop(name) for name in [*cut] if (key, name) in shares}
+        for name, term in apart.items():
+            held_here = rank_params.term(f"{at}.{name}.params", layers=layers, whole=none, tp=serve.tp, split=term)
+            parts[f"{key}.{name}"] = state_bytes.term(
+                f"{at}.{name}", params=held_here, bytes_per_param=_mixed(f"{at}.{name}", shares[key, name], stored, kept),
+                shards=ONE,
+            )  # fmt: skip
         whole = {name: term for name, term in one.layer.items() if name in ("norms", "router")}
         matrices = {
             "split": rank_params.term(
@@ -129,7 +164,12 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
             matrices["kv_copies"] = product.term(f"{at}.kv_copies", a=layers, b=copies[key])
         if "experts" in one.layer:
             everything = product.term(f"{at}.all_experts", a=layers, b=one.layer["experts"])
-            matrices["experts"] = sharded_params.term(f"{at}.rank_experts", params=everything, a=serve.ep, b=etp)
+            experts = sharded_params.term(f"{at}.rank_experts", params=everything, a=serve.ep, b=etp)
+            if (key, "experts") in shares:
+                element = _mixed(f"{at}.experts", shares[key, "experts"], stored, kept)
+                parts[f"{key}.experts"] = state_bytes.term(f"{at}.experts", params=experts, bytes_per_param=element, shards=ONE)
+            else:
+                matrices["experts"] = experts
         parts[f"{key}.matrices"] = state_bytes.term(
             f"{at}.matrices", params=total(f"{at}.rank_matrices", matrices), bytes_per_param=stored, shards=ONE
         )
@@ -138,6 +178,38 @@ def weight_bytes(arch: Architecture, counts: ParamCount, leaves: Leaves, serve: 
             parts[f"{key}.rest"] = state_bytes.term(f"{at}.rest_bytes", params=rest, bytes_per_param=kept, shards=ONE)
     parts["edges"] = state_bytes.term("weights.edges", params=_edges(counts, serve), bytes_per_param=kept, shards=ONE)
     return total("memory.weights", parts)
+
+
+def _mixed(at: str, share: float, stored: Term, kept: Term) -> Term:
+    """Bytes a value of a part of which a share is kept."""
+    if share == 1:
+        return kept
+    return partly_plain_bytes.term(f"{at}.bytes", stored=stored, plain=kept, share=Term(f"{at}.plain", share, "1", DEFINITION))
+
+
+def expert_padding(
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, hidden: Term, width: Term
+) -> Term | None:
+    """What experts grow by on the fullest rank where their dimensions are padded to multiples; None: there are none."""
+    etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
+    held = fullest_stage(arch, counts, leaves, pp=serve.pp)
+    parts: dict[str, Term] = {}
+    for key, (index, block_name) in block_keys(arch).items():
+        mlp = arch.stacks[index].blocks[block_name].mlp
+        one = next(o for o in counts.blocks if o.block == block_name and o.stack == arch.stacks[index].kind)
+        if not isinstance(mlp, Moe):
+            continue
+        at = f"padding.{key}"
+        everything = product.term(f"{at}.all_experts", a=held[key], b=one.layer["experts"])
+        params = sharded_params.term(f"{at}.rank_experts", params=everything, a=serve.ep, b=etp)
+        inner = leaves(f"{key}.expert_width", mlp.width)
+        parts[key] = padding_bytes.term(
+            at, size=state_bytes.term(f"{at}.experts", params=params, bytes_per_param=stored, shards=ONE),
+            one=leaves("hidden", arch.hidden), other=inner,
+            padded_one=padded_size.term(f"{at}.hidden", size=leaves.hidden, ways=ONE, multiple=hidden),
+            padded_other=padded_size.term(f"{at}.width", size=inner, ways=etp, multiple=width),
+        )  # fmt: skip
+    return total("memory.expert_padding", parts) if parts else None
 
 
 def _edges(counts: ParamCount, serve: ServeTerms) -> Term:
@@ -155,10 +227,15 @@ def _edges(counts: ParamCount, serve: ServeTerms) -> Term:
 
 
 def cache_bytes(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache"
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache",
+    source: Term | None = None,
 ) -> Term:  # fmt: skip
-    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name."""
+    """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name.
+
+    Attention across the stacks of an encoder-decoder keeps the `source` positions of its encoder.
+    """
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
+    read = None if source is None else paged_tokens.term(f"{at}.source_tokens", tokens=source, page_tokens=serve.page)
     tokens = paged_tokens.term(f"{at}.tokens", tokens=serve.context, page_tokens=serve.page)
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
@@ -168,8 +245,8 @@ def cache_bytes(
         for part, mixer in mixers(stack.blocks[block_name]):
             name = f"{at}.{key}.{part.value}"
             caching = Caching(
-                at=name, path=f"{key}.{part.value}", leaves=leaves, layers=held[key], tp=serve.tp, tokens=tokens, element=element,
-                capped=capped,
+                at=name, path=f"{key}.{part.value}", leaves=leaves, layers=held[key], tp=serve.tp,
+                tokens=read if read is not None and part is Part.CROSS else tokens, element=element, capped=capped,
             )  # fmt: skip
             parts[name] = kind_of(mixer).cache(caching, mixer)
     return total(f"{at}.sequence", parts) if parts else Term(f"{at}.sequence", 0.0, "B", DEFINITION)

@@ -176,7 +176,7 @@ def test_names_mean_one_value() -> None:
         ({"response_max": 100}, "rl.longest"),
         ({"rollout_tp": 3}, "plan.tp-heads"),
         ({"model": "qwen3-30b-a3b", "on": "16xh100", "engine": "torchtitan", "tp": 8}, "plan.tp-kv-heads"),
-        ({"response_max": 200000}, "plan.max-context"),
+        ({"model": "gpt2", "response_max": 200000}, "plan.max-context"),
         ({"model": "bert-large"}, "rl.encoder"),
         ({"rollout_engine": "megatron-lm"}, "engine.no-serving"),
     ],

@@ -48,7 +48,7 @@ def test_memory_falls_with_every_choice_that_saves_it(model: str) -> None:
         "batch": [{"batch": batch} for batch in (64.0, 8.0, 1.0)],
     }
     for name, plans in choices.items():
-        sizes = [memory(model, **plan)["needed"] for plan in plans]
+        sizes = [memory(model, queues=False, **plan)["needed"] for plan in plans]
         assert all(more > less for more, less in pairwise(sizes)), (name, sizes)
 
 
@@ -92,7 +92,7 @@ def test_a_decode_step_takes_longer_than_reading_what_it_must(model: str, weight
 
 @pytest.mark.parametrize("model", MODELS)
 def test_bandwidth_in_use_does_not_grow_with_memory_that_is_only_reserved(model: str) -> None:
-    short, long = (figures(model, batch=32.0, context=context).figures["mbu"].value for context in (2048.0, 65536.0))
+    short, long = (figures(model, batch=32.0, context=context, queues=False).figures["mbu"].value for context in (2048.0, 65536.0))
     assert long == pytest.approx(short, rel=0.01)
 
 

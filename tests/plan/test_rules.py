@@ -15,7 +15,7 @@ from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.parallelism import Shape, divisors, mask, nearest, require
 from gpuplan.plan.serve import serve_rules
 from gpuplan.plan.train import Saving, train_rules
-from gpuplan.search.ask import fit, serve, train
+from gpuplan.search.ask import answered, fit, serve, train
 from gpuplan.search.shape import shape_of
 from tests.estimate.subjects import DEGREES, MODELS, serve_plan, subject, train_plan
 
@@ -255,14 +255,24 @@ def test_serving_questions_that_break_rules() -> None:
         serve(ServeAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", tp=3))
     assert "plan.tp-heads" in {one.code for one in caught.value.problems}
     with pytest.raises(PlanError) as caught:
-        serve(ServeAsk(model="llama-2-7b", on="h100", prompt=4000, output=1000))
+        serve(ServeAsk(model="opt-6.7b", on="h100", prompt=4000, output=1000))
     assert {one.code for one in caught.value.problems} == {"plan.max-context"}
     with pytest.raises(PlanError) as caught:
         serve(ServeAsk(model="llama-3.1-8b", on="h100", batch=-1, prompt=-5))
     assert len(caught.value.problems) == 2
     with pytest.raises(PlanError) as caught:
-        fit(FitAsk(model="llama-3.1-8b", on="h100", context=10**9))
+        fit(FitAsk(model="gpt2", on="h100", context=10**9))
     assert {one.code for one in caught.value.problems} == {"plan.max-context"}
+
+
+@pytest.mark.parametrize("task", ["serve", "fit"])
+def test_a_context_beyond_the_model_s_is_answered_with_what_it_takes(task: str) -> None:
+    made = answered(task, {"model": "qwen2.5-7b", "on": "h100", "context": 4 * 32768}, advise=False)
+    (note,) = [one for one in made.notes if one.code == "serve.long-context"]
+    assert "32768" in note.text
+    assert "factor of 4;" in note.hint
+    within = answered(task, {"model": "qwen2.5-7b", "on": "h100", "context": 32768}, advise=False)
+    assert not [one for one in within.notes if one.code == "serve.long-context"]
 
 
 @pytest.mark.parametrize(("number", "wanted", "text"), [(32, 3, "2 or 4"), (32, 100, "16 or 32"), (7, 2, "1 or 7"), (1, 5, "1")])

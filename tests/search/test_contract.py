@@ -108,7 +108,7 @@ def serving_space(model: str, **axes: Any) -> Space[Any]:
     arch = subject(model).arch
     shape = shape_of(arch, 16)
     return Space(
-        plan=serve_plan(), axes=axes, rules=lambda plan: serve_rules(plan, shape, None),
+        plan=serve_plan(), axes=axes, rules=lambda plan: serve_rules(plan, shape),
         completed=lambda values: {**values, "dp": 16.0 / (values["tp"] * values["pp"]), "context": values["prompt"] + 256.0},
     )  # fmt: skip
 

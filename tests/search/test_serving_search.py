@@ -8,11 +8,15 @@ import pytest
 
 from gpuplan.errors import PlanError
 from gpuplan.estimate.serving import ServingModel, serving_figures, serving_profile
+from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.plan.ask import Common, FitAsk, ServeAsk
 from gpuplan.plan.parallelism import Parallelism, divisors, mask
 from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.ranges import high_end
 from gpuplan.search import serving
 from gpuplan.search.library import Found, Library
+from gpuplan.search.serving_space import PARTS
+from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import shape_of
 
 LIBRARY = Library.of(Common(model="", on=""))
@@ -28,7 +32,9 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-def divisions(found: Found, prompt: float, output: float, context: float, ask: dict[str, Any]) -> list[ServePlan]:
+def divisions(
+    found: Found, prompt: float, output: float, context: float, ask: dict[str, Any], *, queues: bool = True
+) -> list[ServePlan]:
     """Every legal division with its batch, smaller replicas first."""
     subject, made = found.subject, []
     ranks, limit = subject.hw.count, serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
@@ -36,22 +42,30 @@ def divisions(found: Found, prompt: float, output: float, context: float, ask: d
     for size in divisors(ranks):
         for pp in divisors(size):
             tp, dp, batch = size // pp, ranks // size, ask.get("batch")
-            if tp > int(subject.hw.levels[0].size or ranks) or ask.get("tp", tp) != tp or ask.get("pp", pp) != pp:
+            if ask.get("tp", tp) != tp or ask.get("pp", pp) != pp:
                 continue
             if batch is not None and batch % dp:
                 continue
-            weights, _ = serving.stored_format(found.card, subject)
+            types, _ = types_of(found.card, subject, None, None)
             plan = ServePlan(
                 parallel=Parallelism(tp=float(tp), pp=float(pp), dp=float(dp), zero_stage=0, sequence_parallel=False),
-                batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, weights=weights,
+                batch=1.0 if batch is None else batch / dp, prompt=prompt, output=output, context=context, queues=queues,
+                weights=types.weights, kv_cache=types.kv_cache, group=types.group, plain=types.plain,
             )  # fmt: skip
-            if not mask(serve_rules(plan, shape, subject.arch.max_context)):
+            if not mask(serve_rules(plan, shape, subject.arch.positions)):
                 continue
             if batch is None and "fit" not in ask:
                 most = ServingModel.of(subject, plan).memory().max_sequences
-                plan = plan.replaced(batch=limit if most is None else max(min(float(most.value), limit), 1.0))
-            made.append(plan)
+                whole = limit if most is None else min(float(most.value), limit)
+                made += [plan.replaced(batch=max(float(whole // part), 1.0)) for part in PARTS]
+            else:
+                made.append(plan)
     return made
+
+
+def surely(memory: ServingMemory) -> bool:
+    """Whether what it needs in any case fits with all doubts."""
+    return bool(high_end(at_least(memory.needed)) <= memory.budget.value)
 
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
@@ -65,13 +79,18 @@ def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], 
     held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
     fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
     if fitting:
-        fewest = min(plan.parallel.pp for plan in fitting)
-        fitting = [plan for plan in fitting if plan.parallel.pp == fewest]
-        best = max(fitting, key=lambda plan: float(serving_figures(found.subject, plan).figures["tokens_per_s"].value))
-        why = f"most tokens a second of {len(fitting)} divisions that fit"
+        sure = [one for one in held if surely(one[1])]
+        fast = {
+            id(plan): float(serving_figures(found.subject, plan).figures["tokens_per_s"].value)
+            for plan, memory in sure or held
+            if memory.needed.value <= memory.budget.value
+        }
+        near = [plan for plan in tried if fast.get(id(plan), 0.0) >= 0.995 * max(fast.values())]
+        best = min(near, key=lambda plan: (plan.parallel.pp, -fast[id(plan)]))
+        why = f"most tokens a second of {len(fitting)} plans that fit"
     else:
         best = min(held, key=lambda one: float(one[1].needed.value))[0]
-        why = f"least memory of {len(held)} divisions, none of which fits"
+        why = f"least memory of {len(held)} plans, none of which fits"
     p = best.parallel
     assert answer.verdict.fits == bool(fitting)
     expected = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "batch": best.batch * p.dp}
@@ -88,10 +107,11 @@ def test_fit_takes_the_smallest_replicas_that_fit(asked: dict[str, Any], few: in
     context = float(answer.question["context"])
     # One sequence for all replicas together: each has room for it, and it is shared by one replica at most.
     batch = asked.get("batch", 1)
-    tried = divisions(found, context - 1, 1.0, context, {**asked, "batch": batch})
+    tried = divisions(found, context - 1, 1.0, context, {**asked, "batch": batch}, queues=False)
     held = [(plan, ServingModel.of(found.subject, plan).memory()) for plan in tried]
     fitting = [plan for plan, memory in held if memory.needed.value <= memory.budget.value]
-    best = fitting[0] if fitting else min(held, key=lambda one: float(one[1].needed.value))[0]
+    sure = [plan for plan, memory in held if surely(memory)]
+    best = (sure or fitting)[0] if fitting else min(held, key=lambda one: float(one[1].needed.value))[0]
     assert answer.verdict.fits == bool(fitting)
     assert [float(answer.question[name]) for name in ("tp", "pp")] == [best.parallel.tp, best.parallel.pp]
 
