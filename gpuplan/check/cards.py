@@ -92,7 +92,7 @@ def _training(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:
         message = f"{given.global_batch:,} sequences of {given.seq_len:,} are {tokens:,} tokens a step"
         hint = "`global_batch` counts sequences: were tokens written, or the batch of one accelerator?"
         yield one.bad("model.pretraining", ("pretraining", "global_batch"), message, hint)
-    if text and given.seq_len & (given.seq_len - 1):
+    if text and given.seq_len & (given.seq_len - 1) and given.seq_len != card.architecture.positions:
         message = f"trained on sequences of {given.seq_len:,}, which is no power of two"
         yield one.bad("model.pretraining", ("pretraining", "seq_len"), message, "is a digit wrong?")
 
