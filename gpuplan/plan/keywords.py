@@ -21,6 +21,8 @@ class FitOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    margin: Number
+    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     task: words.Task | None
     """Fit for `serve` (the default) or `train`."""
     batch: Whole
@@ -60,6 +62,8 @@ class TrainOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    margin: Number
+    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     tokens: Number
     """Tokens of the whole run, such as `300B` or `15T`."""
     mtbf: Number
@@ -235,6 +239,8 @@ class ServeOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    margin: Number
+    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     prompt: Whole
     """Prompt tokens of a request."""
     output: Whole
