@@ -49,6 +49,7 @@ DIVIDING = (
     "to_host",
 )
 """Options of which any one says how memory is to be saved: then nothing else is done for it unasked."""
+ZERO_3 = 3
 AWAY: tuple[tuple[Offload, ...], ...] = (("optimizer",), ("optimizer", "params"))
 """What goes to the memory of the host where no plan fits otherwise, the cheapest first."""
 _NUMBERS = (
@@ -293,6 +294,9 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     )  # fmt: skip
     plan = placed(plan, {name: float(value) for name in _NUMBERS if (value := getattr(ask, name)) is not None})
     shape = shape_of(arch, ranks, subject.engine)
+    if ask.pp is not None and ask.zero_stage is not None:
+        # A run that somebody describes: other versions of an engine may combine what this one does not.
+        shape = shape.replaced(piped_stage=ZERO_3)
     choices = open_choices(ask, plan, subject, shape, described=is_described(ask, found))
     space = training_space(plan, choices.axes, choices.cases, shape, dp=None if ask.dp is None else float(ask.dp))
     return space, chosen
