@@ -34,8 +34,8 @@ _SELLERS = {
 """Who sells on which terms."""
 _KNOWN = {provider for sellers in _SELLERS.values() for provider in sellers}
 _SHARE_OF_ON_DEMAND = {"spot": (0.08, 1.0), "reserved_1yr": (0.35, 1.0), "reserved_3yr": (0.2, 0.95)}
-_USUAL = 0.6
-"""How far what a kind of price is worth may be from what it is worth for the provider's other sizes."""
+_USUAL = ((0.55, 1.8), (0.3, 3.0))
+"""What a reserved price, and a spot price, may be worth, over what that kind is worth for the provider's other sizes."""
 _CLOSE = 0.06
 _OFF = 0.2
 _OVER_HISTORY = (0.33, 1.35)
@@ -267,7 +267,8 @@ def _terms(one: LoadedFile, offers: Sequence[_Priced]) -> Iterator[tuple[Finding
     for (kind, accelerator), found in shares.items():
         for each, share in found:
             others = [other for one_of, other in found if one_of is not each]
-            if len(others) >= _FEWEST and abs(share / median(others) - 1) > _USUAL:
+            low, high = _USUAL[kind == "spot"]
+            if len(others) >= _FEWEST and not low <= share / median(others) <= high:
                 usual = f"where other sizes with {accelerator} cost {median(others):.2g} times it"
                 message = f"`{each.entry.instance}` costs {share:.2g} times the price on demand as {kind}, {usual}"
                 yield _said(one, each, message, "is it of another size, or the price on demand wrong?")
