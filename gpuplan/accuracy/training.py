@@ -53,7 +53,8 @@ def training_ask(
         raise Skip("the row does not say how many accelerators")
     card = card_of(row, find)
     planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
-    degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {}
+    # Whoever shares a sequence between ranks says so, even where nothing is said of how the model is divided.
+    degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {"cp": 1}
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
     if run.get("etp"):

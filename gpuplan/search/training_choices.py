@@ -25,6 +25,8 @@ SHARED_SEQUENCE = 64
 """The most ranks that share a sequence or a layer where nobody says so."""
 SHORT = 256
 """Tokens that each rank of a shared sequence has at least."""
+ROUND = (1, 2, 4, 8, 16, 32)
+"""Sequences at once of runs that somebody describes without them."""
 LARGE_BATCH = 4096
 """The most sequences at once that are looked at."""
 
@@ -43,7 +45,7 @@ def open_choices(ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape,
     some way are not looked at with it.
     """
     profile = training_profile(subject.engine)
-    degrees = _degrees(ask, plan, subject, shape, profile)
+    degrees = _degrees(ask, plan, subject, shape, profile, described=described)
     splits = max(degrees["tp"]) * max(degrees["cp"]) > 1
     habit = default_zero(ask, profile)
     stages: tuple[int, ...] = ()
@@ -82,7 +84,7 @@ def _no_split(name: str, value: int, engine: Engine) -> Problem:
 
 
 def _degrees(
-    ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape, profile: TrainingProfile
+    ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape, profile: TrainingProfile, *, described: bool
 ) -> dict[str, Sequence[float]]:  # fmt: skip
     """The values of each degree, and of the sequences at once."""
     ranks, hw = shape.ranks, subject.hw
@@ -94,7 +96,7 @@ def _degrees(
         "cp": [one for one in divisors(ranks) if one == 1 or (one <= SHARED_SEQUENCE and length / one >= SHORT)],
         "ep": [one for one in divisors(shape.experts) if one <= ranks] if shape.experts else [1],
         "vpp": list(range(1, max((shape.layers + 2) // 2, 1) + 1)) if ranks > 1 and plan.parallel.schedule == "1f1b" else [1],
-        "micro_batch": [one for one in divisors(batch) if one <= min(batch, LARGE_BATCH)],
+        "micro_batch": [one for one in (ROUND if described else divisors(batch)) if one <= min(batch, LARGE_BATCH)],
     }
     usual = {name: values if name in (*profile.splits, "micro_batch") else [1] for name, values in open_values.items()}
     return {name: [float(value)] if (value := getattr(ask, name)) is not None else usual[name] for name in DEGREES}
