@@ -15,6 +15,7 @@ from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk, TrainAsk
+from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
 
@@ -105,7 +106,7 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
         return list(inference_points(row, _answer(_read(serving_ask, row, answers), answers.serve, asked))), ()
-    made = _answer(training_question(row, answers), answers.train, asked)
+    made = _trained(training_question(row, answers), answers, asked)
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
     own = answers.engine(row.engine) if row.engine else None
@@ -113,6 +114,23 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
     wider = WIDER if engine_of(row, answers.knows)[1] else 1.0
     points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
     return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
+
+
+def _trained(ask: TrainAsk, answers: Answers, asked: dict[str, Any]) -> Estimate:
+    """The answer to a row's question.
+
+    Where it names no division, states are sharded as the engine does, and whole layers are run again or none: finer choices are
+    those of somebody who would have named them.
+    """
+    if ask.tp is None and (ask.recompute is None or ask.zero_stage is None):
+        own = answers.engine(ask.engine.partition("@")[0]) if ask.engine else None
+        stage = own[0].training.sharding.stage if own is not None and own[0].training is not None else None
+        coarse = ask.replaced(zero_stage=stage if ask.zero_stage is None else ask.zero_stage)
+        kinds: tuple[Recompute, ...] = ("none", "full") if ask.recompute is None else (ask.recompute,)
+        made = [one for kind in kinds if (one := answers.train(coarse.replaced(recompute=kind))).verdict.fits]
+        if made:
+            asked["made"], asked["ask"] = max(made, key=lambda one: float(one.figures["tokens_per_s"].value)), ask
+    return _answer(ask, answers.train, asked)
 
 
 def training_question(row: Row, answers: Answers) -> TrainAsk:

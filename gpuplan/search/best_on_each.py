@@ -15,7 +15,7 @@ from gpuplan.num import Apart, ceil_div
 from gpuplan.plan.train import TrainPlan, even
 from gpuplan.search.best import FEW, Best, best, only
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training_space import Looked, fastest, looked
+from gpuplan.search.training_space import LAYERS, Looked, fastest, looked
 
 if TYPE_CHECKING:
     from gpuplan.search.staged import Staged
@@ -63,6 +63,8 @@ def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | No
 
     Small spaces are looked at whole.
     """
+    if not space.surely:
+        return described_plan(subject, space)
     if space.size <= FEW:
         return best(space, fastest(subject))
     from gpuplan.search.staged import first_looks
@@ -74,6 +76,20 @@ def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | No
             heavy = None if first.heavy is None else looked(subject, first.heavy.plan)
         search.take(first, light, heavy)
     return search.best()
+
+
+def described_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | None:
+    """What a run that somebody describes took where nothing is said: the fastest that fits, few layers run again."""
+    layers = space.axes[LAYERS]
+    found = best(space.replaced(axes={**space.axes, LAYERS: layers[:1]}), fastest(subject, safety="counted"))
+    if found is None or not found.fits or found.plan.recompute != "full" or len(layers) < 2:
+        return found
+    again = space.replaced(axes={**space.axes, LAYERS: layers[1:]}, cases={**space.cases, "recompute": ("full",)})
+    some = best(again, fastest(subject, safety="middle"))
+    if some is None:
+        return found
+    chosen = some if some.fits and some.keys[-1] < found.keys[-1] else found
+    return chosen.replaced(looked_at=found.looked_at + some.looked_at, fitting=found.fitting + some.fitting)
 
 
 def _search(subject: Subject, space: Space[TrainPlan]) -> Staged:
@@ -100,7 +116,7 @@ def unusual(subject: Subject) -> Callable[[TrainPlan], int]:
 
 def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int, Best[TrainPlan]]:
     """The best plan of a space for each subject that it can be estimated for."""
-    if space.size <= FEW:
+    if space.size <= FEW or not space.surely:
         return {}
     from gpuplan.search.staged import first_looks
 

@@ -43,6 +43,8 @@ class Space(Record, Generic[P], kw_only=True):
     """The values of a plan's fields from those of the axes and the case: what follows from them is added."""
     wanted: Callable[[P], Any] = _no_more
     """Which of the legal plans are looked at."""
+    surely: bool = True
+    """Whether plans that surely fit go before others; not where a run is described, which did fit."""
 
     @property
     def size(self) -> int:

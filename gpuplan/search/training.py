@@ -297,9 +297,10 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
     if ask.pp is not None and ask.zero_stage is not None:
         # A run that somebody describes: other versions of an engine may combine what this one does not.
         shape = shape.replaced(piped_stage=ZERO_3)
-    choices = open_choices(ask, plan, subject, shape, described=is_described(ask, found))
+    described = is_described(ask, found)
+    choices = open_choices(ask, plan, subject, shape, described=described)
     space = training_space(plan, choices.axes, choices.cases, shape, dp=None if ask.dp is None else float(ask.dp))
-    return space, chosen
+    return space.replaced(surely=not described), chosen
 
 
 def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:

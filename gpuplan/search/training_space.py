@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
@@ -97,13 +97,26 @@ class Looked(Record, eq=False):
         return Judged(part, part.count(fits), (self.rank, where(fits, self.step, self.memory)))
 
 
-def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None) -> Looked:
+Safety: TypeAlias = Literal["surely", "counted", "middle"]
+"""What must fit for a plan to be safe: the high end of its memory; that of all that is counted, without the spread of published
+peaks around it, which a choice leaves room for and a run that is described did not; or the memory that is expected."""
+
+
+def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None, safety: Safety = "surely") -> Looked:
     """What the estimator says of plans."""
     figures = training_figures(subject, plan, works=works).figures
     memory = figures["peak_memory_bytes"]
-    return Looked(figures["step_time_s"].value, memory.value, high_end(memory), figures["memory_capacity_bytes"].value)
+    high = high_end(memory) if safety == "surely" else memory.value
+    if safety == "counted":
+        high = memory.given(
+            {term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != _UNCOUNTED}
+        ).value
+    return Looked(figures["step_time_s"].value, memory.value, high, figures["memory_capacity_bytes"].value)
 
 
-def fastest(subject: Subject) -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
-    """What prefers the fastest plan that surely fits, as `Looked` does."""
-    return lambda part: looked(subject, part.plan).judged(part)
+_UNCOUNTED = "engine.memory_residual"
+
+
+def fastest(subject: Subject, *, safety: Safety = "surely") -> Callable[[Part[TrainPlan]], Judged[TrainPlan]]:
+    """What prefers the fastest plan that is safe, as `Looked` does."""
+    return lambda part: looked(subject, part.plan, safety=safety).judged(part)
