@@ -20,6 +20,7 @@ WEIGHTS: Mapping[str, WeightFormat] = {
     "int4 weight-only": "int4", "q4_k_m": "q4_k_m", "q5_k_m": "q5_k_m", "q6_k": "q6_k", "q8_0": "q8_0",
 }  # fmt: skip
 KV: Mapping[str, KvFormat] = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8"}
+ONE_NODE = 8
 ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager", "llama.cpp": "llama-cpp"}
 """First words of engine names that are not the name of a profile."""
 CLOSED = ("fixed-batch", "single-stream")
@@ -57,7 +58,8 @@ def serving_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mode
         model=keep(card_of(row, find)), on=f"{_chips(row)}x{row.hardware['accelerator']}", engine=engine,
         prompt=int(prompt or 1), output=int(output or 1), batch=batch if isinstance(batch, int) else None,
         weights=None if weights is None else WEIGHTS[weights], kv_cache=None if kv is None else KV[kv],
-        tp=run.get("tp"), pp=run.get("pp") or (1 if run.get("tp") else None),
+        # Whoever serves with pipeline stages on the accelerators of one node says so.
+        tp=run.get("tp"), pp=run.get("pp") or (1 if run.get("tp") or _chips(row) <= ONE_NODE else None),
     )  # fmt: skip
 
 
