@@ -33,7 +33,7 @@ _NEVER = {"aws": ("infiniband", "rdma-roce"), "azure": ("rdma-roce",), "gcp": ("
 """Networks that a provider has nowhere."""
 _AZURE_RDMA = re.compile(r"Standard_N[A-Z]+\d+[a-z]*r[a-z]*(?:_|$)")
 """Azure marks sizes with InfiniBand with an r."""
-_LEAST_EFA = 2.4e9
+_LEAST_EFA = 1e9
 _MOST_VCPUS = 100
 _SAME = 0.02
 _CARDS = 0.15

@@ -14,7 +14,7 @@ _LATENCY = {"ethernet": (5e-6, 3e-4), "thunderbolt": (5e-6, 1e-3)}
 _RDMA = (2e-7, 5e-5)
 _SWITCH = (5e-8, 2e-6)
 """What one switch adds: cut-through switches take 90 ns to 1 us."""
-_PORTS = (0.1e9, 250e9)
+_PORTS = (1e8, 1e12)
 
 
 def networks(one: LoadedFile, spec: Network, library: SpecLibrary) -> Iterator[Finding]:

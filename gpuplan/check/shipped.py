@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
 from gpuplan.errors import SpecError
+from gpuplan.files.read import text_of
 from gpuplan.models.card import load_card
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC, load_generic
@@ -84,7 +85,7 @@ def _card_names() -> Mapping[str, list[str]]:
     """Every alias of the shipped model cards, with the ids that claim it."""
     found: dict[str, list[str]] = {}
     for path in (*CARDS.glob("*.yaml"), *GENERIC.glob("*.yaml")):
-        for alias in aliases_in(path.read_text(encoding="utf-8")):
+        for alias in aliases_in(text_of(path)):
             found.setdefault(key(alias), []).append(path.stem)
     return found
 

@@ -87,7 +87,7 @@ def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, fl
     Raises:
         UsageError: no such name among those compared, or no price above zero.
     """
-    from gpuplan.plan.ask import Common
+    from gpuplan.plan.common import Common
     from gpuplan.plan.option import entries
     from gpuplan.plan.read import read
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
-from gpuplan.plan.ask import ASKS, Common, FitAsk
+from gpuplan.plan.ask import ASKS, FitAsk
+from gpuplan.plan.common import Common
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of

@@ -7,7 +7,8 @@ from textwrap import wrap
 from typing import Any, get_args
 
 from gpuplan.plan import words
-from gpuplan.plan.ask import ASKS, Common
+from gpuplan.plan.ask import ASKS
+from gpuplan.plan.common import Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
 from gpuplan.units import HOUR
 

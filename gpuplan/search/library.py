@@ -17,7 +17,8 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
-from gpuplan.plan.ask import Common, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.price import price_of

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError
-from gpuplan.plan.ask import Common
+from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human

@@ -312,4 +312,4 @@ def test_serving_runs_are_asked_of_a_serving_tool(tmp_path: Path) -> None:
     both = call("--aiconfigurator", str(tmp_path), "--calculon", str(tmp_path))
     assert both.returncode == 2
     assert "ask one kind at a time" in both.stderr
-    assert "no serving runs come with gpuplan" in call("--aiconfigurator", str(tmp_path)).stderr
+    assert "no measured run of inference" in call("--aiconfigurator", str(tmp_path)).stderr

@@ -30,8 +30,12 @@ QUESTIONS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     (
         "train", "llama-3.1-8b",
-        {"on": "8xh100", "tokens": 15e12, "mtbf": 3.6e7, "overlap": ("dp", "pp"), "compile": True, "sequence_parallel": False},
-        "train llama-3.1-8b --on 8xh100 --tokens 15T --mtbf 10000h --overlap dp,pp --compile --no-sequence-parallel",
+        {
+            "on": "8xh100", "tokens": 15e12, "mtbf": 3.6e7, "overlap": ("dp", "pp"), "engine": "torchtitan", "compile": True,
+            "sequence_parallel": False,
+        },
+        "train llama-3.1-8b --on 8xh100 --engine torchtitan --tokens 15T --mtbf 10000h --overlap dp,pp --compile"
+            " --no-sequence-parallel",
     ),
     (
         "train", "mine", {"on": "8xh100", "params": 5e6, "flop_per_sample": 1e9, "activation_bytes": 2e6, "samples": 1e6},
@@ -117,7 +121,9 @@ def test_errors_are_the_packages_own(model: str, options: dict[str, Any], kind: 
 
 
 def test_values_of_ones_own_for_terms() -> None:
-    answer = gpuplan.train("llama-3.1-8b", on="8xh100", tp=2, pp=1, micro_batch=1, recompute="none", advise=False)
+    answer = gpuplan.train(
+        "llama-3.1-8b", on="8xh100", tp=2, pp=1, cp=1, micro_batch=1, zero_stage=1, recompute="none", advise=False
+    )
     slow = answer.given({"hw.hbm_bandwidth": "1 TB/s"})
     assert slow["step_time_s"].value > answer["step_time_s"].value
     both = slow.given({"hw.memory_capacity": "20 GiB"})

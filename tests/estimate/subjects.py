@@ -11,7 +11,7 @@ from gpuplan.estimate.training import TrainingFigures
 from gpuplan.models.architecture import Mixer
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards, find
-from gpuplan.plan.ask import Common
+from gpuplan.plan.common import Common
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan

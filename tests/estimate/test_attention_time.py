@@ -18,7 +18,9 @@ LIBRARY = Library.of(TrainAsk(model="", on=""))
 
 
 def step(**given: Any) -> float:
-    ask = TrainAsk(**({"model": "llama-3.1-8b", "on": "8xa100", "tp": 1, "pp": 1, "micro_batch": 1, "global_batch": 64} | given))
+    ask = TrainAsk(
+        **({"model": "llama-3.1-8b", "on": "8xa100", "tp": 1, "pp": 1, "cp": 1, "micro_batch": 1, "global_batch": 64} | given)
+    )
     return float(train(ask, LIBRARY).figures["step_time_s"].value)  # type: ignore[arg-type]
 
 
@@ -117,7 +119,16 @@ def test_stepping_in_the_backward_pass_frees_gradients_but_one_layer() -> None:
 
 def test_compiled_losses_held_more_before_mid_2025() -> None:
     """Llama 3 8B in torchtitan on eight devices: 47.7 GiB on H100 in spring 2025, 39.1 on MI300X in August (torchao's tables)."""
-    plan = {"model": "llama-3-8b", "seq_len": 8192, "global_batch": 8, "micro_batch": 1, "recompute": "selective", "tp": 1, "pp": 1}
+    plan = {
+        "model": "llama-3-8b",
+        "seq_len": 8192,
+        "global_batch": 8,
+        "micro_batch": 1,
+        "recompute": "selective",
+        "tp": 1,
+        "pp": 1,
+        "cp": 1,
+    }
     for engine, on, peak in (("torchtitan@2025-03", "8xh100", 47.65), ("torchtitan", "8xmi300x", 39.09)):
         made = train(TrainAsk(**plan, on=on, engine=engine, compiled=True), LIBRARY)
         assert float(made.figures["reserved_memory_bytes"].value) == pytest.approx(peak * 2**30, rel=0.1)  # type: ignore[arg-type]

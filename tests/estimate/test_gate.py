@@ -125,7 +125,6 @@ def test_no_end_of_a_phase_is_faster_than_its_products_at_the_peak(model: str, o
                 "global_batch": 64, "recompute": "full", "set": ["stage.first_layers=0"],
             },
         ),
-        ("train", {"model": "llama-3.1-8b", "on": "8xh100", "set": ["memory.peak=90 GB"]}),
         ("serve", {"model": "llama-3.1-8b", "on": "h100", "batch": 8, "set": ["memory.kv_cache=90 GB"]}),
         ("fit", {"model": "llama-3.1-8b", "on": "h100", "set": ["hw.memory_capacity=10 GB"]}),
     ],
@@ -148,7 +147,7 @@ def test_the_step_is_that_of_the_slowest_stage_after_pins() -> None:
 
 def test_a_value_with_which_a_figure_is_impossible_is_refused() -> None:
     for pin in ("step.seconds=0 s", "step.seconds=1 ms", "mfu=1.7"):
-        with pytest.raises(UsageError, match="nothing comes of"):
+        with pytest.raises(UsageError, match=r"nothing comes of|machine"):
             answered("train", {"model": "llama-3.1-8b", "on": "8xh100", "pp": 1, "tp": 1, "set": [pin]}, advise=False)
 
 

@@ -53,9 +53,10 @@ def test_sharded_gradients_travel_with_every_micro_batch() -> None:
     sent = {stage: [sum(value for name, value in parts(one[stage]).items() if name in ("data_parallel", "sharded_gradients"))
                     for one in (few, many)] for stage in (1, 2)}  # fmt: skip
     assert sent[1][0] == pytest.approx(sent[1][1])
-    assert sent[2][1] > 4 * sent[2][0] or parts(many[2])["sharded_gradients"] == pytest.approx(
-        8 * parts(few[2])["sharded_gradients"]
-    )
+    # The gradients of the last micro-batch travel with the weights behind it: of one there are none before.
+    assert parts(few[2])["sharded_gradients"] == 0
+    assert parts(many[2])["sharded_gradients"] > 0
+    assert sent[2][1] > sent[2][0]
     assert peak(many[2]) < peak(many[1])
 
 

@@ -23,7 +23,8 @@ from gpuplan.cli.accuracy_run import answers
 from gpuplan.cli.answer import of_question
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import GpuplanError
-from gpuplan.plan.ask import ASKS, Common, TrainAsk
+from gpuplan.plan.ask import ASKS, TrainAsk
+from gpuplan.plan.common import Common
 from gpuplan.plan.read import question
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.ask import Common, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.common import Common
 from gpuplan.search import rl, samples, training
 from gpuplan.search.best import best, candidates, only
 from gpuplan.search.library import Library

@@ -8,7 +8,8 @@ import pytest
 
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import Common, FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.common import Common
 from gpuplan.search import ask as questions
 
 Question = TypeVar("Question", bound=Common)
