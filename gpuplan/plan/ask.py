@@ -154,7 +154,7 @@ class TrainAsk(Common, kw_only=True):
         tuple[RecomputeModule, ...] | None,
         Option(
             "With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left"
-            " out, the engine's", PARALLEL, "NAME,NAME",
+            " out, the engine's", PARALLEL, "WHAT",
         ),
     ] = None  # fmt: skip
     keep: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, ImpossibleError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
@@ -158,7 +159,8 @@ def train(
     _only_with_rl(ask)
     from gpuplan.search.training import answer_training
 
-    return _advised(ask, answer_training, "tokens_per_s", options, advise, library)
+    rough = partial(answer_training, roughly=True)
+    return _advised(ask, answer_training, "tokens_per_s", options, advise, library, rough)
 
 
 def by_samples(ask: TrainAsk) -> bool:
@@ -229,13 +231,14 @@ def _advised(
     options: Collection[str] | None,
     advise: bool,
     library: Library | None,
+    roughly: Callable[[Question, Library], Estimate] | None = None,
 ) -> Estimate:
     """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
     read = Library.of(ask) if library is None else library
 
-    def again(changed: Question) -> Estimate:
+    def again(changed: Question, by: Callable[[Question, Library], Estimate] = answer) -> Estimate:
         try:
-            made = answer(changed, read)
+            made = by(changed, read)
             if changed.pins:
                 _ = made.ranges  # whose ends values of terms may carry beyond what is possible
             return made
@@ -250,7 +253,9 @@ def _advised(
         return made
     from gpuplan.search.changes import better_changes, fitting_changes
 
-    changes = (
-        better_changes(ask, made, again, figure, options) if made.verdict.fits else fitting_changes(ask, again, options)
-    )  # fmt: skip
+    if made.verdict.fits:
+        changes = better_changes(ask, made, again, figure, options)
+    else:
+        rough = None if roughly is None else partial(again, by=roughly)
+        changes = fitting_changes(ask, again, options, roughly=rough)
     return made.replaced(changes=changes)

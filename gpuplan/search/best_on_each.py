@@ -15,7 +15,7 @@ from gpuplan.num import Apart, ceil_div
 from gpuplan.plan.train import TrainPlan, even
 from gpuplan.search.best import FEW, Best, best, only
 from gpuplan.search.space import Part, Space
-from gpuplan.search.training_space import LAYERS, Looked, fastest, looked
+from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, fastest, looked
 
 if TYPE_CHECKING:
     from gpuplan.search.staged import Staged
@@ -58,16 +58,18 @@ def best_on_each(cases: Iterable[tuple[Subject, Space[TrainPlan]]]) -> Foreseen:
     return made
 
 
-def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | None:
+def best_plan(subject: Subject, space: Space[TrainPlan], *, roughly: bool = False) -> Best[TrainPlan] | None:
     """The best plan of a space on one machine: the fastest that surely fits, then the fastest that fits; None: none is legal.
 
-    Small spaces are looked at whole.
+    Small spaces are looked at whole. `roughly` ends with the divisions of the work, each with nothing and with all of it run again.
     """
     if not space.surely:
         return described_plan(subject, space)
     if space.size <= FEW:
         return best(space, fastest(subject))
-    from gpuplan.search.staged import first_looks
+    if roughly:
+        space = least_memory(space)
+    from gpuplan.search.staged import ROUNDS, first_looks
 
     search = _search(subject, space)
     for first in first_looks(space, subject.arch.depth):
@@ -75,7 +77,16 @@ def best_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | No
             light = looked(subject, first.light.plan)
             heavy = None if first.heavy is None else looked(subject, first.heavy.plan)
         search.take(first, light, heavy)
-    return search.best()
+    return search.best(0 if roughly else ROUNDS)
+
+
+def least_memory(space: Space[TrainPlan]) -> Space[TrainPlan]:
+    """The plans of a space among which is the one that takes least memory: all of a stage run again, states shared by all ranks."""
+    stages, kinds = space.cases["zero_stage"], space.cases["recompute"]
+    cases = {name: values[:1] for name, values in space.cases.items()}
+    cases |= {"zero_stage": tuple({stages[0], max(stages)}), "recompute": ("full" if "full" in kinds else kinds[-1],)}
+    axes = {name: values[:1] if name in (REPLICAS, LAYERS) else values for name, values in space.axes.items()}
+    return space.replaced(cases=cases, axes=axes)
 
 
 def described_plan(subject: Subject, space: Space[TrainPlan]) -> Best[TrainPlan] | None:

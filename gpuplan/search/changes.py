@@ -42,20 +42,22 @@ class Trial(Record):
 
 
 def fitting_changes(
-    ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None
+    ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None,
+    *, roughly: Callable[[Question], Estimate] | None = None,
 ) -> tuple[Change, ...]:  # fmt: skip
     """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators.
 
-    Only changes in `options` are looked at; None: all.
+    Only changes in `options` are looked at; None: all. `roughly` is a faster answer that says as well whether something fits.
     """
     found: list[Change] = []
     done: set[str] = set()
     for trial in _trials(_resident(ask)):
         if trial.group in done or not _among(trial, options):
             continue
-        made = _tried(trial.ask, answer)  # type: ignore[arg-type]
+        made = _tried(trial.ask, roughly or answer)  # type: ignore[arg-type]
         if made is None or not made.verdict.fits or _nobody_knows(made):
             continue
+        made = _tried(trial.ask, answer) or made  # type: ignore[arg-type]
         machine = made.question.get("accelerators", "") if "on" in trial.flags and len(trial.flags) == 1 else ""
         if machine in done:
             continue

@@ -145,13 +145,14 @@ class Staged:
         if self._leading is None or (self.seen[key].order, key != self._leading) < (self.seen[self._leading].order, False):
             self._leading = key
 
-    def best(self) -> Best[TrainPlan] | None:
+    def best(self, rounds: int = ROUNDS) -> Best[TrainPlan] | None:
         """The best plan after all that may be better was looked at; None where no plan is legal."""
         if not self.seen:
             return None
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             before = self._lead()
-            self._layers()
+            if self.seen[before].rank < 0:
+                self._layers()
             self._changed()
             if self._lead() == before:
                 break

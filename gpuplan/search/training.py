@@ -57,15 +57,17 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True) -> Estimate:
+def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True, roughly: bool = False) -> Estimate:
     """The answer to a training question; without a price only where the question asks for none.
+
+    `roughly` is enough to know whether a plan fits: the search ends with the divisions of the work.
 
     Raises:
         UnknownError: a name, a rate or a parameter that is not known (exit 5).
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    return answer_of(ask, settled(ask, library, with_price=with_price))
+    return answer_of(ask, settled(ask, library, with_price=with_price, roughly=roughly))
 
 
 def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
@@ -113,14 +115,16 @@ class Settled(Record, kw_only=True):
     """Whether there was more than one plan to choose from."""
 
 
-def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None) -> Settled:
+def settled(
+    ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None, roughly: bool = False
+) -> Settled:  # fmt: skip
     """The question with the best plan that its values leave open; parameters and errors as `answer_training`.
 
     `foreseen` has plans that were found with those of other machines.
     """
     fed = sample_supply_of(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
-    ask, chosen, result = chosen_with(habits, found, foreseen)
+    ask, chosen, result = chosen_with(habits, found, foreseen, roughly=roughly)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -142,7 +146,7 @@ def settled(ask: TrainAsk, library: Library, *, with_price: bool = True, foresee
 
 
 def chosen_with(
-    habits: Habits, found: Found, foreseen: Foreseen | None = None
+    habits: Habits, found: Found, foreseen: Foreseen | None = None, *, roughly: bool = False
 ) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
@@ -152,10 +156,10 @@ def chosen_with(
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
     space, chosen = space_of(habits.ask, found)
-    result = chosen_plan(habits.ask, found.subject, space, foreseen)
+    result = chosen_plan(habits.ask, found.subject, space, foreseen, roughly=roughly)
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
-        return chosen_with(fewer, found, foreseen)
+        return chosen_with(fewer, found, foreseen, roughly=roughly)
     if all(getattr(habits.ask, name) is None for name in DIVIDING) and not training_fits(result, found.subject):
         away = _offloaded(habits.ask, found)
         if away is not None:
@@ -233,7 +237,7 @@ def worth_saying(name: str, value: float) -> bool:
 
 
 def chosen_plan(
-    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None
+    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None, *, roughly: bool = False
 ) -> Best[TrainPlan]:  # fmt: skip
     """The best plan of a space, after the user's own values were checked against the rules.
 
@@ -246,7 +250,7 @@ def chosen_plan(
     alone = only(space)
     if alone is not None:
         return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
-    found = best_plan(subject, space)
+    found = best_plan(subject, space, roughly=roughly)
     if found is not None:
         return found
     plan, ranks = _user_plan(ask, space), subject.hw.count

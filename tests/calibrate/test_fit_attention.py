@@ -12,7 +12,7 @@ import pytest
 from gpuplan.calibrate import knobs
 from gpuplan.calibrate.fit import FitResult, fit
 from gpuplan.calibrate.table_fits import KERNELS, STORED, WIDTHS
-from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, attention_rows, latent_rows, table
+from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, TableRow, attention_rows, latent_rows, table
 from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.price import attention_seconds
@@ -178,7 +178,7 @@ def test_rows_of_latent_decode() -> None:
         "isl": "1",
         "latency": "0.02",
     }
-    rows = latent_rows([{**row, "batch_size": "8", "num_heads": "128", "step": "4095"}], "fp8", "TRTLLM")
+    rows = latent_rows([TableRow(row | {"batch_size": "8", "num_heads": "128", "step": "4095"})], "fp8", "TRTLLM")
     assert rows.columns["kv_len"].tolist() == [4096.0]
     truth = {**DECODE, "rows": 64.0}
     assert CHIP.latent(rows, truth, 1.0)[0] > CHIP.latent(rows, {**truth, "start": 0.0}, 1.0)[0] > 0

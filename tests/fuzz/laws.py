@@ -15,7 +15,7 @@ from gpuplan.physics import SHARES, SIGNED
 
 DOCUMENTED = (0, 2, 3, 4, 5)
 ANSWERED = (0, 3)
-SECONDS = 5.0
+SECONDS = 15.0
 ROUNDING = 1e-6
 
 
@@ -103,7 +103,9 @@ def _verdict(made: dict[str, Any], code: int) -> Iterator[str]:
     if code != (0 if fits else 3):
         yield f"exit {code} where fits is {fits}"
     budget = figures.get("memory_budget_bytes", figures["memory_capacity_bytes"])["value"]
-    if verdict["narrowly"] != (fits and figures["peak_memory_bytes"]["high"] > budget):
+    over = fits and figures["peak_memory_bytes"]["high"] > budget
+    # A server that has less room than expected runs fewer sequences at once: only where one may not fit is it narrow.
+    if (verdict["narrowly"] and not over) or (over and not verdict["narrowly"] and made["task"] == "train"):
         yield f"narrowly is {verdict['narrowly']}"
     memory = made["breakdowns"][-1]["total"]["value"]
     peak = figures["peak_memory_bytes"]["value"]

@@ -42,7 +42,7 @@ def answer(ask: Common) -> Estimate:
         TrainAsk(model="llama-3.1-70b", on="4xh100-sxm-80gb"),
         TrainAsk(model="llama-3.1-8b", on="l40s", micro_batch=8, global_batch=64),
         TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1, offload=()),
-        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=4, pp=1, dp=16, recompute="none"),
+        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=4, pp=1, dp=16, micro_batch=4, recompute="none"),
         TrainAsk(model="qwen2.5-14b", on="rtx-4090", lora=16),
         TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3),
         TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"),
