@@ -198,7 +198,7 @@ def example(unit: str | None) -> str:
     """A quantity in some base unit as one types it, such as `80 GiB` for `B`."""
     return {
         "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 s", "W": "700 W",
-        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "380 /s",
+        "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "100/s",
         "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip
 

@@ -45,6 +45,8 @@ def _of_plan(ask: TrainAsk, plan: TrainPlan, arch: Architecture) -> Iterator[Idl
         yield ("expert_load", "dispatcher"), "the model has no experts", ""
     elif p.ep == 1:
         yield ("dispatcher",), "experts are not spread (ep 1), so no tokens travel to them", "use --ep 2 or more"
+    if p.dp * p.cp == 1:
+        yield ("reduce_in",), "no gradients travel (dp 1)", "use --dp 2 or more"
     if p.cp == 1:
         yield ("cp_kind",), "sequences are not split (cp 1)", "use --cp 2 or more"
     if p.pp == 1:

@@ -80,9 +80,10 @@ def first_looks(space: Space[TrainPlan], layers: int) -> Iterator[First]:
     kinds = space.cases["recompute"]
     light, heavy = kinds[0], "full" if "full" in kinds else kinds[-1]
     stages = space.cases["zero_stage"]
-    extremes = dict.fromkeys((stages[0], *(one for one in stages if one in (1, 3))))
     whole = evenly(space, layers)
-    for stage, groups in product(extremes, _extreme_groups(space)):
+    # Without sharding nothing is faster that is not so with it by much: that is looked at around the best alone.
+    sharing = dict.fromkeys((stages[0], *(one for one in stages if one)))
+    for stage, groups in product(sharing, _extreme_groups(space)):
         if groups > 1 and not stage:
             continue
         cases = {name: (values[0],) for name, values in space.cases.items()} | {"zero_stage": (stage,)}

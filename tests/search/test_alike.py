@@ -10,7 +10,7 @@ import pytest
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.common import Common
-from gpuplan.search import rl, samples, training
+from gpuplan.search import rl, samples
 from gpuplan.search.best import best, candidates, only
 from gpuplan.search.library import Library
 
@@ -19,13 +19,10 @@ GRPO: dict[str, Any] = {"rl": "grpo", "prompts": 64, "group_size": 8}
 QUESTIONS: list[tuple[Any, Callable[..., Estimate], dict[str, Any]]] = [
     (rl, rl.answer_rl, {"model": "llama-3.1-8b", "on": "8xh100", "tp": 2, **GRPO}),
     (rl, rl.answer_rl, {"model": "mixtral-8x7b", "on": "2xdgx-h100", "tp": 8, "idle": "host", **GRPO}),
-    (rl, rl.answer_rl, {"model": "llama-3.1-70b", "on": "8xl4", "tp": 8, "response_max": 4096, **GRPO}),
+    (rl, rl.answer_rl, {"model": "llama-3.1-70b", "on": "8xl4", "engine": "megatron-lm", "tp": 8, "response_max": 4096, **GRPO}),
     (samples, samples.answer_samples, {"model": "resnet-50", "on": "8xh100"}),
     (samples, samples.answer_samples, {"model": "resnet-50", "on": "t4", "global_batch": 96}),
     (samples, samples.answer_samples, {"model": "dlrm-large", "on": "2xdgx-h100"}),
-    (training, training.answer_training, {"model": "llama-3.1-8b", "on": "8xh100", "micro_batch": 1, "pp": 1}),
-    (training, training.answer_training, {"model": "llama-3.1-70b", "on": "8xh100", "micro_batch": 1, "tp": 8, "vpp": 1}),
-    (training, training.answer_training, {"model": "llama-3.1-405b", "on": "32xdgx-h100", "micro_batch": 1, "tp": 8, "vpp": 1}),
 ]
 
 
