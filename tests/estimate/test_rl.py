@@ -137,7 +137,10 @@ def test_models_that_wait_in_the_host_leave_room_and_travel() -> None:
 
 def test_models_wait_where_the_step_is_shorter() -> None:
     # Both ways fit: beside the states of training the rollout has less room for its cache, but nothing travels.
-    ask = {"model": "qwen3-8b", "on": "8xh100", "rl": "grpo", "prompts": 64, "group_size": 16, "response_len": 2048}
+    ask = {
+        "model": "qwen3-8b", "on": "8xh100", "rl": "grpo", "prompts": 64, "group_size": 16, "response_len": 2048, "zero_stage": 3,
+        "recompute": "full",
+    }  # fmt: skip
     ways = {where: asked(**ask | {"idle": where}) for where in ("device", "host")}
     assert all(made.verdict.fits for made in ways.values())
     shorter = min(ways, key=lambda where: seconds(ways[where], "step_time_s"))
