@@ -37,13 +37,13 @@ def bounded(few: int) -> settings:
     )
 
 
-@bounded(90)
+@bounded(50)
 @given(question(odd=False))
 def test_sensible_questions(words: list[str]) -> None:
     assert broken(said([*words, "--json"])) == [], shlex.join(words)
 
 
-@bounded(150)
+@bounded(80)
 @given(question(odd=True))
 def test_odd_questions(words: list[str]) -> None:
     assert broken(said([*words, "--json"])) == [], shlex.join(words)
@@ -55,7 +55,7 @@ def terms(text: str) -> list[str]:
     return sorted({term["name"] for term in json.loads(said([*shlex.split(text), "--json"]).out)["terms"].values()})
 
 
-@bounded(150)
+@bounded(80)
 @given(st.sampled_from(SETTLED), st.data(), st.sampled_from(VALUES))
 def test_any_value_of_any_term(text: str, data: st.DataObject, value: str) -> None:
     pin = f"{data.draw(st.sampled_from(terms(text)))}={value}"
