@@ -41,11 +41,9 @@ QUESTIONS = {
     "fit llama-3.1-405b --on 8xh100 --weights fp8": "a checkpoint that leaves some layers in 16 bits",
     "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
     "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",
-    "train mixtral-8x7b --on 8xdgx-h100 --engine megatron-lm --tp 2 --ep 1 --sequence-parallel": "sums behind whole experts",
     "train llama-3.1-8b --on 8xh100 --engine kempnerforge --zero-stage 3 --pp 1 --micro-batch 1 --global-batch 64":
         "gradients summed whole over micro-batches",
     "train llama-3.1-8b --on 8xh100 --engine ms-swift --documents 1k --padded": "blocks kept for batches of other lengths",
-    "train llama-3.1-8b --on 8xh100 --engine torchtitan --pp 2": "buffers between stages, weights that stay in a pipeline",
     "train llama-3.1-8b --on 2xdgx-h100 --engine nanotron --zero-stage 1 --tp 1": "slices copied one by one",
     "train llama-3.1-8b --on 2xdgx-h100 --engine internevo --zero-stage 1": "tensors broadcast by their owners",
     "train llama-3.1-8b --on 4096xh100@meta-24k-roce": "an oversubscribed level",
