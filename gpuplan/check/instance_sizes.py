@@ -33,7 +33,6 @@ _NEVER = {"aws": ("infiniband", "rdma-roce"), "azure": ("rdma-roce",), "gcp": ("
 """Networks that a provider has nowhere."""
 _AZURE_RDMA = re.compile(r"Standard_N[A-Z]+\d+[a-z]*r[a-z]*(?:_|$)")
 """Azure marks sizes with InfiniBand with an r."""
-_LEAST_EFA = 1e9
 _MOST_VCPUS = 100
 _SAME = 0.02
 _CARDS = 0.15
@@ -53,7 +52,7 @@ def sizes(one: LoadedFile, family: InstanceFamily, library: SpecLibrary) -> Iter
         system = library.system(shape.system) if shape.system is not None else None
         if accelerator is not None:
             yield from _link(one, at, shape, accelerator, system)
-        yield from _network(one, at, family, shape, system)
+        yield from _network(one, at, family, shape, system, library)
         if system is not None:
             yield from _host(one, at, family, shape, system)
     yield from _listed(one, family)
@@ -190,7 +189,9 @@ def _kinds(accelerator: Accelerator) -> set[str]:
     return _LINKS.get(accelerator.scale_up.topology, {"pcie"})
 
 
-def _network(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, system: System | None) -> Iterator[Finding]:
+def _network(
+    one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceShape, system: System | None, library: SpecLibrary
+) -> Iterator[Finding]:  # fmt: skip
     network = shape.network
     where, only = (*at, "network", "kind"), _ONLY.get(network.kind)
     never = next((kinds for provider, kinds in _NEVER.items() if family.provider.startswith(provider)), ())
@@ -208,7 +209,7 @@ def _network(one: LoadedFile, at: Path_, family: InstanceFamily, shape: Instance
             "spec.instance-network", where, message, "sizes with an r behind their number have InfiniBand, others have none"
         )
         return
-    if network.kind == "efa" and network.bandwidth is not None and network.bandwidth.value < _LEAST_EFA:
+    if network.kind == "efa" and network.bandwidth is not None and network.bandwidth.value < library.silicon.least_efa.value:
         message = f"`efa` with `{network.bandwidth.text}`"
         yield one.bad("spec.instance-network", where, message, "sizes below 20 Gbit/s have no EFA")
         return

@@ -14,7 +14,6 @@ _LATENCY = {"ethernet": (5e-6, 3e-4), "thunderbolt": (5e-6, 1e-3)}
 _RDMA = (2e-7, 5e-5)
 _SWITCH = (5e-8, 2e-6)
 """What one switch adds: cut-through switches take 90 ns to 1 us."""
-_PORTS = (1e8, 1e12)
 
 
 def networks(one: LoadedFile, spec: Network, library: SpecLibrary) -> Iterator[Finding]:
@@ -33,7 +32,7 @@ def networks(one: LoadedFile, spec: Network, library: SpecLibrary) -> Iterator[F
             if ports is not None and right is not None and ports != right:
                 message = f"{ports} ports, where {spec.id} is sold with {right}"
                 yield one.bad("spec.network-kind", (key,), message, "correct the number")
-    elif not _PORTS[0] <= given.value <= _PORTS[1]:
+    elif not library.silicon.slowest_port.value <= given.value <= library.silicon.fastest_port.value:
         message = f"a port of `{given.text}`"
         yield one.bad("spec.network-kind", ("port_bandwidth",), message, "ports carry 1 to 1,600 Gbit/s: 8 bits are a byte")
     elif (said := _RATE.search(spec.id)) is not None and abs(given.value * 8 / 1e9 / int(said[1]) - 1) > _SAME:

@@ -102,6 +102,12 @@ class Silicon(SpecFile):
     """Links to the host."""
     ports: tuple[NetworkPort, ...]
     """Ports of networks."""
+    slowest_port: BytesPerSField
+    """What the port of any network carries at least."""
+    fastest_port: BytesPerSField
+    """What it carries at most."""
+    least_efa: BytesPerSField
+    """The slowest instance that has an Elastic Fabric Adapter."""
 
     def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""

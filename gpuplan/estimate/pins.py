@@ -20,6 +20,8 @@ PACE: Mapping[str, tuple[str, ...]] = {"train": ("step_time_s",), "serve": ("eng
 """What a rate or a time that the user gives is put down to, by task: the figure, or the leaves, that all of them follow from."""
 SHARES = ("mfu", "mfu_causal", "hfu", "mbu", "effective_training_share")
 """Figures that are shares of what there is."""
+SUMS = ("peak_memory_bytes",)
+"""Figures in bytes that are the sum of a breakdown: it would no longer show what they are made of."""
 _PACED = ("1/s", "s", "1", "FLOP/s")
 """Units of the figures that say how fast it is; of what it costs and draws the pace is not the only cause."""
 _LEAST, _MOST, _CLOSE = 1e-9, 1e9, 1e-12
@@ -168,7 +170,7 @@ def _is_result(figures: Mapping[str, Term], name: str) -> bool:
     found = _root(figures, name)
     if found is None or found[1].formula is None or name.startswith("hw."):
         return False
-    return found[1].unit != "B" or not any(term.find(name) for key, term in figures.items() if key != found[0])
+    return found[1].unit != "B" or found[0] in SUMS or not any(term.find(name) for key, term in figures.items() if key != found[0])
 
 
 def _recomputed(estimate: Estimate, pins: Pins) -> Made:

@@ -138,6 +138,14 @@ def test_the_verdict_is_that_of_the_printed_figures_after_pins(task: str, questi
     assert made.verdict.binding in {part.name for part in memory.parts}
 
 
+@pytest.mark.parametrize("given", [{}, {"tp": 1, "pp": 1, "cp": 1, "dp": 8}, {"pp": 2}])
+@pytest.mark.parametrize("name", ["memory.peak", "peak_memory_bytes"])
+def test_a_sum_of_memory_is_refused_with_its_parts(name: str, given: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="it is a result") as caught:
+        answered("train", {"model": "llama-3.1-8b", "on": "8xh100", "set": [f"{name}=90 GB"], **given}, advise=False)
+    assert "memory." in caught.value.problems[0].hint
+
+
 def test_the_step_is_that_of_the_slowest_stage_after_pins() -> None:
     question = {"model": "llama-3.1-70b", "on": "64xh100", "pp": 4, "set": ["last_stage.step.matmuls=500 s"]}
     made = answered("train", question, advise=False)
