@@ -107,37 +107,36 @@ def _size(swing: float, centre: float, factor: bool) -> float:
 def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:
     """Every term below the roots once, parts before what is made of them; and what is made of each directly."""
     order: list[Term] = []
-    place: dict[int, int] = {}
     parents: dict[int, list[Term]] = {}
-
-    def visit(term: Term) -> None:
-        if id(term) in place:
-            return
-        place[id(term)] = -1
-        for _, part in term.args:
-            visit(part)
-            parents.setdefault(id(part), []).append(term)
-        place[id(term)] = len(order)
-        order.append(term)
-
+    seen: set[int] = set()
     for root in roots:
-        visit(root)
+        _append(root, order, parents, seen)
     return order, parents
+
+
+def _append(term: Term, order: list[Term], parents: dict[int, list[Term]], seen: set[int]) -> None:
+    # No inner function that calls itself: it would keep all terms, with their arrays, until the garbage is collected.
+    if id(term) not in seen:
+        seen.add(id(term))
+        for _, part in term.args:
+            _append(part, order, parents, seen)
+            parents.setdefault(id(part), []).append(term)
+        order.append(term)
 
 
 def _above(doubt: Iterable[Term], parents: Mapping[int, list[Term]]) -> list[Term]:
     """Everything that rests on some terms, parts before what is made of them."""
     made: list[Term] = []
     seen: set[int] = set()
-
-    def visit(term: Term) -> None:
-        for parent in parents.get(id(term), ()):
-            if id(parent) not in seen:
-                seen.add(id(parent))
-                visit(parent)
-                made.append(parent)
-
     for leaf in doubt:
-        visit(leaf)
+        _rise(leaf, parents, made, seen)
     made.reverse()
     return made
+
+
+def _rise(term: Term, parents: Mapping[int, list[Term]], made: list[Term], seen: set[int]) -> None:
+    for parent in parents.get(id(term), ()):
+        if id(parent) not in seen:
+            seen.add(id(parent))
+            _rise(parent, parents, made, seen)
+            made.append(parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, get_args
 
 from gpuplan.num import Num, is_array, maximum
@@ -91,24 +92,7 @@ class Term:
 
         `done` may be passed to share the work between several roots.
         """
-        memo: dict[int, Term] = {} if done is None else done
-
-        def go(term: Term) -> Term:
-            made = memo.get(id(term))
-            if made is not None:
-                return made
-            made = swap(term)
-            if made is None:
-                made = term
-                if term.formula is not None:
-                    args = tuple((key, go(part)) for key, part in term.args)
-                    if any(new is not old for (_, new), (_, old) in zip(args, term.args, strict=True)):
-                        value = _computed(term.name, term.formula.fn, {key: part.value for key, part in args})
-                        made = replace(term, value=value, args=args)
-            memo[id(term)] = made
-            return made
-
-        return go(self)
+        return _rebuilt(self, swap, {} if done is None else done)
 
     def given(self, pins: Mapping[str, Num], done: dict[int, Term] | None = None) -> Term:
         """What if these terms had these values? Every term above them is recomputed."""
@@ -151,6 +135,23 @@ class Stacked(Term):
     one: Callable[[int], Term]
 
 
+def _rebuilt(term: Term, swap: Callable[[Term], Term | None], done: dict[int, Term]) -> Term:
+    # No inner function that calls itself: it would keep all terms, with their arrays, until the garbage is collected.
+    made = done.get(id(term))
+    if made is not None:
+        return made
+    made = swap(term)
+    if made is None:
+        made = term
+        if term.formula is not None:
+            args = tuple((key, _rebuilt(part, swap, done)) for key, part in term.args)
+            if any(new is not old for (_, new), (_, old) in zip(args, term.args, strict=True)):
+                value = _computed(term.name, term.formula.fn, {key: part.value for key, part in args})
+                made = replace(term, value=value, args=args)
+    done[id(term)] = made
+    return made
+
+
 def _unravelled(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The place along each dimension of an element that is counted through all of them."""
     places: list[int] = []
@@ -183,11 +184,13 @@ class Formula(Generic[P]):
         units = self.units
         if args.keys() != units.keys():
             raise WiringError(f"{name}: {self.name} wants {sorted(units)}, got {sorted(args)}")
+        values: dict[str, Num] = {}
         for key, part in args.items():
             if part.unit != units[key]:
                 raise WiringError(f"{name}: {self.name}({key}=…) wants {units[key]}, but `{part.name}` is in {part.unit}")
+            values[key] = part.value
         fn: Callable[..., Num] = self.fn
-        value = _computed(name, fn, {key: part.value for key, part in args.items()})
+        value = _computed(name, fn, values)
         return Term(name, value, self.unit, self.source, self, tuple(args.items()))
 
 
@@ -249,10 +252,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
     source = Source("definition", word)
 
     def fn(**values: Num) -> Num:
-        first, *rest = values.values()
-        for value in rest:
-            first = op(first, value)
-        return first
+        return reduce(op, values.values())
 
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
         named = dict(parts) if isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)

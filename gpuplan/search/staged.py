@@ -7,7 +7,7 @@ recomputation, and every other choice that is open, until none of these changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import inf
 from typing import Any, TypeAlias
@@ -27,6 +27,8 @@ KEPT = 48
 """Divisions of the work that are kept of each piece of a mesh, by the time that they may reach."""
 CLOSELY = 16
 """Divisions of which every number of layers is looked at in one go."""
+APART = 1.4
+"""The ratio between numbers of sequences at once that all divisions are looked at with."""
 NEAR = 32
 """Plans whose neighbours along each axis are looked at in one go."""
 NEAREST = 4
@@ -81,19 +83,36 @@ def first_looks(space: Space[TrainPlan], layers: int) -> Iterator[First]:
     light, heavy = kinds[0], "full" if "full" in kinds else kinds[-1]
     stages = space.cases["zero_stage"]
     whole = evenly(space, layers)
-    # Without sharding nothing is faster that is not so with it by much: that is looked at around the best alone.
-    sharing = dict.fromkeys((stages[0], *(one for one in stages if one)))
-    for stage, groups in product(sharing, _extreme_groups(space)):
-        if groups > 1 and not stage:
-            continue
-        cases = {name: (values[0],) for name, values in space.cases.items()} | {"zero_stage": (stage,)}
-        axes = {**space.axes, REPLICAS: (groups,), LAYERS: (space.axes.get(LAYERS, (0.0,))[0],)}
+    at_once = _apart(space.axes["micro_batch"])
+    for stage, etp in product(_sharing(stages), space.cases["etp"][:2]):
+        groups = _extreme_groups(space) if stage else (1.0,)
+        cases = {name: (values[0],) for name, values in space.cases.items()} | {"zero_stage": (stage,), "etp": (etp,)}
+        axes = {**space.axes, "micro_batch": at_once, REPLICAS: groups, LAYERS: (space.axes.get(LAYERS, (0.0,))[0],)}
+        if etp != space.cases["etp"][0]:
+            axes["ep"] = space.axes["ep"][:1]  # experts that are spread over ranks are whole if nobody says otherwise
         own = whole.replaced(axes=axes, cases={**cases, "recompute": (light,)})
         again = own.replaced(cases={**cases, "recompute": (heavy,)})
         if light == heavy:
             yield from (First(part, None) for part in parts(own))
         else:
             yield from (First(one, two) for one, two in zip(parts(own), parts(again), strict=True))
+
+
+def _sharing(stages: Sequence[Any]) -> tuple[Any, ...]:
+    """The ZeRO stages that all divisions are looked at with.
+
+    Without sharding nothing is faster than with it by much: that is looked at around the best alone.
+    """
+    return tuple(dict.fromkeys((*stages[:1], *(one for one in stages if one))))
+
+
+def _apart(values: Sequence[float]) -> Sequence[float]:
+    """Some of many rising values, each by so much larger than the one before that the time tells: those between come later."""
+    kept = list(values[:1])
+    for one in values[1:]:
+        if one >= kept[-1] * APART:
+            kept.append(one)
+    return kept
 
 
 def _extreme_groups(space: Space[TrainPlan]) -> tuple[float, ...]:
@@ -190,8 +209,8 @@ class Staged:
             self._kinds(one for one in open_ones if (one.light, one.light) not in done)
             done |= {(one.light, one.light) for one in open_ones}
             limit = self._limit()
-            may = sorted((self._may(one), one.light, one.heavy) for pair, one in self.seeds.items() if pair not in done)
-            todo = [self.seeds[light, heavy] for time, light, heavy in may if time <= limit and time < inf][:CLOSELY]
+            left = sorted((one for pair, one in self.seeds.items() if pair not in done), key=self._may)
+            todo = [one for one in left if self._may(one) <= limit and self._may(one) < inf][:CLOSELY]
             done |= {(one.light, one.heavy) for one in todo}
             if not todo:
                 return
@@ -240,10 +259,13 @@ class Staged:
         self._evaluate([*(key for one in wired for key in self._rewired(one)), *(key for one in order for key in self._moved(one))])
 
     def _rewired(self, key: Key) -> Iterator[Key]:
-        """The plan with another value of each case."""
+        """The plan with another value of each case, but for those that were all looked at with the divisions."""
         cases, values = key
-        for at, every in enumerate(self.space.cases.values()):
-            yield from (((*cases[:at], one, *cases[at + 1 :]), values) for one in every if one != cases[at])
+        for at, (name, every) in enumerate(self.space.cases.items()):
+            if name != "recompute":
+                known = every if name == "zero_stage" and cases[at] in _sharing(every) else ()
+                left = (one for one in every if one != cases[at] and one not in _sharing(known))
+                yield from (((*cases[:at], one, *cases[at + 1 :]), values) for one in left)
 
     def _moved(self, key: Key) -> Iterator[Key]:
         """The plan with another value of each axis, but for those that were all looked at with each other."""
@@ -264,17 +286,12 @@ class Staged:
         return float(getattr(self.space.plan.parallel, name))
 
     def _evaluate(self, keys: Iterable[Key]) -> None:
-        """Look at some plans: those that are wired alike at once."""
-        alike: dict[Hashable, dict[Key, None]] = {}
+        """Look at some plans: those of the same cases at once."""
+        alike: dict[tuple[Any, ...], dict[Key, None]] = {}
         for key in keys:
-            if key in self.seen:
-                continue
-            cases, values = key
-            wiring = tuple(
-                values[self.names.index(name)] == usual for name, usual in ((REPLICAS, 1.0), (LAYERS, 0.0)) if name in self.names
-            )
-            alike.setdefault((cases, wiring), {})[key] = None
-        for (cases, _), group in alike.items():  # type: ignore[misc]
+            if key not in self.seen:
+                alike.setdefault(key[0], {})[key] = None
+        for cases, group in alike.items():
             self._look(dict(zip(self.space.cases, cases, strict=True)), list(group))
 
     def _look(self, case: Mapping[str, Any], keys: Sequence[Key]) -> None:

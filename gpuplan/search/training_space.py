@@ -38,9 +38,9 @@ def training_space(
         group, some = one.parallel.shard_group, one.saving.recompute_layers
         held: Any = True
         if REPLICAS in axes and group is not None and plan.parallel.shard_group is None:
-            held = held & (group % 1 == 0) & (group > 1)
+            held = held & (group % 1 == 0) & ((group > 1) | (group == one.parallel.dp * one.parallel.cp))
         if LAYERS in axes and some is not None and plan.saving.recompute_layers is None:
-            held = held & (some <= ceil_div(shape.layers, one.parallel.pp))
+            held = held & ((some <= ceil_div(shape.layers, one.parallel.pp)) | (some == shape.layers))
         return held
 
     return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed(plan, shape, dp), wanted=wanted)
@@ -57,10 +57,10 @@ def completed(plan: TrainPlan, shape: Shape, dp: float | None) -> Callable[[Mapp
         tp, pp, cp = (values.get(name, getattr(plan.parallel, name)) for name in ("tp", "pp", "cp"))
         made["dp"] = dp if dp is not None else maximum(floor(shape.ranks / (tp * pp * cp)), 1.0)
         groups, layers = values.get(REPLICAS, 1.0), values.get(LAYERS, 0.0)
-        if not _is(groups, 1.0):
+        if not _is(groups, 1.0) and values.get("zero_stage", plan.parallel.zero_stage):
             made["shard_group"] = made["dp"] * cp / groups
         if not _is(layers, 0.0) and values.get("recompute", plan.recompute) != "none":
-            made["recompute_layers"] = where(layers == 0, ceil_div(shape.layers, pp), layers)
+            made["recompute_layers"] = where(layers == 0, float(shape.layers), layers)
         return made
 
     return added
