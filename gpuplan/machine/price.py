@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gpuplan.formulas import attention_kernels, kernels
+from gpuplan.formulas.basic import smaller
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true, any_true
-from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.term import DEFINITION, Source, Term, greatest, total
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
@@ -14,6 +15,7 @@ __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds
 MOST_DECODE_QUERIES = Term("work.most_decode_queries", 16.0, "1", Source("assumed", "draft lengths stay below, chunks above"))
 """Queries of a sequence up to which the decode kernel runs."""
 ZERO = Term("zero", 0.0, "1", DEFINITION)
+NO_TIME = Term("no_time", 0.0, "s", DEFINITION)
 TWO_BYTES = Term("query_element_bytes", 2.0, "B", Source("assumed", "queries and outputs of attention are 16-bit"))
 
 
@@ -34,8 +36,11 @@ def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) ->
     return transfer_seconds(item, hw)
 
 
-def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
+def matmul_seconds(item: Matmul, hw: Hardware, *, replayed: bool = False) -> Term:
     """The time of one matmul, batched or over experts, in seconds, with the quantisation of its left matrix where it needs one.
+
+    `replayed`: the kernel alone runs again and again, as in a benchmark, so that its weights may still be in the chip's cache; in
+    a model's step those of other layers have taken their place. A benchmark without a graph also waits for the host.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
@@ -47,6 +52,7 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     if _widened(item):
         # Kernels that widen the weights on the way are made for few rows; the measured ones multiply what they read.
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
+    uneven = ZERO if item.uneven is None else item.uneven
     busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
     if straddle is not None:
         along = "k" if item.sums_rows else "m"
@@ -54,36 +60,52 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         busy = {**shape, along: rows}
     flop = kernels.tiled_flop.term(
         f"{name}.flop", **busy, tile_m=tile, tile_n=hw.parameter(f"{prefix}.tile_n"),
-        tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count,
+        tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count, uneven=uneven,
     )  # fmt: skip
     fine = hw.parameters.get(f"{prefix}.fine")
     if fine is not None:
         flop = kernels.waved_flop.term(
-            f"{name}.waved_flop", tiled=flop, **shape, fine=fine, whole=hw.parameter(f"{prefix}.whole"), units=hw.sm_count
-        )
+            f"{name}.waved_flop", tiled=flop, **shape, fine=fine, whole=hw.parameter(f"{prefix}.whole"), units=hw.sm_count,
+            uneven=uneven,
+        )  # fmt: skip
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
     compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
-    memory = kernels.memory_seconds.term(
-        f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
-    )
+    traffic = {"size": size, "bandwidth": hw.hbm_bandwidth, "efficiency": hw.parameter(f"{prefix}.memory_efficiency")}
+    reach = hw.parameters.get(f"{prefix}.reach") if replayed else None
+    if reach is not None and hw.l2 is not None:
+        near = hw.parameter(f"{prefix}.near")
+        memory = attention_kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
+    else:
+        memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
     start = hw.parameter(f"{prefix}.start")
     walk = hw.parameters.get(f"{prefix}.walk")
     if walk is not None:
-        start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=item.k)
+        depth, split = item.k, hw.parameters.get(f"{prefix}.split")
+        if split is not None:
+            # Longer contractions are cut, and their pieces run beside each other (split-K).
+            depth = smaller.term(f"{name}.walked_depth", a=item.k, b=split)
+        start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=depth)
     parts = {
         "compute": compute, "memory": memory, "start": start,
         "unhidden": hw.parameter(f"{prefix}.unhidden"),
         "residual": hw.parameter("grouped_residual" if prefix.startswith("grouped") else "matmul_residual"),
     }  # fmt: skip
-    element = hw.parameters.get(f"{prefix}.quantise")
-    if element is None:
-        return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
-    quantise = kernels.quantise_seconds.term(
-        f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
-    )
-    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
+    if f"{prefix}.quantise" not in hw.parameters:
+        made = kernels.kernel_seconds.term(f"{name}.seconds", **parts)
+    else:
+        quantise = _quantise_seconds(item, hw, prefix)
+        made = kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
+    issue = hw.parameters.get(f"{prefix}.issue") if replayed else None
+    return made if issue is None else greatest(f"{name}.replayed_s", {"kernel": made, "host": issue})
+
+
+def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:
+    return kernels.quantise_seconds.term(
+        f"{item.name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=hw.parameter(f"{prefix}.quantise"),
+        bandwidth=hw.hbm_bandwidth, row=hw.parameters.get(f"{prefix}.quantise_row", NO_TIME),
+    )  # fmt: skip
 
 
 def _widened(item: Matmul) -> bool:
@@ -93,14 +115,16 @@ def _widened(item: Matmul) -> bool:
 
 def _matmul_set(item: Matmul, hw: Hardware) -> str:
     """The parameters that describe a matmul best: of its kind over experts, its type over experts, its kind, its type."""
-    kind: str = item.dtype
+    kinds: list[str] = [item.dtype]
     if _widened(item):
-        kind = "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo"
+        kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
+        if item.micro:
+            kinds.insert(0, "mxfp4_wo")
     elif item.blocked:
-        kind = f"{item.dtype}_block"
-    sets = [f"matmul.{kind}", f"matmul.{item.dtype}"]
+        kinds.insert(0, f"{item.dtype}_block")
+    sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
-        sets = [f"grouped.{kind}", f"grouped.{item.dtype}", *sets]
+        sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 

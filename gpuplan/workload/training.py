@@ -164,6 +164,7 @@ def training_work(
             ),
         ),
         expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
+        expert_skew=_expert_skew(plan),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
@@ -290,6 +291,12 @@ def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term, pa
         return mean if padded is None else product.term("step.padded_expert_tokens", a=mean, b=padded)
     load = Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     return product.term("step.fullest_expert_tokens", a=mean, b=load)
+
+
+def _expert_skew(plan: TrainPlan) -> Term | None:
+    """The skew of the router that the plan names; None: even."""
+    skew = plan.parallel.expert_skew
+    return None if skew is None or skew == 1 else Term("plan.expert_skew", skew, "1", USER)
 
 
 def _key(arch: Architecture, one: BlockCount) -> str:

@@ -36,7 +36,7 @@ def layers(count: int = 500) -> Rows:
     m = np.exp2(dice.integers(0, 12, count))
     cols = {
         "m": m, "touched": touched, "copies": m * touched, "hidden": 1024.0 * dice.integers(1, 8, count),
-        "inner": np.exp2(dice.integers(7, 14, count)),
+        "inner": np.exp2(dice.integers(7, 14, count)), "up": np.full(count, 2.0), "even": np.ones(count),
     }  # fmt: skip
     return Rows(cols, np.ones(count), dice.random(count) < 0.4, "fake")
 
@@ -58,7 +58,7 @@ HEAD = (
 )
 
 
-def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_path: Path) -> None:
+def test_a_set_is_of_all_kernels_that_an_engine_takes(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
     rows = layers(400)
     rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
@@ -70,15 +70,30 @@ def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_pa
             f"bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,{cols['touched'][at]:.0f},1,1"
         )
         lines += [
-            f"TRTLLM,1.2,quick,{shape},balanced,{1e3 * seconds[at]}",
-            f"TRTLLM,1.2,slow,{shape},balanced,{3e3 * seconds[at]}",
-            f"TRTLLM,1.2,quick,{shape},power_law_1.2,{9e3 * seconds[at]}",
+            f"TRTLLM,1.2,{'one' if at % 2 else 'other'},{shape},balanced,{1e3 * seconds[at]}",
+            f"TRTLLM,1.2,asked_min_latency,{shape},balanced,{3e3 * seconds[at]}",
         ]
     (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
     made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
-    assert set(made.sets) == {"grouped.bf16"}
-    assert made.sets["grouped.bf16"].software == "TRTLLM 1.2 quick"
+    assert set(made.sets) == {"grouped.bf16", "engines.tensorrt-llm.grouped.bf16"}
+    assert made.sets["grouped.bf16"].software == "TRTLLM 1.2 one, TRTLLM 1.2 other"
     assert made.sets["grouped.bf16"].errors.median_ape < 0.02
+
+
+def test_a_slow_kernel_is_told_and_not_replaced(tmp_path: Path) -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    rows = layers(400)
+    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    slow = predict(chip, STREAM, rows, {**TRUTH, "memory_efficiency": 0.15}, dtype="bf16", left=2.0, right=2.0)
+    cols = rows.columns
+    lines = [
+        f"VLLM,0.9,slow,bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,"
+        f"{cols['touched'][at]:.0f},1,1,balanced,{1e3 * slow[at]}"
+        for at in range(len(rows))
+    ]
+    (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
+    assert made.sets["engines.vllm.grouped.bf16"].values["memory_efficiency"].value == pytest.approx(0.15, rel=0.05)
 
 
 def item(*, grouped: bool, blocked: bool = False, right: float = 1.0, left: float = 1.0) -> Matmul:
@@ -121,10 +136,15 @@ def test_a_matmul_asks_for_the_set_that_describes_it_best(asked: Matmul, expecte
     assert ("hw.grouped_residual" in names) == expected.startswith("grouped")
 
 
-def test_weight_only_matmuls_of_an_a100_have_a_set_and_start_as_others_do() -> None:
-    hw = hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG)
-    assert "hw.matmul.int8_wo.efficiency" in leaves(matmul_seconds(item(grouped=False, left=2.0), hw))
-    assert hw.parameter("matmul.int8_wo.start").value == hw.parameter("matmul.bf16.start").value
+def test_weight_only_matmuls_start_as_others_do_but_in_the_engine_that_was_timed() -> None:
+    def start(engine: str | None) -> float:
+        hw = hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG, engine=engine)
+        assert "hw.matmul.int8_wo.efficiency" in leaves(matmul_seconds(item(grouped=False, left=2.0), hw))
+        return float(hw.parameter("matmul.int8_wo.start").value)
+
+    plain = float(hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG).parameter("matmul.bf16.start").value)
+    assert start(None) == start("vllm") == plain
+    assert start("tensorrt-llm") > 2 * plain
 
 
 def test_a_chip_without_measured_experts_prices_them_as_batched_matmuls() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, layer_stream_bytes, rank_experts, summing_ranks
 from gpuplan.formulas.memory import tensor_bytes
@@ -24,8 +25,14 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
     draft.product(Role.ROUTER, work.tokens, number, setting.hidden, makes=(draft.tensor("routing", number),))
     copies = leaf.times(f"{at}.token_copies", work.expert_tokens, top_k)
     group = leaf.times(f"{at}.group_tokens", work.expert_tokens, split.ep)
-    all_touched = experts_touched.term(f"{at}.all_touched_experts", experts=number, top_k=top_k, tokens=group)
-    touched = rank_experts.term(f"{at}.touched_experts", touched=all_touched, ep=split.ep)
+    if work.expert_skew is None:
+        all_touched = experts_touched.term(f"{at}.all_touched_experts", experts=number, top_k=top_k, tokens=group)
+        touched = rank_experts.term(f"{at}.touched_experts", touched=all_touched, ep=split.ep)
+    else:
+        uneven = {"experts": number, "ep": split.ep, "skew": work.expert_skew}
+        load = fullest_rank_load.term(f"{at}.fullest_load", **uneven)
+        copies = leaf.times(f"{at}.fullest_copies", copies, load)
+        touched = fullest_rank_touched.term(f"{at}.touched_experts", **uneven, top_k=top_k, tokens=group, load=load)
     rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
     inner = leaf.split(f"{path}.rank_width", leaf(f"{path}.width", moe.width), split.etp)
     up = leaf.times(f"{path}.up_width", leaf(f"{path}.up_matrices", 2 if moe.gated else 1), inner)
