@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.measure.cases import FitBasis
-from gpuplan.calibrate.measure.speed import flop
+from gpuplan.calibrate.measure.speed import ATTENTION, flop, moved
 from gpuplan.physics import above
 from gpuplan.units import human
 
@@ -14,9 +14,9 @@ from gpuplan.units import human
 def too_fast(probe: Probe, seconds: float, ground: FitBasis) -> str:
     """What is impossible about a time, in words; nothing where it is possible, or where nobody knows the peak.
 
-    Looked at are products, which do their FLOP whatever happens, and messages, which must cross a link at least once: a
-    collective of n ranks brings each of them (n - 1)/n of what it is counted by, also where switches add. Traffic of memory may be
-    served by a cache, and is left to the fits.
+    Looked at are products and attention, which do their FLOP whatever happens, and messages, which must cross a link at least
+    once: a collective of n ranks brings each of them (n - 1)/n of what it is counted by, also where switches add. Of traffic of
+    memory the part counts that the last cache cannot hold between two launches, where the size of that is known.
     """
     amount, most, unit, what = _bound(probe, ground)
     if most is None or not above(amount / seconds, most):
@@ -30,6 +30,19 @@ def _bound(probe: Probe, ground: FitBasis) -> tuple[float, float | None, str, st
     if probe.kind in ("matmul", "grouped_matmul"):
         peak: Any = None if probe.dtype not in ground.peaks else ground.peaks[probe.dtype].value
         return flop(probe), peak, "FLOP/s", f"the peak of {probe.dtype}"
+    if probe.kind in ("prefill", "prefill_backward") and not probe.shape.get("window"):
+        peak = None if probe.dtype not in ground.peaks else ground.peaks[probe.dtype].value
+        # `flop` counts attention by how long it takes beside a product, and two and a half times that backward, of which the
+        # half that is computed again might be kept.
+        return (
+            flop(probe) * ATTENTION * (0.8 if probe.kind == "prefill_backward" else 1.0),
+            peak,
+            "FLOP/s",
+            f"the peak of {probe.dtype}",
+        )
+    if probe.kind in ("stream", "norm", "activation", "decode"):
+        known: Any = ground.bandwidth.value if ground.last_cache and not ground.measured_peaks else None
+        return max(moved(probe) - ground.last_cache, 0.0), known, "B/s", "the bandwidth of memory"
     if probe.kind in ("host_to_device", "device_to_host"):
         return size, ground.host, "B/s", "what the link to the host carries"
     if probe.kind not in ("collective", "transfer"):

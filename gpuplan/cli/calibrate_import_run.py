@@ -181,7 +181,8 @@ def _kernels(
     sets |= {place: {"share": share} for place, share in merged.rates.items()}
     used = catalog.layers("measured", subject.id)
     ours = target(None, subject.id, os.environ)
-    told = f"estimates for --on {subject.id} use it" if out in (ours, *used) else f"estimates use it once it lies at {ours}"
+    there = f"estimates for --on {subject.id} use it with --calibrated"
+    told = there if out in (ours, *used) else f"{there} once it lies at {ours}"
     return {
         "id": subject.id, "sets": sets, "unfitted": dict(merged.unfitted), "rows": len(new) or len(rates),
         "written": [str(path) for path in reversed(texts)],

@@ -21,6 +21,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
+from gpuplan.search.local import local_target, names_local
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.catalog import Catalog, key
@@ -88,7 +89,7 @@ class Library:
     _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def shared(cls, specs: Sequence[Path] = ()) -> Library:
+    def shared(cls, specs: Sequence[Path] = (), *, calibrated: bool = False) -> Library:
         """The library of this process for the shipped files and the user's, with all that it has read already.
 
         It is made anew where a file or folder of specs came, went or changed, or where the environment names other folders.
@@ -96,10 +97,11 @@ class Library:
         Raises:
             UsageError: a folder that the user named does not exist or holds nothing.
         """
-        catalog = Catalog.open(specs)
+        catalog = Catalog.open(specs, calibrated=calibrated)
         folders, stamp = tuple(map(str, catalog.folders)), stamp_of((*catalog.folders, CARDS))
-        if (found := _SHARED.get(folders)) is None or found[0] != stamp:
-            found = _SHARED[folders] = stamp, cls(catalog)
+        key = folders, calibrated
+        if (found := _SHARED.get(key)) is None or found[0] != stamp:
+            found = _SHARED[key] = stamp, cls(catalog)
         return found[1]
 
     @classmethod
@@ -109,7 +111,7 @@ class Library:
         Raises:
             UsageError: a folder that the user named does not exist or holds nothing.
         """
-        return cls(Catalog.open(ask.specs))
+        return cls(Catalog.open(ask.specs, calibrated=bool(ask.calibrated)))
 
     def card(self, name: str) -> ModelCard:
         """The card of a model; errors as `gpuplan.models.catalog.find`. A `config.json` is read anew when it changed."""
@@ -135,9 +137,9 @@ class Library:
         return card.id
 
     def target(self, on: str) -> Target:
-        """What `--on` names; errors as `parse_target`."""
+        """What `--on` names; errors as `parse_target` and `local_target`."""
         if on not in self._targets:
-            self._targets[on] = parse_target(on, self.catalog)
+            self._targets[on] = local_target(on, self.catalog) if names_local(on) else parse_target(on, self.catalog)
         return self._targets[on]
 
     def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
@@ -253,7 +255,7 @@ class Library:
 
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
-_SHARED: dict[tuple[str, ...], tuple[Stamp, Library]] = {}
+_SHARED: dict[tuple[tuple[str, ...], bool], tuple[Stamp, Library]] = {}
 
 
 def stamp_of(folders: Iterable[Path]) -> Stamp:
