@@ -96,7 +96,11 @@ def _print_result(asked: ImportFilesRequest, said: dict[str, Any]) -> None:
         print(jsonlib.dumps(said, indent=2, ensure_ascii=False))
         return
     for place, one in said.get("sets", {}).items():
-        error = f"{one['rows']} rows, median error {one['median_ape']:.1%}" if "rows" in one else f"{one['share']:.1%} of the link"
+        error = (
+            f"{one['rows']} rows, median error {one['median_ape']:.1%}, 90 % below {one['p90_ape']:.1%}"
+            if "rows" in one
+            else f"{one['share']:.1%} of the link"
+        )
         print(f"{place:<28} {error}")
     for place, why in said.get("unfitted", {}).items():
         print(f"{place:<28} not fitted: {why}")

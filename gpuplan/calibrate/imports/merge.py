@@ -19,6 +19,7 @@ from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, ground_of
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
+from gpuplan.calibrate.only_here import doubts
 from gpuplan.calibrate.possible import too_fast
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
@@ -91,6 +92,10 @@ def merge(
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
     key = _source(tree, made)
+    for place, one in list(fits.sets.items()):
+        if why := "; ".join(doubts(one)):
+            unfitted[place] = f"not believed: {why}"
+            del fits.sets[place]
     sets = _fabric(tree, fits, chain, unfitted, catalog)
     for place, one in sets.items():
         _put(tree, place, _set(one, key))
