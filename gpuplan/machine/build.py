@@ -210,6 +210,8 @@ def _calibrated(
         if why:
             yield withheld_note(file.machine, chip.id, why, asked=catalog.calibrated)
             continue
+        if not file.tells_kernels():
+            continue
         ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
         yield from calibration_notes(file.machine, path, local=local, but=but, ranges=ranges)
     if catalog.calibrated and not found:

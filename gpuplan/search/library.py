@@ -14,6 +14,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.overlay import withheld
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
@@ -28,6 +29,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from gpuplan.specs.usual_training import UsualTraining
@@ -218,11 +220,34 @@ class Library:
         if card.id not in self._counted or self._counted[card.id][0] is not card:
             self._counted[card.id] = card, card.count(), card.source
         _, counts, source = self._counted[card.id]
+        place = self._as_benchmarked(place, card.id)
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price, pins=ask.pins,
         )  # fmt: skip
         return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes), defaults=usual)
+
+    def _as_benchmarked(self, place: Place, model: str) -> Place:
+        """The place with what the user's own runs of the model told of its engine there, where they count."""
+        chip, serving = place.target.accelerator.id, place.engine.serving
+        for path in self.catalog.layers("measured", chip):
+            file = self.catalog.read(Measured, path)
+            runs = file.serving.get(place.engine.id, {}).get(model)
+            if file.machine is None or runs is None or serving is None:
+                continue
+            if withheld(file.machine, self.catalog, chip, local=place.target.local):
+                continue
+            given = {f"{name}_residual": one for name in ("prefill", "decode") if (one := getattr(runs, name)) is not None}
+            key = place.engine.id, chip, f"{model} {place.engine.attention_like} {id(place.engine)}"
+            sources = {**place.engine.sources, **file.sources}
+            engine = self._engines.setdefault(
+                key, place.engine.replaced(serving=serving.replaced(**given), sources=sources)
+            )  # fmt: skip
+            told = ", ".join(f"{name.partition('_')[0]} x {one.value:.3g}" for name, one in given.items())
+            text = f"your own runs of {model} in {engine.name} on {chip} scale what is counted: {told}"
+            note = Note("engine.benchmarked", text, "of `gpuplan calibrate import`")
+            return place.replaced(engine=engine, notes=(*place.notes, note))
+        return place
 
     def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> tuple[str, str]:
         """The engine of a question that names none, and why."""
