@@ -24,6 +24,7 @@ def reasons(identity: Identity, subject: MeasuredSubject, run: ProbeRun, sets: M
     return (
         *_of_state(identity, subject, run.readings),
         *_of_others(run.readings),
+        *(f"{change} while it was measured" for change in run.changes),
         *(f"{place}: {why}" for place, one in sets.items() for why in doubts(one)),
     )
 

@@ -227,6 +227,7 @@ def _measure(
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,
+        soak=probe_list.SOAK[wish.extent],
     )
     dog = Watchdog(bark, int(Exit.UNKNOWN))
     runner = Runner(device, journal, dog, rules, told)
