@@ -7,13 +7,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "benchmarks" / "kernel-table.yaml"
 HEAD = """# Errors of the kernels that estimates count with, on all rows of published tables: made by
 # `python tools/kernel_table.py FOLDER --write`. Shares of one; `covered` are the rows that can be priced, and a row that cannot is
 # a miss; `inside` are those within the printed range. `null`: so many rows are missed that there is no figure.
 """
-ENGINES = ("vllm", "sglang", "tensorrt-llm", "NCCL", "oneCCL")
+LIBRARIES = ("NCCL", "oneCCL")
+ENGINES = ("vllm", "sglang", "tensorrt-llm", *LIBRARIES)
 KERNELS = (
     "matmul", "prefill", "decode", "experts", "MLA prefill", "MLA decode", "MLA products", "encoder", "own all-reduce",
     "collectives",
@@ -59,18 +62,24 @@ def full(data: Mapping[str, Any]) -> str:
 
 
 def compact(data: Mapping[str, Any]) -> str:
-    """A line for each kernel and a column for each engine: its middle cell, and its worst with what it is."""
+    """A line for each kernel and a column for each engine: its middle cell, and its worst with what it is; libraries below."""
     engines = [name for name in ENGINES if any(one["engine"] == name for one in data["kernels"])]
-    rows = [f"| kernel | {' | '.join(engines)} |", "|---|" + "---|" * len(engines)]
+    own = [name for name in engines if name not in LIBRARIES]
+    rows = [f"| kernel | {' | '.join(own)} |", "|---|" + "---|" * len(own)]
     for kernel in KERNELS:
-        cells = [[one for one in data["kernels"] if one["kernel"] == kernel and one["engine"] == name] for name in engines]
+        cells = [_cells(data, kernel, name) for name in own]
         if any(cells):
             rows.append(f"| {kernel} | {' | '.join(map(_summary, cells))} |")
+    libraries = [f"{name} {_summary(_cells(data, 'collectives', name))}" for name in engines if name in LIBRARIES]
     counted = sum(one["rows"] for one in data["kernels"])
     priced = sum(one["rows"] * one["covered"] for one in data["kernels"])
     missing = sum(data["uncovered"].values())
-    said = f"{counted + missing:,} rows, of which {priced / (counted + missing):.0%} can be priced."
-    return "\n".join(rows) + f"\n\n{_origin(data)} {said}\n"
+    said = f"Of {counted + missing:,} rows {priced / (counted + missing):.0%} can be priced."
+    return "\n".join(rows) + "\n\n" + " ".join([*(f"{one}." for one in libraries), _origin(data), said]) + "\n"
+
+
+def _cells(data: Mapping[str, Any], kernel: str, engine: str) -> list[Line]:
+    return [one for one in data["kernels"] if one["kernel"] == kernel and one["engine"] == engine]
 
 
 def _summary(cells: Sequence[Line]) -> str:
@@ -79,7 +88,24 @@ def _summary(cells: Sequence[Line]) -> str:
         return ""
     worst = max(cells, key=lambda one: (_or_infinite(one["median"]), _or_infinite(one["p90"])))
     middle = [median(_or_infinite(one[key]) for one in cells) for key in ("median", "p90")]
-    return f"{_pair(middle)}; worst {_pair([worst['median'], worst['p90']])} ({worst['chip'].partition('-')[0]}, {worst['type']})"
+    return f"{_pair(middle)}; worst {_pair([worst['median'], worst['p90']])} ({_short(worst['chip'])}, {worst['type']})"
+
+
+def _short(chip: str) -> str:
+    """As much of a name as tells which chip it is.
+
+    >>> _short("h100-sxm-80gb"), _short("rtx-pro-6000-blackwell-server")
+    ('h100', 'rtx-pro-6000')
+    """
+    words = chip.split("-")
+    last = next(at for at, word in enumerate(words) if any(map(str.isdigit, word)))
+    return "-".join(words[: last + 1])
+
+
+def recorded() -> dict[str, Any]:
+    """The figures on record."""
+    found: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return found
 
 
 def _pair(values: Iterable[float | None]) -> str:
