@@ -73,6 +73,9 @@ class Gradients(Schema):
     sums: BytesField | None = None
     """Bytes of a gradient's sum that every rank keeps whole between the micro-batches of a step under ZeRO-3, since the last one
     alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
+    at_step: BytesField | None = None
+    """Bytes that the optimizer's step makes for each parameter that a rank steps, beside its states: fp32 copies of 16-bit
+    gradients, temporaries of an update that is no fused kernel; None: nothing."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None
