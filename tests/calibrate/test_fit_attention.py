@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpuplan.calibrate import knobs
+from gpuplan.calibrate.attention_fits import KERNELS, STORED, WIDTHS
 from gpuplan.calibrate.fit import FitResult, fit
-from gpuplan.calibrate.table_fits import KERNELS, STORED, WIDTHS
 from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, TableRow, attention_rows, latent_rows, table
 from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.machine.build import hardware_of
