@@ -26,7 +26,7 @@ def adapters_of(row: Row) -> dict[str, Any]:
         Skip: they are of a kind that no plan has.
     """
     if row.kind == "finetune-adapter":
-        kind = row.run.get("adapter")
+        kind = str(row.run.get("adapter"))
         if kind not in ADAPTERS:
             raise Skip(f"no plan for adapters of the kind `{kind}`")
         return {"lora": 1, "lora_targets": ADAPTERS[kind], "base_weights": _base_weights(row)}
