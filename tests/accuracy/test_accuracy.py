@@ -368,7 +368,9 @@ def test_what_is_made_again_is_asked_as_the_row_says_it(tmp_path: Path, run: dic
     assert {name: getattr(ask, name) for name in asked} == asked
 
 
-@pytest.mark.parametrize(("said", "stored"), [("fp8 (block scales)", "fp8"), ("float8_e4m3fn", "fp8"), ("nf4", "nf4"), ("bf16", None)])
+@pytest.mark.parametrize(
+    ("said", "stored"), [("fp8 (block scales)", "fp8"), ("float8_e4m3fn", "fp8"), ("nf4", "nf4"), ("bf16", None)]
+)
 def test_frozen_weights_are_stored_as_the_row_says(tmp_path: Path, said: str, stored: str | None) -> None:
     (row,) = read_rows([written(tmp_path, changed(kind="finetune-lora", run={"params_dtype": said, "lora_rank": 8}))])
     assert training_question(row, answers()).base_weights == stored
