@@ -281,6 +281,7 @@ def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attenti
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
+        hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 
 

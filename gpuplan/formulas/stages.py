@@ -168,6 +168,16 @@ def pipeline_peers(*, pp: Count) -> Count:
     return minimum(pp, 2.0)
 
 
+@formula(DEFINITION)
+def regathering_ranks(*, tp: Count, pp: Count) -> Count:
+    """Ranks that gather the hidden states which each of them took over a part of: those of tensor parallelism, between stages.
+
+    >>> regathering_ranks(tp=8.0, pp=4.0), regathering_ranks(tp=8.0, pp=1.0)
+    (8.0, 1.0)
+    """
+    return where(pp > 1, tp, 1.0)
+
+
 @formula(Source("definition", "ranks lie one after the other, neighbouring stages `stride` apart"))
 def farthest_stage(*, stride: Count, pp: Count) -> Count:
     """Distance at which two ranks are neighbours in the pipeline and lie as far apart on the machine as any two such.

@@ -55,6 +55,8 @@ class FitOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
 
 
 class TrainOptions(TypedDict, total=False):
@@ -235,6 +237,8 @@ class TrainOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
 
 
 class ServeOptions(TypedDict, total=False):
@@ -274,3 +278,5 @@ class ServeOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuplan.formulas.basic import product, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers
+from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers, regathering_ranks
 from gpuplan.formulas.training import (
     expert_rank_tokens,
     expert_shards,
@@ -122,6 +122,9 @@ class TrainingWork(Record):
     expert_ways: Term
     dense_stride: Term
     pipeline: Collective
+    """What one stage sends to the next for a micro-batch."""
+    regather: Collective | None
+    """The gather of hidden states that ranks sent in parts; None: they are used as they come."""
     vocab: Term
     """Tokens of the vocabulary on one rank."""
     logits: Term
@@ -242,7 +245,8 @@ def training_work(
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
         dense_stride=step.tp,
-        pipeline=_pipeline(leaves, split, step, types, tokens),
+        pipeline=_pipeline(leaves, split, step, types, tokens, in_parts=keeper.habits.hands_parts),
+        regather=_regather(leaves, split, step, types, tokens) if keeper.habits.hands_parts and not p.sequence_parallel else None,
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_edge=share.term(
@@ -416,9 +420,16 @@ def _heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: T
     return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
 
 
-def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
-    """What one stage sends to the next for a micro-batch: the hidden states, scattered under sequence parallelism."""
-    width = leaves.split("pipeline.width", leaves.hidden, split.sp)
+def _regather(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
+    """The gather of hidden states over tensor parallel ranks that each received a part of them."""
+    size = tensor_bytes.term("pipeline.gathered_bytes", tokens=tokens, width=leaves.hidden, element_bytes=types.activation)
+    group = regathering_ranks.term("pipeline.gathering_ranks", tp=step.tp, pp=step.pp)
+    return Collective(name="pipeline.gather", kind="all_gather", size=size, group=group, stride=ONE)
+
+
+def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term, *, in_parts: bool) -> Collective:
+    """What one stage sends to the next for a micro-batch: the hidden states, in parts under sequence parallelism."""
+    width = leaves.split("pipeline.width", leaves.hidden, step.tp if in_parts else split.sp)
     size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
     stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
     stride = farthest_stage.term("pipeline.farthest", stride=stride, pp=step.pp)
