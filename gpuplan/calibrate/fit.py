@@ -33,6 +33,8 @@ class Parameter:
     low: float | None = None
     high: float | None = None
     why: str = ""
+    at_bound: str = ""
+    """Where it lies at an end of what the fit might choose: which end, in words."""
 
 
 class Errors(NamedTuple):

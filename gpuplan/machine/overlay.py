@@ -10,7 +10,9 @@ from gpuplan.record import Record
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import CollectiveFit, Fabric, Leaves, MatmulFit, Measured, Residual
+from gpuplan.specs.measured_machine import WRITTEN, MeasuredMachine
 from gpuplan.specs.quantity import Sourced
+from gpuplan.strict_yaml import read_text
 from gpuplan.term import Term
 
 MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
@@ -34,8 +36,31 @@ class Link(Record):
     borrowed: bool
 
 
-def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) -> tuple[Link, ...]:
+def drafted(catalog: Catalog, ident: str) -> bool:
+    """Whether an earlier calibration wrote the spec of an accelerator, of which then nothing but what it measured is known."""
+    path = catalog.paths("accelerators").get(ident)
+    return path is not None and catalog.rank(path) > 0 and read_text(path).startswith(WRITTEN)
+
+
+def withheld(machine: MeasuredMachine, catalog: Catalog, ident: str, *, local: bool) -> str:
+    """Why what a calibration wrote does not count for a target; nothing where it does.
+
+    It counts for the machine that it was made on (`local`), for accelerators that no datasheet describes, and, where it is asked
+    for, for others too, unless it is true of that machine alone.
+    """
+    if local or drafted(catalog, ident):
+        return ""
+    if not catalog.calibrated:
+        return "it was not asked for"
+    return "; ".join(machine.only_here)
+
+
+def chain_of(
+    catalog: Catalog, ident: str, family: str, given: Measured | None, *, local: bool = False
+) -> tuple[Link, ...]:  # fmt: skip
     """The files that may give parameters, nearest first: the given, the accelerator's own, the family's, and what each is like.
+
+    What `gpuplan calibrate` wrote is one of them for `local` targets, and for others as `withheld` says.
 
     Raises:
         UnknownError: none of them exists.
@@ -45,9 +70,12 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
     first = [given] if given is not None else []
     for name in (ident, family):
         for path in catalog.layers("measured", name):
-            first.append(catalog.read(Measured, path))
-            if first[-1].machine is None:
+            file = catalog.read(Measured, path)
+            if file.machine is None:
+                first.append(file)
                 break  # What `gpuplan calibrate` wrote adds to what is shipped; what a human wrote replaces it.
+            if not withheld(file.machine, catalog, ident, local=local):
+                first.append(file)
     if not first:
         hint = "run `gpuplan calibrate` on the machine, or give a measured file with `like:` a similar accelerator"
         raise UnknownError(Problem("hw.not-measured", f"nothing is measured of {ident} or of its family `{family}`", hint, ident))

@@ -10,7 +10,7 @@ from gpuplan import physics
 from gpuplan.schema import Fault, PositiveInt, field
 from gpuplan.specs.base import Date, Id, Section, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
-from gpuplan.specs.quantity import CountField, Measure, Sourced
+from gpuplan.specs.quantity import CountField, FactorField, Measure, Sourced
 
 _BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -341,6 +341,15 @@ class EngineFits(Section):
     """How far measurements lie from these predictions, where it differs from what is said below."""
 
 
+class ServingRuns(Section):
+    """What a user's own benchmark of an engine tells of one model: in place of the factors in the engine's profile."""
+
+    prefill: FactorField | None = None
+    """Measured over counted prefill time; `accept` holds what the runs scatter."""
+    decode: FactorField | None = None
+    """Measured over counted time of a decode step, likewise."""
+
+
 class Measured(SpecFile):
     """Fitted parameters of an accelerator, of an architecture family, or of a kind of fabric."""
 
@@ -378,5 +387,12 @@ class Measured(SpecFile):
     """Starts of kernels by the host."""
     engines: dict[Id, EngineFits] = field(default_factory=dict)
     """Exceptions by serving or training engine."""
+    serving: dict[Id, dict[str, ServingRuns]] = field(default_factory=dict)
+    """The user's own serving runs, by engine and model."""
     residual: dict[Kind, Residual] = field(default_factory=dict)
     """How far measurements of each kind of work lie from the prediction; `attention` and `collective` stand for all their kinds."""
+
+    def tells_kernels(self) -> bool:
+        """Whether any parameter of a kernel stands in the file."""
+        sections = (self.matmul, self.grouped, self.attention, self.stream, self.collective, self.network, self.host, self.launch)
+        return any(sections)
