@@ -25,8 +25,6 @@ from gpuplan.workload.counts import count
 Columns = Mapping[str, Any]
 """Columns of rows that are of one type: numbers as arrays, and what all rows have alike as texts under its own name."""
 ROW = Source("measured", "the shape of a measured kernel")
-NO_WINDOW = 1e9
-"""Stands for a window where queries see all keys, beside rows that have one."""
 FORMATS: Mapping[str, WeightFormat] = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4", "sq": "int8", "int4_wo": "int4",
     "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4", "w4afp8": "int4",
@@ -157,6 +155,8 @@ class Kernel(NamedTuple):
     price: Callable[[Columns, Hardware], Term]
     label: Callable[[Mapping[str, str]], str]
     """What the printed table calls a type."""
+    apart: tuple[str, ...] = ()
+    """Columns of numbers that decide which kernel runs, so that rows that differ in them are priced apart."""
 
 
 _HEADS = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "step", "window_size")
@@ -190,9 +190,15 @@ def _named(key: str) -> Callable[[Mapping[str, str]], str]:
 
 TABLES: Mapping[str, Kernel] = {
     "gemm": Kernel("matmul", ("gemm_dtype",), ("m", "n", "k"), gemm, _named("gemm_dtype")),
-    "context_attention": Kernel("prefill", ("attn_dtype", "kv_cache_dtype"), _HEADS, context_attention, _over("attn_dtype")),
-    "generation_attention": Kernel("decode", ("attn_dtype", "kv_cache_dtype"), _HEADS, generation_attention, _over("attn_dtype")),
-    "encoder_attention": Kernel("encoder", ("attn_dtype",), (*_HEADS[:3], "head_dim"), encoder_attention, _named("attn_dtype")),
+    "context_attention": Kernel(
+        "prefill", ("attn_dtype", "kv_cache_dtype"), _HEADS, context_attention, _over("attn_dtype"), ("head_dim", "window_size")
+    ),
+    "generation_attention": Kernel(
+        "decode", ("attn_dtype", "kv_cache_dtype"), _HEADS, generation_attention, _over("attn_dtype"), ("head_dim", "window_size")
+    ),
+    "encoder_attention": Kernel(
+        "encoder", ("attn_dtype",), (*_HEADS[:3], "head_dim"), encoder_attention, _named("attn_dtype"), ("head_dim",)
+    ),
     "context_mla": Kernel("MLA prefill", ("mla_dtype", "kv_cache_dtype"), _LATENT, context_mla, _over("mla_dtype")),
     "generation_mla": Kernel("MLA decode", ("mla_dtype", "kv_cache_dtype"), _LATENT, generation_mla, _over("mla_dtype")),
     "mla_bmm": Kernel("MLA products", ("bmm_dtype", "op_name"), ("num_tokens", "num_heads"), mla_bmm, _named("bmm_dtype")),
@@ -232,13 +238,13 @@ def _matmul(
 
 def _attention(cols: Columns, hw: Hardware, *, dtype: Dtype, appends: bool, causal: bool = True) -> Term:
     heads, kv_heads = cols["num_heads"], cols["num_key_value_heads"]
-    window = cols.get("window_size")
-    windowed = None if window is None or not window.any() else number("window", np.where(window > 0, window, NO_WINDOW))
+    window, width = cols.get("window_size"), float(cols["head_dim"][0])
+    windowed = None if window is None or not window.any() else number("window", float(window[0]))
     item = Attention(
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", heads),
-        kv_heads=number("kv_heads", np.where(kv_heads > 0, kv_heads, heads)), k_dim=number("k_dim", cols["head_dim"]),
-        v_dim=number("v_dim", cols["head_dim"]), kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=causal,
+        kv_heads=number("kv_heads", np.where(kv_heads > 0, kv_heads, heads)), k_dim=number("k_dim", width),
+        v_dim=number("v_dim", width), kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=causal,
         appends=appends, window=windowed,
     )  # fmt: skip
     return attention_seconds(item, hw, replayed=True)

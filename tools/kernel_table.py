@@ -153,11 +153,12 @@ def groups(
     texts = {key: np.asarray(columns[key]).astype(str) for key in keys}
     seconds = np.asarray(columns["latency"], dtype=float) * 1e-3
     kept = np.isfinite(seconds) & (seconds > 0)
-    joined = np.array(["\t".join(row) for row in zip(*texts.values(), strict=True)])
+    apart = [np.asarray(columns[key]).astype(str) for key in kernel.apart]
+    joined = np.array(["\t".join(row) for row in zip(*texts.values(), *apart, strict=True)])
     for one in np.unique(joined[kept]):
         mask = kept & (joined == one)
         numbers = {key: np.asarray(columns[key], dtype=float)[mask] for key in kernel.numbers}
-        yield dict(zip(keys, str(one).split("\t"), strict=True)), {**numbers, "seconds": seconds[mask]}
+        yield dict(zip(keys, str(one).split("\t")[: len(keys)], strict=True)), {**numbers, "seconds": seconds[mask]}
 
 
 def judged(kernel: Kernel, columns: Mapping[str, Any], hw: Hardware) -> Judged:
