@@ -97,9 +97,9 @@ def _share(text: str) -> float:
 
 def _opened(number: str | None) -> Device:
     from gpuplan.calibrate.measure.opening import open_device
-    from gpuplan.plan.read import count
+    from gpuplan.cli.calibrate_run import device_choice
 
-    return open_device("torch", None if number is None else count("device", number, least=0))
+    return open_device("torch", device_choice(number))
 
 
 def _where(identity: Identity, free: float) -> Where:

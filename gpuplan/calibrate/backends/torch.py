@@ -6,16 +6,29 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
 from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
-from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
+from gpuplan.calibrate.device import (
+    PROCESSOR,
+    Device,
+    DeviceChoice,
+    DeviceLostError,
+    DeviceMemoryError,
+    Identity,
+    Probe,
+    Reading,
+    TimedLaunches,
+)
 from gpuplan.errors import Problem, UsageError, install
 
 INSTALL = f"{install('calibrate')} brings PyTorch"
+KFD = Path("/dev/kfd")
+"""What the driver of AMD's GPUs makes."""
 LEAST_CONTEXT = 50e6
 """No context is smaller: one was there already."""
 LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable",
@@ -23,23 +36,23 @@ LOST = ("device-side assert", "unspecified launch failure", "illegal memory acce
 """What the messages of errors say after which no kernel runs in this process."""
 
 
-def open_device(index: int | None) -> Device:
+def open_device(index: DeviceChoice) -> Device:
     """The GPU of that number, or the first one (under torchrun and srun: that of the local rank); without GPUs the processor.
 
     Raises:
-        UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use.
+        UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use or
+            that is not measured through it.
     """
     try:
         import torch
     except (ImportError, OSError) as error:
         raise UsageError(Problem("calibrate.no-backend", f"PyTorch does not start: {error}", INSTALL)) from None
     peers = Peers.found(torch)
+    if index == PROCESSOR:
+        return TorchDevice(torch, None, peers)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        if shutil.which("nvidia-smi") and telemetry.nvidia_names():
-            hint = "install a PyTorch build with CUDA that suits the driver, or hide the GPUs with CUDA_VISIBLE_DEVICES="
-            if os.environ.get("CUDA_VISIBLE_DEVICES") != "":
-                raise UsageError(Problem("calibrate.no-cuda", "there is a GPU, but this PyTorch cannot use it", hint))
+        _no_other_gpu(torch)
         if index not in (None, 0):
             hint = "leave --device out to measure the processor"
             raise UsageError(Problem("calibrate.no-device", f"--device {index}: PyTorch sees no GPU", hint))
@@ -49,6 +62,27 @@ def open_device(index: int | None) -> Device:
         hint = f"give a number from 0 to {count - 1}"
         raise UsageError(Problem("calibrate.no-device", f"--device {number}: PyTorch sees {count} of them", hint))
     return TorchDevice(torch, number, peers)
+
+
+def _no_other_gpu(torch: Any) -> None:
+    """See that the processor would not be measured where somebody means a GPU.
+
+    Raises:
+        UsageError: there is a GPU.
+    """
+    processor = "or measure the processor with --device cpu"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    if not hidden and shutil.which("nvidia-smi") and telemetry.nvidia_names():
+        hint = f"install a PyTorch build with CUDA that suits the driver, {processor}"
+        raise UsageError(Problem("calibrate.no-cuda", "there is a GPU, but this PyTorch cannot use it", hint))
+    if not hidden and os.environ.get("HIP_VISIBLE_DEVICES") != "" and KFD.exists():
+        hint = f"install a PyTorch build with ROCm that suits the driver, {processor}"
+        raise UsageError(Problem("calibrate.no-rocm", "there is an AMD GPU, but this PyTorch cannot use it", hint))
+    others = {"Apple GPU": getattr(torch.backends, "mps", None), "Intel GPU": getattr(torch, "xpu", None)}
+    for name, module in others.items():
+        if module is not None and module.is_available():
+            hint = f"give a class of your own that drives it with --backend module:Class, {processor}"
+            raise UsageError(Problem("calibrate.other-gpu", f"there is an {name}, which PyTorch is not measured on here", hint))
 
 
 class TorchDevice:
