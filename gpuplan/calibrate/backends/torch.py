@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
+from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
 from gpuplan.calibrate.device import (
@@ -92,13 +93,20 @@ class TorchDevice:
         self._torch, self._index = torch, index
         self._where = torch.device("cpu") if index is None else torch.device("cuda", index)
         self._peers = peers
-        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), alone=peers.ranks == 1)
+        if index is None:
+            if peers.ranks > 1:
+                # torchrun gives every rank one thread. The others wait while rank 0 measures what all cores together do.
+                torch.set_num_threads(max(torch.get_num_threads(), telemetry.cores()))
+            peers.join(self._where)
+        load = Load(beside=peers.neighbours) if index is None else None
+        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), load=load)
         before = None if index is None else self._watch.memory_used()
         if index is not None:
             with _told(torch):
                 torch.cuda.set_device(index)
         self._context = None if index is None else self._context_now(before)
-        peers.join(self._where)
+        if index is not None:
+            peers.join(self._where)
         self._timer = Timer(torch, self._where)
 
     def _context_now(self, before: float | None) -> float | None:
@@ -178,8 +186,11 @@ class TorchDevice:
             self._torch.cuda.empty_cache()
 
     def read(self) -> Reading | None:
-        """The device's state now."""
-        return self._watch.read()
+        """The device's state now; of processors the fullest of all ranks' counts."""
+        reading, loads = self._watch.read(), self._peers.loads()
+        if reading is None or not loads or self._index is not None:
+            return reading
+        return reading.replaced(others_load=max(reading.others_load or 0.0, *loads))
 
     def memory(self) -> Mapping[str, float]:
         """Bytes: total, free; on GPUs the context and what the allocator holds beyond tensors."""
