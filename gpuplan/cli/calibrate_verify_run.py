@@ -167,6 +167,7 @@ class Oracle:
 
         card = case.size.card()
         library = Library(self.catalog, {card.id: card})
+        library.is_here(self.on)
         common: dict[str, Any] = {"model": card.id, "on": self.on, "engine": ENGINES[self.where.kind]}
         short = {None: "fp32", "bfloat16": "bf16", "float16": "fp16"}[self.where.half]
         if case.task == "train":

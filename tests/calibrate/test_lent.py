@@ -182,3 +182,11 @@ def test_every_reason_has_its_words_and_a_sound_machine_none() -> None:
     assert "only 8 of the 64 cores" in told(threads=8, units=8, cores=64)
     assert "matmul.bf16: every tenth shape is off by 63% or more" in told(sets={"matmul.bf16": fitted(p90=0.63)})
     assert "stream: efficiency is at 1, the most" in told(sets={"stream": fitted(bound="at 1, the most that it can be")})
+
+
+def test_verify_foretells_with_the_calibration_of_this_machine(tmp_path: Path) -> None:
+    launches(tmp_path, clock=900.0)
+    library = Library(opened(tmp_path))
+    engine = library.engine("torch-loop")[0]
+    library.is_here(H200)
+    assert start(library.machine(H200, engine)) == pytest.approx(4.2e-6, rel=0.05)
