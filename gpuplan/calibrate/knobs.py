@@ -64,11 +64,15 @@ PREFILL_KNOBS = {
 }  # fmt: skip
 PREFILL_FIXED = {"rows": Knob(64, 1, 1)}
 DECODE_KNOBS = {
-    "efficiency": _share(0.2, 0.01), "memory_efficiency": _share(0.9), "start": _start(1e-5),
-    "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"), "walk": Knob(2e-10, 0, 1e-8, "s"),
-    "reach": Knob(0.8, 0.1, 2), "near": Knob(2, 0.3, 4),
+    "efficiency": _share(0.2, 0.001), "memory_efficiency": _share(0.9), "start": _start(1e-5),
+    "per_group": Knob(1e-8, 1e-11, 1e-6, "s"), "unhidden": Knob(0.5, 0, 1), "ramp": Knob(2e-6, 1e-9, 1e-3, "s"),
+    "walk": Knob(2e-10, 0, 3e-8, "s"), "reach": Knob(0.8, 0.1, 2), "near": Knob(2, 0.3, 8),
 }  # fmt: skip
 DECODE_FIXED = {"rows": Knob(64, 1, 1), "page": Knob(16, 1, 1)}
+APART = {"packs": Knob(1, 1, 1)}
+"""Heads that read the keys that they share each for itself."""
+MASKS = {"masks": Knob(1, 1, 1)}
+"""Keys outside a window that are computed all the same."""
 STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": _start(2e-6)}
 """More than 92 % of the datasheet is the cache serving what the kernel before left there, which a whole step does not find."""
 COLLECTIVE_KNOBS = {

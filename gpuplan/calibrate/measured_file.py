@@ -162,7 +162,8 @@ def measured_set(one: FitResult) -> dict[str, Any]:
 def table_set(one: FitResult, source: str) -> dict[str, Any]:
     """A set of parameters that was fitted to a table of kernels, with the fit; `source` is the key of the table."""
     values = {key: printed(value.value, value.unit) for key, value in one.values.items()}
-    return {"source": source, **values, "fit": fit_record(one, digits=3)}
+    leaves = {"leaves": {"source": source, **one.leaves}} if one.leaves else {}
+    return {"source": source, **values, **leaves, "fit": fit_record(one, digits=3)}
 
 
 def fit_record(one: FitResult, digits: int) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _kernels(
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     parameters = with_borrowed_clock(chip, parameters, chain, catalog)
-    parameters |= overlay.kernel_residuals(chain)
+    parameters |= overlay.kernel_residuals(chain, engine)
     return Kernels(
         chain=chain,
         parameters=parameters,

@@ -9,7 +9,7 @@ from gpuplan.errors import Note, Problem, SpecError, UnknownError
 from gpuplan.record import Record
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import CollectiveFit, Fabric, MatmulFit, Measured, Residual
+from gpuplan.specs.measured import CollectiveFit, Fabric, Leaves, MatmulFit, Measured, Residual
 from gpuplan.specs.measured_machine import WRITTEN, MeasuredMachine
 from gpuplan.specs.quantity import Sourced
 from gpuplan.strict_yaml import read_text
@@ -24,7 +24,8 @@ KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": ("int8
 """Kinds of matmul beyond the plain one that a data type is multiplied in; nothing stands in for one that was not measured."""
 TORCH_LINEAR = ("torch.nn.functional.linear", "torch_linear")
 """What published tables call PyTorch's own linear layer where an engine runs it."""
-DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
+ON_EIGHT_BITS = "bf16_on_fp8"
+"""16-bit queries over 8-bit keys and values, which some kernels convert on the way."""
 
 
 class Link(Record):
@@ -181,32 +182,51 @@ def _of_torch(fit: MatmulFit) -> bool:
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
-    """The attention parameters: `prefill.<dtype>`, `decode.<stored>`, `latent.<stored>`, `backward_share`, `backward_extra`."""
+    """The attention parameters: `prefill.<kind>`, `decode.<stored>`, the same `_beyond`, `latent.<stored>`, `backward_…`.
+
+    What an engine's kernel leaves to another one of it counts where both are the engine's.
+    """
     found: dict[str, Term] = {}
-    links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
-    prefills = [(link, link.file.engines[engine].prefill) for link in chain if engine in link.file.engines] if engine else []
-    prefills += [(link, fits.prefill) for link, fits in links if fits is not None]
+    plain = [(link, link.file.attention) for link in chain if link.file.attention is not None]
+    own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
     for dtype in dtypes:
-        for like in (dtype, *MATMUL_LIKE[dtype]):
-            hit = next(((link, prefill) for link, prefill in prefills if like in prefill), None)
-            if hit is not None:
-                found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1][like]))  # type: ignore[index]
-                break
-    decodes = [(link, link.file.engines[engine].decode) for link in chain if engine in link.file.engines] if engine else []
-    decodes += [(link, fits.decode) for link, fits in links if fits is not None]
-    for stored, like in (("bf16", "bf16"), ("fp8", "fp8"), ("fp8", "bf16")):
-        table = next(((link, decode) for link, decode in decodes if like in decode), None)
-        if table is not None and f"attention.decode.{stored}.start" not in found:
-            found |= dict(terms_of(table[0], f"attention.decode.{stored}", table[1][like]))  # type: ignore[index]
-    for stored in ("bf16", "fp8"):
-        shared = next(((link, fits.latent) for link, fits in links if fits is not None and stored in fits.latent), None)
-        if shared is not None:
-            found |= dict(terms_of(shared[0], f"attention.latent.{stored}", shared[1][stored]))  # type: ignore[index]
+        likes = (dtype, *MATMUL_LIKE[dtype])
+        found |= _attention_set((*own, *plain), "prefill", dtype, likes)
+        if dtype == "bf16":
+            found |= _attention_set(own, "prefill", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
+    for stored, likes in (("bf16", ("bf16",)), ("fp8", ("fp8", "bf16"))):
+        found |= _attention_set((*own, *plain), "decode", stored, likes)
+        found |= _attention_set((*own, *plain), "latent", stored, (stored,))
     for key in ("backward_share", "backward_extra"):
-        told = next(((link, value) for link, fits in links if (value := getattr(fits, key)) is not None), None)
+        told = next(((link, value) for link, fits in plain if (value := getattr(fits, key)) is not None), None)
         if told is not None:
             found[f"attention.{key}"] = told[0].file.term(f"hw.attention.{key}", told[1])
     return found
+
+
+def _attention_set(
+    tables: Sequence[tuple[Link, Schema]], section: str, kind: str, likes: Sequence[str]
+) -> dict[str, Term]:  # fmt: skip
+    """The parameters of one kind of attention, of the first data type and file that has them, and of the kernel beyond it."""
+    for like in likes:
+        for link, fits in tables:
+            fit = getattr(fits, section).get(like)
+            if fit is None:
+                continue
+            found = dict(terms_of(link, f"attention.{section}.{kind}", fit))
+            beyond = getattr(fits, f"{section}_beyond", {}).get(like)
+            if beyond is not None and fit.leaves is not None:
+                found |= dict(terms_of(link, f"attention.{section}_beyond.{kind}", beyond))
+                found |= _left_terms(link, f"attention.{section}.{kind}.leaves", fit.leaves)
+            return found
+    return {}
+
+
+def _left_terms(link: Link, prefix: str, leaves: Leaves) -> dict[str, Term]:
+    """What a kernel leaves, as terms: its bounds, one for each head dimension, and one where it is windows."""
+    source = replace(link.file.source_of(leaves), note="a shape that another kernel takes")
+    marks = [f"{prefix}.width_{width}" for width in leaves.widths] + ([f"{prefix}.windows"] if leaves.windows else [])
+    return {**dict(terms_of(link, prefix, leaves)), **{name: Term(f"hw.{name}", 1.0, "1", source) for name in marks}}
 
 
 def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
@@ -237,8 +257,11 @@ RESIDUALS: Mapping[str, str] = {
 """The kinds of work whose residual has a term of its own, and the kind that speaks for each where it was not told apart."""
 
 
-def kernel_residuals(chain: Sequence[Link]) -> dict[str, Term]:
-    """The residual of each kind of kernel: 1, with the range of measured / predicted, widened where it was borrowed."""
+def kernel_residuals(chain: Sequence[Link], engine: str | None = None) -> dict[str, Term]:
+    """The residual of each kind of kernel: 1, with the range of measured / predicted, widened where it was borrowed.
+
+    Where an engine's own kernels have a range of their own, it counts.
+    """
     found: dict[str, Term] = {}
     for kind, like in RESIDUALS.items():
         if like == "collective":
@@ -246,7 +269,10 @@ def kernel_residuals(chain: Sequence[Link]) -> dict[str, Term]:
         if kind == "grouped":
             # What was measured here of single matmuls says nothing of the experts' kernels, whose parameters come from elsewhere.
             chain = [link for link in chain if link.file.machine is None or kind in link.file.residual] or chain
-        found |= _residual_term(kind, like, chain, least=True)
+        own = (
+            [link for link in chain if engine in link.file.engines and kind in link.file.engines[engine].residual] if engine else []
+        )
+        found |= _residual_term(kind, like, own or chain, least=True, engine=engine if own else None)
     return found
 
 
@@ -259,9 +285,11 @@ def fabric_residuals(fabrics: Sequence[Link]) -> dict[str, Term]:
     return found
 
 
-def _residual_term(kind: str, like: str, chain: Sequence[Link], *, least: bool) -> dict[str, Term]:
+def _residual_term(
+    kind: str, like: str, chain: Sequence[Link], *, least: bool, engine: str | None = None
+) -> dict[str, Term]:  # fmt: skip
     """The residual by its name, of the nearest file (`least`) or of all; nothing where no file has one."""
-    links = [(link, made) for link in chain if (made := _residual(link, kind, like)) is not None]
+    links = [(link, made) for link in chain if (made := _residual(link, kind, like, engine)) is not None]
     if not links:
         return {}
     low, high, link = 1.0, 1.0, links[0][0]
@@ -276,6 +304,6 @@ def _residual_term(kind: str, like: str, chain: Sequence[Link], *, least: bool) 
     return {name: Term(f"hw.{name}", 1.0, "1", source, spread=(low, high))}
 
 
-def _residual(link: Link, kind: str, like: str) -> Residual | None:
-    told: Mapping[str, Residual] = link.file.residual  # type: ignore[assignment]
+def _residual(link: Link, kind: str, like: str, engine: str | None) -> Residual | None:
+    told: Mapping[str, Residual] = (link.file if engine is None else link.file.engines[engine]).residual  # type: ignore[assignment]
     return told.get(kind) or told.get(like)

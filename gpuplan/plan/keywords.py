@@ -126,7 +126,8 @@ class TrainOptions(TypedDict, total=False):
     """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
     recompute: words.Recompute | None
     """Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other
-    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`."""
+    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as
+    `save_qkv_proj`."""
     recompute_layers: Whole
     """Layers of each stage that --recompute holds for; left out, all."""
     recompute_modules: str | Sequence[words.RecomputeModule] | None
