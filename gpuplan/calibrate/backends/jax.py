@@ -88,6 +88,7 @@ class JaxDevice:
             name=telemetry.processor_name() if processor else device.device_kind, backend="jax", index=self._index,
             driver=self._watch.driver() if self._platform == "gpu" else "", libraries=libraries,
             memory_bytes=self.memory().get("total"), units=telemetry.cores() if processor else getattr(device, "core_count", None),
+            cores=telemetry.cores(every=True) if processor else None,
             ranks=len(self._all), architecture=host.machine().lower() if processor else self._architecture(),
         )  # fmt: skip
 
