@@ -225,7 +225,7 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
 
 
 def step_host_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:
-    """Time of a step that belongs to no kernel: once, and for each tensor that is trained."""
+    """Time of a step that belongs to no kernel: once, and for each product or norm whose weights are trained."""
     once, each = pricer.subject.habit("step_host", pricer.profile.host.step), pricer.profile.host.tensor
     if each is None:
         return once
