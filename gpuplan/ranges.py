@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp, hypot, inf, log
 
-from gpuplan.num import Num, maximum, sqrt
+from gpuplan.num import Num, log2, maximum, minimum, sqrt
 from gpuplan.term import Term
 
 
@@ -71,6 +71,22 @@ def high_end(root: Term) -> Num:
                 most = maximum(most, swung[""] - root.value)
         squares = squares + most * most
     return root.value + sqrt(squares)
+
+
+def time_ends(root: Term) -> tuple[Num, Num]:
+    """The low and high of one time as `interval` has them, for one candidate or for many."""
+    order, parents = _order([root])
+    down: Num = 0.0
+    up: Num = 0.0
+    for doubt in _doubts(order):
+        least: Num = 0.0
+        most: Num = 0.0
+        for swung in _ends(doubt, {"": root}, parents):
+            if "" in swung:
+                size = log2(swung[""] / root.value)
+                least, most = minimum(least, size), maximum(most, size)
+        down, up = down + least * least, up + most * most
+    return root.value / 2.0 ** sqrt(down), root.value * 2.0 ** sqrt(up)
 
 
 _MOST = 600.0

@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from kernel_pages import compact, full, recorded
+
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURE = ROOT / "docs" / "training-runs.png"
@@ -154,7 +156,17 @@ def _percent(value: float | None) -> str:
     return "none" if value is None else f"{value:.1%}"
 
 
-TABLES = {"kernels": kernels, "runs": runs, "summary": summary}
+def kernel_summary() -> str:
+    """Errors on every published kernel, by engine and kernel."""
+    return compact(recorded())
+
+
+def every_kernel() -> str:
+    """The same, by chip, engine, kernel and type."""
+    return full(recorded())
+
+
+TABLES = {"kernels": kernels, "runs": runs, "summary": summary, "kernel_summary": kernel_summary, "every_kernel": every_kernel}
 
 if __name__ == "__main__":
     raise SystemExit(main())

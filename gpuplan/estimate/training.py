@@ -251,6 +251,7 @@ def step_work(
         ),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
+        leftover=profile.leftover_layers,
         stored=operand if narrow and profile.fp8.inputs == "kept" else None,
         remat=remat_of(plan, drops_unread=profile.recompute.unread == "dropped", selective=policy_of(profile.recompute.policy)),
     )

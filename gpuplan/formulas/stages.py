@@ -66,6 +66,18 @@ def lower_edge_layers(*, edge: Count, upper: Count) -> Count:
     return 2 * edge - upper
 
 
+@formula(DEFINITION)
+def least_layers(*, layers: Count, pp: Count) -> Count:
+    """Layers of a stage that has none of those that even shares leave over.
+
+    32 layers on 6 stages, of which two have one more:
+
+    >>> least_layers(layers=32.0, pp=6.0)
+    5.0
+    """
+    return ceil_div(layers - pp + 1, pp)
+
+
 @formula(_DUALPIPE)
 def mean_of_ends(*, first: Count, last: Count) -> Count:
     """What a rank of DualPipe has of each of its two stages in the middle: half of the micro-batches enter at either end.

@@ -76,6 +76,9 @@ class Gradients(Schema):
     added: StoredBytes | None = None
     """Traffic for each parameter that adding a micro-batch's gradient to the sum takes in a kernel of its own; None: the matmul
     that makes the gradient adds to the sum."""
+    at_step: BytesField | None = None
+    """Bytes that the optimizer's step makes for each parameter that a rank steps, beside its states: fp32 copies of 16-bit
+    gradients, temporaries of an update that is no fused kernel; None: nothing."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None

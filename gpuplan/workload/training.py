@@ -38,7 +38,7 @@ from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
 from gpuplan.workload.program import ADAPTERS, LayerProgram, Phase, Role
 from gpuplan.workload.recomputation import NamedResults
-from gpuplan.workload.stages import Stage, block_keys, paired, stages
+from gpuplan.workload.stages import Leftover, Stage, block_keys, paired, stages
 
 
 class StepTerms(Record, kw_only=True):
@@ -147,7 +147,7 @@ def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     once_a_node: bool = False, habits: KeepingHabits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
-    mtp_from: Source = USER,
+    mtp_from: Source = USER, leftover: Leftover = "between",
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
@@ -212,7 +212,7 @@ def training_work(
     held = stages(
         arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=p.schedule,
         first=_named("first_stage_layers", p.first_stage_layers), last=_named("last_stage_layers", p.last_stage_layers),
-        modules=None if modules is None else modules.count,
+        modules=None if modules is None else modules.count, leftover=leftover,
     )  # fmt: skip
     if modules is not None:
         held = with_modules(held, modules, step.pp)
