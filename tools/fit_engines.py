@@ -332,7 +332,8 @@ def write(engine: str, values: Mapping[str, float], note: str, ends: tuple[float
             both = old_kinds | {kind.partition(":")[0]: kind.partition(": ")[2] for kind in kinds}
             lines_of[who] = f"    {who}: {{{', '.join(f'{kind}: {one}' for kind, one in both.items())}}}"
         blocks["pace"] = ["  pace:", *lines_of.values()]
-    note_of_ends = "measured over counted step time: 5th and 95th percentile of the rows that were held back, and what sites differ by at least"
+    middle = "measured over counted step time: 5th and 95th percentile of the rows that were held back"
+    note_of_ends = f"{middle}, and what sites differ by at least"
     residual = f'  {spread}: {{value: 1.0, source: fitted, note: "{note_of_ends}", accept: [{ends[0]:.3g}, {ends[1]:.3g}]}}'
     blocks.pop(spread, None)
     lines[first:last] = [line for block in blocks.values() for line in block] + [residual]
