@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuplan.calibrate import knobs as knob_tables
-from gpuplan.calibrate.fit import FitResult, Parameter, errors_of, fit
+from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.table_rows import (
     MOST_ROWS,
@@ -36,7 +36,6 @@ from gpuplan.calibrate.table_rows import (
     TableRow,
     attention_rows,
     collective_rows,
-    custom_rows,
     latent_rows,
     matmul_rows,
     stream_rows,
@@ -59,8 +58,6 @@ NCCL: Mapping[CollectiveKind, str] = {
 FEWEST = 12
 MOST_ATTENTION = 4 * MOST_ROWS
 """Attention tables mix kernels, data types and windows."""
-LARGEST_CUSTOM = 2.0**23
-"""Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
 FEWEST_KEYS = 128
 """Shorter contexts than a page or a tile of keys tell of padding only."""
 FEWEST_QUERIES = 64
@@ -117,7 +114,6 @@ class SystemKernels:
 
     prefill: Mapping[str, Sequence[str]]
     decode: Mapping[str, Sequence[str]]
-    custom_all_reduce: str = "vllm_graph"
     rows: float = 64.0
     """Queries of one tile of prefill, as far as the rows tell."""
     dims: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -223,9 +219,6 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
         _add(made, "stream", _stream(chip, rows))
     if link is not None:
         made.sets |= fit_links(folder, system, chip).sets
-        custom = custom_rows(table(folder, system, "custom_allreduce"), KERNELS[system].custom_all_reduce)
-        custom = custom.where(custom.columns["size"] <= LARGEST_CUSTOM)
-        _add(made, "collective.custom_all_reduce", _custom(chip, custom))
     return made
 
 
@@ -368,12 +361,3 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> FitResult | Non
         return chip.collective(given, knobs, kind, most)
 
     return fit(rows, knob_tables.collective_knobs(kind), fixed, predict, starts={"switch": knob_tables.SWITCHES})
-
-
-def _custom(chip: Chip, rows: Rows) -> FitResult | None:
-    if len(rows) < FEWEST:
-        return None
-    most = float(rows.columns["group"].max())
-    knobs = {key: knob for key, knob in knob_tables.COLLECTIVE_KNOBS.items() if key != "switch"}
-    made = fit(rows, knobs, {}, partial(chip.custom, ranks=most))
-    return replace(made, values={**made.values, "switch": Parameter(1.0, "B"), "ranks": Parameter(most, "1")})

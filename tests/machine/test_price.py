@@ -147,6 +147,38 @@ def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
     assert collective_seconds(far, hw, custom_all_reduce=True).value == collective_seconds(far, hw).value
 
 
+@pytest.mark.parametrize(("engine", "microseconds"), [("vllm", 7.9), ("sglang", 6.4), ("tensorrt-llm", 6.2)])
+def test_each_engine_has_its_own_all_reduce(engine: str, microseconds: float) -> None:
+    # aiconfigurator-core 0.12.0, h100_sxm/comm, custom_allreduce_perf: 128 KiB over 8 ranks inside a CUDA graph.
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine=engine)
+    small = collective("all_reduce", 2.0**17, 8.0)
+    assert collective_seconds(small, hw, custom_all_reduce=True).value == pytest.approx(1e-6 * microseconds, rel=0.15)
+
+
+def test_beyond_its_bounds_an_engine_leaves_sums_to_the_library() -> None:
+    one = hardware_of(parse_target("dgx-a100-640gb", CATALOG), catalog=CATALOG, engine="vllm")
+    bound = one.parameter("fabric.nvlink3-nvswitch.custom_all_reduce.up_to").value
+    for size, own in ((bound, True), (2 * bound, False)):
+        item = collective("all_reduce", size, 2.0)
+        assert (collective_seconds(item, one, custom_all_reduce=True).value < collective_seconds(item, one).value) == own
+    rack = hardware_of(parse_target("gb200-nvl72", CATALOG), catalog=CATALOG, engine="sglang")
+    for ranks, own in ((4.0, True), (8.0, False)):
+        item = collective("all_reduce", 2.0**16, ranks)
+        assert (collective_seconds(item, rack, custom_all_reduce=True).value < collective_seconds(item, rack).value) == own
+
+
+@pytest.mark.parametrize(("ranks", "seconds"), [(2.0, 0.0267), (4.0, 0.156), (8.0, 0.649)])
+def test_a_system_may_name_whose_collectives_it_has(ranks: float, seconds: float) -> None:
+    # aiconfigurator-core 0.12.0, l40s/comm, nccl_perf 2.27.3: all-reduce of 512 MiB; all but pairs go through the host.
+    staged = hardware_of(parse_target("l40s-8", CATALOG), catalog=CATALOG)
+    item = collective("all_reduce", 2.0**29, ranks)
+    assert collective_seconds(item, staged).value == pytest.approx(seconds, rel=0.15)
+    peers = hardware_of(parse_target("8xl4", CATALOG), catalog=CATALOG)
+    assert peers.levels[0].bandwidth_per_direction.value == staged.levels[0].bandwidth_per_direction.value
+    if ranks > 2:
+        assert collective_seconds(item, peers).value < 0.5 * seconds
+
+
 def test_torus_uses_the_axes_that_the_group_spans() -> None:
     hw = MACHINES["tpu-v5p-256"]
     (level,) = hw.levels
