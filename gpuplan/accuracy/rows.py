@@ -267,9 +267,14 @@ def _month(title: str) -> tuple[str | None, bool]:
 
     >>> _month("Megatron Bridge performance summary, NeMo container 26.04.01"), _month("benchmarks, 2024-12"), _month("README")
     (('2026-04', True), ('2024-12', False), (None, False))
+    >>> _month("InternEvo v0.2.1dev20231121: training performance")
+    ('2023-11', True)
     """
     release = re.search(r"(?:release v|container )(\d\d)\.(\d\d)", title)
     if release is not None:
         return f"20{release[1]}-{release[2]}", True
+    nightly = re.search(r"\bv[\d.]+\.?(?:dev|post)(20\d\d)(\d\d)\d\d\b", title)
+    if nightly is not None:
+        return f"{nightly[1]}-{nightly[2]}", True
     date = re.search(r"\b(20\d\d)(?:-(\d\d))?$", title)
     return (None if date is None else f"{date[1]}-{date[2] or '12'}"), False

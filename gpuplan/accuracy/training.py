@@ -12,8 +12,18 @@ from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.remat import POLICIES, RESULTS
-from gpuplan.plan.words import AttentionKernel, Offload, Optimizer, Overlap, Precision, Recompute, ReduceIn, Scaling
+from gpuplan.plan.remat import ALSO_CALLED, POLICIES, RESULTS
+from gpuplan.plan.words import (
+    AttentionKernel,
+    Offload,
+    Optimizer,
+    Overlap,
+    Precision,
+    Recompute,
+    RecomputeModule,
+    ReduceIn,
+    Scaling,
+)
 from gpuplan.specs.engine_defaults import TrainingDefaults
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
@@ -228,31 +238,56 @@ def _recompute(row: Row, card: ModelCard) -> dict[str, Any]:
     said, detail = row.run.get("recompute"), str(row.run.get("recompute_detail") or "")
     if said is None:
         return {}
-    if said not in ("none", "full", "selective"):
-        raise Skip(f"recompute is `{said}`: none, full or selective is wanted")
+    if _policy(str(said)) is not None:
+        # The policy stands where others say how much is made again.
+        said, detail = "selective", f"{said} {detail}"
+    if said not in ("none", "full", "selective", "custom"):
+        raise Skip(f"recompute is `{said}`: none, full, selective, custom or the name of a policy is wanted")
     named = _named(row, detail)
     if named is not None:
         return named
-    if "second layer" in detail:
-        return {"recompute": "full", "recompute_layers": max(card.architecture.depth // 2, 1)}
-    kind: Recompute = "full" if said == "full" else "selective" if said == "selective" else "none"
+    layers = _layers_again(row, detail, card.architecture.depth)
+    if layers is not None and said != "none":
+        return {"recompute": "full", "recompute_layers": layers}
+    modules = tuple(one for one in get_args(RecomputeModule) if one in re.findall(r"'(\w+)'", detail))
+    if modules and said == "selective":
+        if len(modules) == 1 and modules[0] in ("mlp", "moe"):
+            return {"recompute": modules[0]}
+        return {"recompute": "selective", "recompute_modules": modules}
+    kind: Recompute = "full" if said == "full" else "none" if said == "none" else "selective"
     if "selective op" in detail:
         kind = "selective-op"
-    elif detail == "['mlp']":
-        kind = "mlp"
-    elif "'moe'" in detail:
-        kind = "moe"
     return {"recompute": kind}
+
+
+EVERY: Mapping[str, int] = {"second": 2, "other": 2, "third": 3, "fourth": 4}
+
+
+def _layers_again(row: Row, detail: str, depth: int) -> int | None:
+    """Layers of each pipeline stage that are made again as a whole, where a row says how many; None: it does not.
+
+    Megatron's `recompute_num_layers` counts those of a stage, as does `--recompute-layers`; `every second layer` and `10 of 40
+    layers` are of the model.
+    """
+    said = row.run.get("recompute_layers") or row.run.get("recompute_num_layers")
+    if isinstance(said, int) and not isinstance(said, bool):
+        return said
+    stages = int(row.run.get("pp") or 1)
+    some = re.search(r"\b(\d+) (?:of|out of|/) (?:the )?(\d+) (?:layers|blocks)", detail)
+    if some is not None and int(some[2]):
+        return max(depth * int(some[1]) // int(some[2]) // stages, 1)
+    every = re.search(r"every (second|other|third|fourth|(\d+)(?:nd|rd|th)) (?:layer|block)", detail)
+    if every is None:
+        return None
+    return max(depth // int(every[2] or EVERY[every[1]]) // stages, 1)
 
 
 def _named(row: Row, detail: str) -> dict[str, Any] | None:
     """A policy of named results: one of MaxText's, or what is kept and what waits in the host's memory; None: no such policy."""
-    if row.engine not in XLA:
-        return None
-    policy = next((one for one in sorted(POLICIES, key=len, reverse=True) if re.search(rf"\b{one}\b", detail)), None)
-    if policy is not None or "minimal_flash" in detail:
-        return {"recompute": policy or "minimal_with_context"}  # The old name of the second.
-    if row.run.get("recompute") != "selective":
+    policy = _policy(detail)
+    if policy is not None and (row.engine in XLA or "_" in policy):
+        return {"recompute": policy}
+    if row.engine not in XLA or row.run.get("recompute") not in ("selective", "custom"):
         return None
     listed = re.sub(r"\s*\([^)]*\)", "", detail.rpartition(": ")[2]) if ": " in detail else ""
     keep: list[str] = []
@@ -264,6 +299,12 @@ def _named(row: Row, detail: str) -> dict[str, Any] | None:
         where += [NAMED[one] for one in re.split(r"\s*/\s*", names.strip()) if one in NAMED]
     # Where a row names nothing, what MaxText makes of `custom` alone: everything but the layer's input is made again.
     return {"recompute": "custom", "keep": tuple(keep), "to_host": tuple(host)}
+
+
+def _policy(text: str) -> Recompute | None:
+    """The policy of named results that a text names, the longest of those that fit; None: none."""
+    names: list[Recompute] = sorted((*POLICIES, *ALSO_CALLED), key=len, reverse=True)
+    return next((one for one in names if re.search(rf"(?<![\w-]){one}(?![\w-])", text.lower())), None)
 
 
 NAMED: Mapping[str, str] = {

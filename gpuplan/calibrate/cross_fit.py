@@ -116,7 +116,7 @@ def cross_fit(case: FitCase, most: int | None = None) -> FitResult:
     for key, knob in {**knobs, **fixed}.items():
         if key in knobs:
             ends = [values[key], *(one[key].value for one in parts)]
-            made[key] = Parameter(values[key], knob.unit, min(ends), max(ends))
+            made[key] = Parameter(values[key], knob.unit, min(ends), max(ends), at_bound=knob.at_bound(values[key]))
         else:
             why = UNDETERMINED if key in undetermined else FEW if key in few else "given"
             made[key] = Parameter(values[key], knob.unit, why=why)

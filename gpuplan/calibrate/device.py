@@ -68,6 +68,10 @@ class Identity(Record, kw_only=True):
     """Which of them this is; 0 drives."""
     near: int = 0
     """How many of them are on each node, where these are as many on every node; 0: all on one."""
+    threads: int | None = None
+    """With how many threads kernels run, where a processor is measured."""
+    cores: int | None = None
+    """How many cores the machine has, where a processor is measured; `units` are those that this process may use."""
     architecture: str = ""
     """What the driver says of the architecture: a compute capability such as `9.0`, or `gfx942`; nothing for processors."""
 

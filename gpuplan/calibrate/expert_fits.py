@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS
 from gpuplan.calibrate.fit import FitResult, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.row_seconds import matmul_row_seconds, stream_row_seconds
-from gpuplan.calibrate.table_fits import FEWEST, FRAMEWORKS, Fitted, Gemm
+from gpuplan.calibrate.table_fits import Fitted, Gemm
 from gpuplan.calibrate.table_rows import Rows, TableRow, held_back, numbers, table
 from gpuplan.calibrate.trial_chip import Chip, from_memory
 from gpuplan.workload.counts import count

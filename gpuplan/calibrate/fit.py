@@ -8,8 +8,8 @@ back; `cross_fit` holds back every shape once and keeps the fit to all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Parameter:
     low: float | None = None
     high: float | None = None
     why: str = ""
+    at_bound: str = ""
+    """Where it lies at an end of what the fit might choose: which end, in words."""
 
 
 class Errors(NamedTuple):
@@ -59,6 +61,8 @@ class FitResult:
     """The kind of work whose range these rows tell, where one set of them tells it."""
     flat_median_ape: float | None = None
     """The median error of two flat efficiencies on the same rows."""
+    leaves: Mapping[str, Any] = field(default_factory=dict)
+    """The shapes that this kernel leaves to another one."""
     far_median_ape: float | None = None
     """The median error on those of them that memory serves and no cache, where some are served by one."""
 

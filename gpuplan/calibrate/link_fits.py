@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.attention_fits import FEWEST
 from gpuplan.calibrate.fit import FitResult, Parameter, errors_of, least_squares_values
 from gpuplan.calibrate.knobs import Knob
-from gpuplan.calibrate.table_fits import FEWEST, Fitted
 from gpuplan.calibrate.table_rows import Rows, own_all_reduce_rows, table
 from gpuplan.calibrate.trial_chip import Chip
 
@@ -34,15 +34,17 @@ PAIRS = ("vllm", "sglang")
 """Engines that have a kernel for two accelerators without a switch."""
 BASE = "vllm"
 """Whose kernel stands for engines that have not been measured."""
-SMALLEST, LARGEST = 2.0**19, 2.0**26
-"""Between these lies the largest message that an engine gives to its own kernel, in powers of two."""
+BOUNDS = tuple(1.5 * 2.0**power for power in range(19, 26))
+"""Where the largest message may lie that an engine gives to its own kernel: between neighbouring sizes of the tables."""
 KNOBS = {key: knob for key, knob in knob_tables.COLLECTIVE_KNOBS.items() if key not in ("switch", "ramp")}
 SOFT = 0.1
 ALIKE = 0.05
 """Losses that differ by less than a row of ordinary error do not tell bounds apart: then the one that bounds least is taken."""
 
 
-def fit_own_all_reduces(folder: Path, system: str, chip: Chip, library: Mapping[str, float], *, switched: bool = True) -> Fitted:
+def own_all_reduces(
+    folder: Path, system: str, chip: Chip, library: Mapping[str, float], *, switched: bool = True
+) -> dict[str, FitResult]:  # fmt: skip
     """The kernel of each engine on a system's own links; `library` is the fit of NCCL's all-reduce on them.
 
     Not `switched`: the accelerators hang on PCIe, where vLLM and SGLang run theirs with two of them, and TensorRT-LLM has none.
@@ -50,7 +52,7 @@ def fit_own_all_reduces(folder: Path, system: str, chip: Chip, library: Mapping[
     Raises:
         UsageError: the table is missing or empty.
     """
-    made = Fitted()
+    made: dict[str, FitResult] = {}
     rows = table(folder, system, "custom_allreduce")
     for engine, names in KERNELS.items():
         mine = own_all_reduce_rows(rows, names)
@@ -58,7 +60,7 @@ def fit_own_all_reduces(folder: Path, system: str, chip: Chip, library: Mapping[
             mine = mine.where((mine.columns["group"] <= 2) & (engine in PAIRS))
         found = fit_one(chip, mine, library)
         if found is not None:
-            made.sets["collective.custom_all_reduce" if engine == BASE and switched else f"collective.engines.{engine}"] = found
+            made["collective.custom_all_reduce" if engine == BASE and switched else f"collective.engines.{engine}"] = found
     return made
 
 
@@ -69,8 +71,7 @@ def fit_one(chip: Chip, rows: Rows, library: Mapping[str, float]) -> FitResult |
     groups = sorted(set(rows.columns["group"].tolist()))
     known, held = rows.where(~rows.held_back), rows.where(rows.held_back)
     tried: list[tuple[float, dict[str, float]]] = []
-    sizes = [float(size) for size in 2.0 ** np.arange(np.log2(SMALLEST), np.log2(LARGEST) + 1)]
-    for most, up_to in product(groups, sizes):
+    for most, up_to in product(groups, BOUNDS):
         bounds = {"most_ranks": most, "up_to": up_to}
         model = partial(_predict, chip, library, most)
         values = least_squares_values(known, KNOBS, {key: Knob(value, value, value) for key, value in bounds.items()}, model)

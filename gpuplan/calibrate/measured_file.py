@@ -13,10 +13,10 @@ from gpuplan.calibrate.fit import FitResult, Parameter
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
 from gpuplan.calibrate.measure.runner import ProbeRun
 from gpuplan.calibrate.measure.sample_fits import SampleFits
-from gpuplan.specs.measured_machine import checksum
+from gpuplan.specs.measured_machine import WRITTEN, checksum
 from gpuplan.yaml_text import yaml_text
 
-HEAD = "# Written by gpuplan calibrate. Whoever edits it is told so by every estimate, until it is measured again."
+HEAD = f"{WRITTEN} Whoever edits it is told so by every estimate, until it is measured again."
 PRINTED_UNITS = {"s": (1e-6, " us"), "B": (1.0, " B"), "1": (1.0, "")}
 LEAST = 5e-5
 """Shares and counts below this are written as 0: the fit ran into its bound."""
@@ -37,6 +37,8 @@ class MeasuredHead:
     extent: str
     today: str
     memory: Mapping[str, float]
+    host: str
+    only_here: Sequence[str] = ()
 
 
 def measured_text(told: MeasuredHead, run: ProbeRun, made: SampleFits) -> str:
@@ -91,7 +93,8 @@ def _machine(told: MeasuredHead, run: ProbeRun, made: SampleFits, good: int) -> 
     skipped = Counter(one.why for one in run.skipped.values())
     sizes = {name: told.memory[name] for name in ("context", "reserved_overhead", "free") if told.memory.get(name)}
     said: dict[str, Any] = {
-        "source": HERE, "device": identity.name, "uuid": identity.uuid, "backend": identity.backend, "driver": identity.driver,
+        "source": HERE, "device": identity.name, "uuid": identity.uuid, "host": told.host, **_limits(identity, run.readings),
+        "only_here": list(told.only_here), "backend": identity.backend, "driver": identity.driver,
         "gpuplan": told.version, "extent": told.extent, "date": told.today, "duration": f"{max(run.seconds, 0.1):.1f} s",
         "ranks": identity.ranks if identity.ranks > 1 else None, "state": states(run.readings), "throttled": dict(throttled),
         "probes": good, "left_out": dict(left_out), "skipped": dict(skipped), "unfitted": {**made.unfitted, **made.short},
@@ -101,6 +104,12 @@ def _machine(told: MeasuredHead, run: ProbeRun, made: SampleFits, good: int) -> 
         "residual_median": {kind: f"{middle:.3f}" for kind, (_, middle, _) in made.ranges().items()},
     }  # fmt: skip
     return {key: value for key, value in said.items() if value not in ("", None, [], {})}
+
+
+def _limits(identity: Identity, readings: Sequence[Reading]) -> dict[str, Any]:
+    """What was allowed to the device: its power limit, or the threads of a processor."""
+    limit = min((one.power_limit_w for one in readings if one.power_limit_w is not None), default=None)
+    return {"power_limit": None if limit is None else f"{limit:.0f} W", "threads": identity.threads}
 
 
 def states(readings: Sequence[Reading]) -> dict[str, dict[str, str]]:
@@ -153,7 +162,8 @@ def measured_set(one: FitResult) -> dict[str, Any]:
 def table_set(one: FitResult, source: str) -> dict[str, Any]:
     """A set of parameters that was fitted to a table of kernels, with the fit; `source` is the key of the table."""
     values = {key: printed(value.value, value.unit) for key, value in one.values.items()}
-    return {"source": source, **values, "fit": fit_record(one, digits=3)}
+    leaves = {"leaves": {"source": source, **one.leaves}} if one.leaves else {}
+    return {"source": source, **values, **leaves, "fit": fit_record(one, digits=3)}
 
 
 def fit_record(one: FitResult, digits: int) -> dict[str, Any]:

@@ -7,13 +7,9 @@ them as YAML. Choices that a reader should know:
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
 - Weight-only matmuls are TensorRT's, which were started one by one (9 us more than others): what each shape takes beyond is
   fitted, and their start is written as that of 16-bit matmuls.
-- Prefill is fitted to causal attention without a window that copies its keys and values into a cache first, as the tables'
-  engines do; streams to the residual add of vidur's layer tables.
-- Matmul rows that beat the datasheet bandwidth were served by a cache and are left out; in decode attention the cache is
-  part of the model. Left out is decode over fewer than 128 keys, and without grouped heads on an A100 (kernels without
-  a split over the keys).
-- Held back are two in five of the weight shapes (matmuls), of the head layouts (attention) and of the sizes by ranks
-  (collectives).
+- Attention is in `attention_fits`; streams are fitted to the residual add of vidur's layer tables.
+- Matmul rows that beat the datasheet bandwidth were served by a cache and are left out.
+- Held back are two in five of the weight shapes (matmuls) and of the sizes by ranks (collectives).
 """
 
 from __future__ import annotations
@@ -26,17 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuplan.calibrate import attention_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
+from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.table_rows import (
-    MOST_ROWS,
-    NO_WINDOW,
     Rows,
     TableRow,
-    attention_rows,
     collective_rows,
-    latent_rows,
     matmul_rows,
     stream_rows,
     table,
@@ -44,35 +38,18 @@ from gpuplan.calibrate.table_rows import (
 from gpuplan.calibrate.trial_chip import Chip, from_memory
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.work import CollectiveKind, Dtype
 
-FRAMEWORKS = {"tensorrt-llm": "TRTLLM", "vllm": "VLLM", "sglang": "SGLang"}
 LINEARS = tuple(FRAMEWORKS.values())
-STORED = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 NCCL: Mapping[CollectiveKind, str] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
-FEWEST = 12
-MOST_ATTENTION = 4 * MOST_ROWS
-"""Attention tables mix kernels, data types and windows."""
-FEWEST_KEYS = 128
-"""Shorter contexts than a page or a tile of keys tell of padding only."""
-FEWEST_QUERIES = 64
-"""Shorter prompts run as decode does."""
-WIDTHS = (64, 128, 256)
-"""Head dimensions that attention is fitted to: those of models in use, for which kernels are tuned."""
 STREAMS = ("add", "mlp_act", "input_layernorm", "attn_rope")
 CLEAR = 9.5e-6
 """Times in steps of 1 us say little below."""
-NO_TRAFFIC = 2e6
-"""Fewer bytes take no time beside the start of a kernel."""
 POOR = 0.2
 """A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
-POOREST = 0.08
-"""Kernels of an engine that are met worse are several kinds under one name; the base set speaks for them."""
 UNLIKE = 0.12
 """The same of matmuls with scales by blocks: vLLM's were timed without a graph, 70 us for whatever shape."""
 ASIDE = ("custom_all_reduce", "transfer", "fp8_block", "int8_wo", "int4_wo")
@@ -106,64 +83,6 @@ GEMMS = (
     Gemm("int8_wo", "bf16", 2.0, 1.0, False, ("TRTLLM",), "int8_wo"),
     Gemm("int4_wo", "bf16", 2.0, 0.5 + 2.5 / 128, False, ("TRTLLM",), "int4_wo"),
 )
-
-
-@dataclass(frozen=True)
-class SystemKernels:
-    """Which attention kernels of a system's tables stand for it, as the tables name them."""
-
-    prefill: Mapping[str, Sequence[str]]
-    decode: Mapping[str, Sequence[str]]
-    rows: float = 64.0
-    """Queries of one tile of prefill, as far as the rows tell."""
-    dims: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Head dimensions where the other ones run on slower kernels, by place (`prefill.fp8`)."""
-    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Prefill kernels in 16 bits of engines that run others than those above."""
-    own_decode: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Decode kernels over 8-bit keys of such engines."""
-    grouped: bool = False
-    """Whether only grouped heads have a decode kernel that splits the keys."""
-    stream: str = ""
-
-
-_FA3, _TRTLLM = ("vllm_flash_attn_fa3",), ("torch_flow",)
-_FLASH3 = SystemKernels(
-    {"bf16": _FA3, "fp8": ("fa3",)},
-    {"bf16": _FA3, "fp8": _FA3},
-    dims={"decode.fp8": (128,)},
-    own={"tensorrt-llm": _TRTLLM, "sglang": ("fa3",)},
-    own_decode={"sglang": ("fa3",)},
-)
-_FLASH2 = SystemKernels(
-    {"bf16": ("vllm_flash_attn_fa2",), "fp8": ("torch_flow",)},
-    {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
-    dims={"prefill.fp8": (128,)},
-    own={"tensorrt-llm": _TRTLLM, "sglang": ("flashinfer",)},
-)
-_FLASHINFER = SystemKernels(
-    {"bf16": ("vllm_flashinfer_trtllmprefill",), "fp8": ("torch_flow",)},
-    {"bf16": ("vllm_flashinfer_trtllmdecode",), "fp8": ("vllm_flashinfer_trtllmdecode",)},
-    rows=128.0,
-    own={"tensorrt-llm": _TRTLLM, "sglang": ("trtllm_mha",)},
-    own_decode={"sglang": ("trtllm_mha",)},
-)
-KERNELS: Mapping[str, SystemKernels] = {
-    "h100_sxm": replace(_FLASH3, stream="vidur-h100"),
-    "h200_sxm": _FLASH3,
-    "a100_sxm": SystemKernels(
-        {"bf16": ("vllm_flash_attn",)},
-        {"bf16": ("vllm_flash_attn",)},
-        stream="vidur-a100",
-        grouped=True,
-        own={"tensorrt-llm": _TRTLLM, "sglang": ("flash_attention",)},
-    ),
-    "l40s": _FLASH2,
-    "rtx_pro_6000_server": _FLASH2,
-    "b200_sxm": _FLASHINFER,
-    "gb200": _FLASHINFER,
-    "gb300": _FLASHINFER,
-}
 
 
 @dataclass
@@ -223,34 +142,17 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
 
 
 def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
-    """The parameters of prefill and decode by data type, and of engines with kernels of their own.
+    """The parameters of attention by data type, of the machine and of each engine, with the ranges of the engines.
 
     Raises:
         UsageError: a table is missing or empty.
     """
-    kernels = KERNELS[system]
-    made = Fitted()
-    rows = table(folder, system, "context_attention", most=MOST_ATTENTION)
-    for dtype in kernels.prefill:
-        _add(made, f"attention.prefill.{dtype}", _attention(chip, rows, dtype, kernels, decode=False))
-    for engine, names in kernels.own.items():
-        theirs = replace(kernels, prefill={"bf16": names})
-        _add(made, f"engines.{engine}.prefill.bf16", _attention(chip, rows, "bf16", theirs, decode=False), POOREST)
-    rows = table(folder, system, "generation_attention", most=MOST_ATTENTION)
-    for stored in kernels.decode:
-        _add(made, f"attention.decode.{stored}", _attention(chip, rows, stored, kernels, decode=True))
-    for engine, names in kernels.own_decode.items():
-        theirs = replace(kernels, decode={"fp8": names})
-        _add(made, f"engines.{engine}.decode.fp8", _attention(chip, rows, "fp8", theirs, decode=True), POOREST)
-    if (folder / f"{system}-generation_mla.csv").is_file():
-        rows = table(folder, system, "generation_mla")
-        for stored in kernels.decode:
-            _add(made, f"attention.latent.{stored}", _latent(chip, rows, stored))
-    return made
+    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets)
+    return Fitted({key: one for part in parts for key, one in part(folder, system, chip).items()})
 
 
-def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
-    """The parameters of the collectives on a system's own links.
+def fit_links(folder: Path, system: str, chip: Chip, *, switched: bool = True) -> Fitted:
+    """The parameters of the collectives on a system's own links, of the library and of each engine; `switched`: they are no PCIe.
 
     Raises:
         UsageError: the table is missing or empty.
@@ -260,6 +162,8 @@ def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
     for kind, name in NCCL.items():
         _add(made, f"collective.{kind}", _collective(chip, collective_rows(rows, name), kind))
     made.sets["collective.transfer"] = made.sets["collective.all_to_all"]  # two ranks exchanging is the nearest to point to point
+    library = {key: one.value for key, one in made.sets["collective.all_reduce"].values.items()}
+    made.sets |= link_fits.own_all_reduces(folder, system, chip, library, switched=switched)
     return made
 
 
@@ -279,59 +183,6 @@ def _matmul(chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequen
     given: dict[str, Any] = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
     model, flat = partial(chip.matmul, **given), partial(chip.matmul_flat, **given)
     return fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
-
-
-def _attention(chip: Chip, rows: Sequence[TableRow], dtype: str, kernels: SystemKernels, *, decode: bool) -> FitResult | None:
-    stored, element = STORED[dtype]
-    names = (kernels.decode if decode else kernels.prefill)[dtype]
-    picked = attention_rows(rows, "bfloat16" if decode else stored, stored, names)
-    cols = picked.columns
-    place = "decode" if decode else "prefill"
-    kept = np.isin(cols["dim"], kernels.dims.get(f"{place}.{dtype}", WIDTHS))
-    if decode:
-        kept &= np.minimum(cols["kv_len"], cols["window"]) >= FEWEST_KEYS
-        if kernels.grouped:
-            kept &= cols["heads"] > cols["kv_heads"]
-    else:
-        kept &= (cols["q_len"] >= FEWEST_QUERIES) & (cols["window"] >= NO_WINDOW)
-    picked = picked.where(kept)
-    if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
-        return None
-    kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
-    given = {"dtype": kind, "stored": element}
-    if not decode:
-        fixed = {**knob_tables.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
-        model = partial(chip.attention, **given, decode=False)  # type: ignore[arg-type]
-        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
-    model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
-    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
-    held = picked.where(picked.held_back)
-    ratios = made.ratios[_far(chip, held, element)]
-    big = made.ratios[_traffic(held, element) > 3 * chip.l2]
-    error = float(np.median(np.abs(1 / big - 1))) if len(big) else None
-    return replace(made, ratios=ratios, far_median_ape=error)
-
-
-def _latent(chip: Chip, rows: Sequence[TableRow], dtype: str) -> FitResult | None:
-    stored, element = STORED[dtype]
-    picked = latent_rows(rows, stored, FRAMEWORKS["tensorrt-llm"])
-    picked = picked.where(picked.columns["kv_len"] >= FEWEST_KEYS)
-    if len(picked) < FEWEST:
-        return None
-    return fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, partial(chip.latent, stored=element))
-
-
-def _far(chip: Chip, rows: Rows, element: float) -> NDArray[np.bool_]:
-    """Decode whose keys and values no cache holds from run to run, or so few that their traffic does not count."""
-    size = _traffic(rows, element)
-    return (size > 3 * chip.l2) | (size < NO_TRAFFIC)
-
-
-def _traffic(rows: Rows, element: float) -> NDArray[np.float64]:
-    """Bytes of keys and values that a decode reads."""
-    cols = rows.columns
-    seen = np.minimum(cols["kv_len"], cols["window"])
-    return 2.0 * cols["sequences"] * cols["kv_heads"] * seen * cols["dim"] * element
 
 
 def _stream(chip: Chip, rows: Sequence[TableRow]) -> FitResult:

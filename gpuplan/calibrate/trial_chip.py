@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.work import CollectiveKind, Dtype
 
-DECODE = {**knobs.DECODE_KNOBS, **knobs.DECODE_FIXED}
-PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED}
+DECODE = {**knobs.DECODE_KNOBS, **knobs.DECODE_FIXED, **knobs.APART}
+PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED, **knobs.MASKS}
 MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE}
 
 

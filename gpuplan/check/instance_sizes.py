@@ -136,7 +136,7 @@ def _units(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
 def _link(one: LoadedFile, at: Path_, shape: InstanceShape, accelerator: Accelerator, system: System | None) -> Iterator[Finding]:
     kind, where = shape.scale_up.kind, (*at, "scale_up", "kind")
     count = shape.accelerators.value
-    if count <= 1 and kind not in ("none", "ici", "nvlink-domain"):
+    if count <= 1 and kind not in {"none", *({"ici", "nvlink-domain"} & _kinds(accelerator))}:
         yield one.bad("spec.instance-link", where, f"`{kind}` joins nothing: there is one accelerator", "write `kind: none`")
         return
     if count > 1:

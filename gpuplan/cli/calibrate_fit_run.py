@@ -51,13 +51,13 @@ def fit_tables(asked: FitTablesRequest) -> None:
     if problems:
         raise UsageError(*problems)
     try:
-        from gpuplan.calibrate import table_fits
+        from gpuplan.calibrate import attention_fits, table_fits
         from gpuplan.calibrate.expert_fits import fit_experts
         from gpuplan.calibrate.trial_chip import Chip
     except ImportError as error:
         raise UsageError(Problem("calibrate.no-fit", f"fits need {error.name}", f"{install('tables')} brings it")) from None
-    if asked.system not in table_fits.KERNELS:
-        hint = did_you_mean(asked.system, table_fits.KERNELS) or f"known are {', '.join(table_fits.KERNELS)}"
+    if asked.system not in attention_fits.KERNELS:
+        hint = did_you_mean(asked.system, attention_fits.KERNELS) or f"known are {', '.join(attention_fits.KERNELS)}"
         raise UsageError(Problem("usage.word", f"--system {asked.system}: nothing says which kernels stand for it", hint))
     catalog = open_catalog(asked.specs)
     spec = _spec(asked, catalog)

@@ -34,7 +34,8 @@ def import_(
     """Use measurements that you have: of nccl-tests, nvbandwidth, mamf-finder, the PyTorch profiler, vLLM or SGLang.
 
     Kernels are fitted and go into the measured file of the accelerator, ~/.config/gpuplan/measured/<id>.yaml; what they do not
-    determine stays as it is. Runs of vLLM and SGLang become rows for `gpuplan accuracy --runs`.
+    determine stays as it is. Runs of vLLM and SGLang become rows for `gpuplan accuracy --runs`, and scale the estimates of that
+    model in that engine there. Estimates use all of it with --calibrated.
 
     Examples:
       gpuplan calibrate import nccl-tests all_reduce.txt

@@ -63,7 +63,7 @@ def import_files(asked: ImportFilesRequest) -> None:
         for text in one.left_out:
             print(f"note: left out: {text}", file=sys.stderr)
     runs = [run for _, one in found for run in one.runs]
-    _print_result(asked, _runs(asked, runs) if runs else _kernels(asked, found, given, catalog))
+    _print_result(asked, _runs(asked, runs, given) if runs else _kernels(asked, found, given, catalog))
 
 
 def _tables(asked: ImportFilesRequest) -> None:
@@ -96,12 +96,30 @@ def _print_result(asked: ImportFilesRequest, said: dict[str, Any]) -> None:
         print(jsonlib.dumps(said, indent=2, ensure_ascii=False))
         return
     for place, one in said.get("sets", {}).items():
-        error = f"{one['rows']} rows, median error {one['median_ape']:.1%}" if "rows" in one else f"{one['share']:.1%} of the link"
+        error = (
+            f"{one['rows']} rows, median error {one['median_ape']:.1%}, 90 % below {one['p90_ape']:.1%}"
+            if "rows" in one
+            else f"{one['share']:.1%} of the link"
+        )
         print(f"{place:<28} {error}")
     for place, why in said.get("unfitted", {}).items():
         print(f"{place:<28} not fitted: {why}")
+    for model, factors in said.get("factors", {}).items():
+        for key, one in factors.items():
+            print(f"{model} {key:<8} {_told(one)}")
     print(f"wrote {said['written'][0]}: {said['rows']} rows")
+    for path in said["written"][1:] if "factors" in said else ():
+        print(f"wrote {path}")
     print(said["next"])
+
+
+def _told(one: dict[str, Any]) -> str:
+    """A factor of a user's runs in words."""
+    text = f"x {one['value']:.3g} of what is counted (engine: {one['engine']:.3g}), {one['runs']} run{'s' * (one['runs'] > 1)}"
+    text += f", median error {one['error_before']:.1%} before"
+    if one["error_held_back"] is None:
+        return text
+    return f"{text}, {one['error_held_back']:.1%} on runs held back, 90 % below {one['p90_held_back']:.1%}"
 
 
 def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
@@ -127,18 +145,34 @@ def _count(option: str, text: str | None) -> int | None:
     return count(option, text)
 
 
-def _runs(asked: ImportFilesRequest, runs: Sequence[Any]) -> dict[str, Any]:
-    """Put runs into a file that `gpuplan accuracy --runs` reads."""
+def _runs(asked: ImportFilesRequest, runs: Sequence[Any], given: ImportHints) -> dict[str, Any]:
+    """Put runs into a file that `gpuplan accuracy --runs` reads, and what they tell of estimates into the measured file."""
+    from gpuplan import __version__
+    from gpuplan.calibrate.imports.merge import ImportedFile
     from gpuplan.calibrate.imports.serving import runs_text
+    from gpuplan.calibrate.measure.session import target
+    from gpuplan.cli.calibrate_import_serving import fit_runs
     from gpuplan.files.read import text_if_there
     from gpuplan.files.write import locked, write
-    from gpuplan.specs.catalog import config_folder
+    from gpuplan.specs.catalog import Catalog, config_folder
 
     out = Path(asked.out) if asked.out is not None else config_folder(os.environ) / "runs" / f"{asked.kind}.yaml"
     with locked(out.parent):
         before = text_if_there(out, code="import") or ""
         write(out, runs_text(runs, before))
-    return {"rows": len(runs), "written": [str(out)], "next": f"gpuplan accuracy --runs {out} compares them"}
+    accelerator = given.accelerator or ""
+    catalog = Catalog.open([Path(folder) for folder in asked.specs], calibrated=True)
+    names = ", ".join(Path(name).name for name in asked.files)
+    aside = target(None, accelerator, os.environ)
+    made = ImportedFile(asked.kind, names, given.date, __version__, asked.kind, len(runs), {})
+    said = fit_runs(made, out, [run["id"] for run in runs], accelerator, catalog, aside)
+    for text in said.pop("left_out"):
+        print(f"note: left out: {text}", file=sys.stderr)
+    used = f"; estimates of {', '.join(said['factors'])} in {asked.kind} for --on {accelerator} use them with --calibrated"
+    return {
+        **said, "rows": len(runs), "written": [str(out), *said["written"]],
+        "next": f"gpuplan accuracy --runs {out} compares them" + (used if said["factors"] else ""),
+    }  # fmt: skip
 
 
 def _kernels(
@@ -181,7 +215,8 @@ def _kernels(
     sets |= {place: {"share": share} for place, share in merged.rates.items()}
     used = catalog.layers("measured", subject.id)
     ours = target(None, subject.id, os.environ)
-    told = f"estimates for --on {subject.id} use it" if out in (ours, *used) else f"estimates use it once it lies at {ours}"
+    there = f"estimates for --on {subject.id} use it with --calibrated"
+    told = there if out in (ours, *used) else f"{there} once it lies at {ours}"
     return {
         "id": subject.id, "sets": sets, "unfitted": dict(merged.unfitted), "rows": len(new) or len(rates),
         "written": [str(path) for path in reversed(texts)],

@@ -237,8 +237,13 @@ def _lines(report: CalibrationReport) -> list[str]:
         lines.append(f"{place:<28} {found.rows_fitted:>5} {found.errors.median_ape:>12.1%} {found.errors.p90_ape:>11.1%}")
     lines += [f"{place:<28} not fitted: {why}" for place, why in {**report.made.unfitted, **report.made.short}.items()]
     lines += ["", *(f"wrote {path}" for path in report.written)]
-    if report.usable_as:
+    if report.only_here:
+        lines += ["true of this machine as it is now, and lent to no other:", *(f"  {why}" for why in report.only_here)]
+    if report.usable_as and report.plan.subject.drafted:
         lines.append(f"estimates for --on {report.usable_as} use it")
+    elif report.usable_as:
+        lent = "" if report.only_here else f"; those for --on {report.usable_as} and machines with it do with --calibrated"
+        lines.append(f"estimates for --on local use it{lent}")
     else:
         lines.append("no estimate finds it there: put it into a folder `measured` of your specs, named after the accelerator")
     return lines
@@ -268,6 +273,7 @@ def _record(report: CalibrationReport) -> dict[str, Any]:
         },
         "unfitted": {**report.made.unfitted, **report.made.short},
         "written": [str(path) for path in report.written],
+        "only_here": list(report.only_here),
         "on": report.usable_as or None,
     }  # fmt: skip
 

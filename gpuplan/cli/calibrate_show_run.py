@@ -82,7 +82,7 @@ def _hardware(ident: str, ranks: int, catalog: Catalog) -> Hardware:
         target = parse_target(f"{ranks}x{ident}" if ranks > 1 else ident, catalog)
     except UnknownError:
         target = parse_target(ident, catalog)  # Of links that nobody describes there is no curve.
-    return hardware_of(target, catalog=catalog)
+    return hardware_of(target.replaced(local=True), catalog=catalog)
 
 
 def _samples(ident: str, catalog: Catalog) -> Iterator[Sample]:

@@ -39,8 +39,10 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
     return "eager" if profile.attention.scores == "written" else "flash"
 
 
-def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware) -> Term:
-    """Seconds of the attention of a layer, forward or backward."""
+def attention_seconds(
+    name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, *, fused_keys: Term | None = None
+) -> Term:
+    """Seconds of the attention of a layer, forward or backward; `fused_keys`: where softmax is one kernel no longer."""
     if kernel != "eager" or not items:
         fused = priced(name, items, hw)
         if kernel == "flash1" and happens(fused):
@@ -48,7 +50,7 @@ def attention_seconds(name: str, items: Sequence[Attention], kernel: AttentionKe
         return fused
     parts: list[Term] = []
     for item in items:
-        products, stream = written_out(item)
+        products, stream = written_out(item, fused_keys)
         seconds = priced(f"{item.name}.products_s", products, hw)
         parts.append(aligned_seconds.term(f"{item.name}.aligned_s", seconds=seconds, dim=item.k_dim, pace=MISALIGNED))
         parts.append(priced(f"{item.name}.kernels_s", [stream], hw))

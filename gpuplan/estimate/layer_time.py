@@ -28,6 +28,8 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
     """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
     hw, habit, profile = pricer.subject.hw, pricer.subject.habit, pricer.profile
     both = (("forward", block.forward), ("backward", block.backward))
+    fused = profile.attention.fused_keys
+    fused_keys = None if fused is None else habit("fused_keys", fused)
 
     def sums(kind: str) -> dict[str, Term]:
         found = {}
@@ -40,7 +42,7 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
                 items = (
                     [item.replaced(dtype="fp8") for item in work.attentions] if pricer.plan.how.fp8_attention else work.attentions
                 )
-                seconds = attention_seconds(f"{phase}.{key}.{kind}", items, pricer.attention, hw)
+                seconds = attention_seconds(f"{phase}.{key}.{kind}", items, pricer.attention, hw, fused_keys=fused_keys)
             else:
                 pace, seconds = kind, priced(f"{phase}.{key}.{kind}", layer_streams(pricer, work), hw)
             found[phase] = paced(pricer, pace, seconds)

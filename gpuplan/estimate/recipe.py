@@ -53,7 +53,7 @@ class RecipeTerms(Record):
     edge_moment: Term | None = None
     """The second moment of embedding and head where the optimizer has one for them only (Muon)."""
     widened: Term | None = None
-    """The fp32 copy of a 16-bit gradient that the optimizer's step makes of its shard; None: none."""
+    """What the optimizer's step makes of its shard for a moment, such as the fp32 copy of a 16-bit gradient; None: nothing."""
     extra: Term | None = None
     """What the engine keeps with the optimizer's states."""
 
@@ -80,6 +80,8 @@ class RecipeTerms(Record):
             made = made.replaced(gradient=subject.habit("gradient_bf16", profile.gradients.kept_bf16))
         if recipe.gradient is None and profile.gradients.type == "as-reduced" and _narrow_gradients(plan):
             made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
+        if recipe.master > 0 and profile.gradients.at_step is not None:
+            made = made.replaced(widened=subject.habit("gradients_at_step", profile.gradients.at_step))
         if recipe.master > 0 and profile.optimizer_extra is not None:
             made = made.replaced(extra=subject.habit("optimizer_extra", profile.optimizer_extra))
         return made.adapted(plan, subject, profile) if plan.tuning.frozen else made

@@ -5,11 +5,14 @@ The forward pass of training alone: log-probabilities of a policy or a frozen re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.estimate.layer_time import expert_seconds, layer_streams, matmul_seconds, paced
+from gpuplan.estimate.pipeline_time import bubble_time, handed_over
 from gpuplan.estimate.pricing import alone, exposed, happens, priced
 from gpuplan.estimate.sharding import beside_seconds, gradient_sync
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.estimate.training_time import bubble_time, ranks_in_step
+from gpuplan.estimate.training_time import ranks_in_step
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import straggler_seconds, unmodelled_seconds
@@ -17,7 +20,7 @@ from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE
-from gpuplan.workload.stages import Stage
+from gpuplan.workload.stages import Place, Stage
 from gpuplan.workload.training import BlockWork
 
 _HALF = Term(
@@ -42,7 +45,9 @@ def scored(pricer: StepPricer) -> Scored:
         UnknownError: the hardware lacks a parameter that the work needs.
     """
     layers = {key: _forward(pricer, key, block) for key, block in pricer.work.blocks.items()}
-    made = [_stage(pricer, stage, layers) for stage in pricer.work.stages]
+    micro = {stage.place: _micro(pricer, stage, layers) for stage in pricer.work.stages}
+    whole = {stage.place: total(f"{stage.prefix}scoring.micro", dict(micro[stage.place])) for stage in pricer.work.stages}
+    made = [_stage(pricer, stage, micro[stage.place], whole) for stage in pricer.work.stages]
     slowest = max(made, key=lambda one: float(one[0].value))
     held = [_weights(pricer, stage) for stage in pricer.work.stages]
     passing = {f"layer_{key}": block.kept for key, block in pricer.work.blocks.items()}
@@ -77,8 +82,8 @@ def _forward(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
     return parts
 
 
-def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
-    """All micro-batches through one stage, with the time in which the pipeline fills and drains."""
+def _micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:
+    """The forward pass of one micro-batch through one stage, part by part."""
     hw, work, step, profile = pricer.subject.hw, pricer.work, pricer.step, pricer.profile
     at = f"{stage.prefix}scoring"
     micro: dict[str, Term] = {}
@@ -100,7 +105,7 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
         )
     if not alone(work.pipeline.group):
         micro["pipeline_send"] = repeated_seconds.term(
-            f"{at}.micro.pipeline_send", count=step.vpp, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+            f"{at}.micro.pipeline_send", count=step.vpp, seconds=priced(f"{at}.micro.one_send", handed_over(work), hw)
         )
     if pricer.plan.parallel.zero_stage == 3 and pricer.replicated:
         _, weights = gradient_sync(pricer, stage)
@@ -111,10 +116,15 @@ def _stage(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
             total(f"{at}.micro.compute", dict(micro)),
             pricer.subject.habit("dp_overlap", profile.overlap.dp),
         )
-    whole = total(f"{at}.micro", dict(micro))
-    parts = {name: repeated_seconds.term(f"{at}.{name}", count=step.micro_batches, seconds=term) for name, term in micro.items()}
-    if not alone(work.pipeline.group):
-        parts["bubble"] = bubble_time(pricer, at, whole)
+    return micro
+
+
+def _stage(pricer: StepPricer, stage: Stage, micro: dict[str, Term], whole: Mapping[Place, Term]) -> tuple[Term, Parts]:
+    """All micro-batches through one stage, with the time in which the pipeline fills and drains."""
+    at, often, profile = f"{stage.prefix}scoring", pricer.step.micro_batches, pricer.profile
+    parts = {name: repeated_seconds.term(f"{at}.{name}", count=often, seconds=term) for name, term in micro.items()}
+    if not alone(pricer.work.pipeline.group):
+        parts["bubble"] = bubble_time(pricer, at, stage, whole)
     parts["step_host"] = pricer.subject.habit("step_host", profile.host.step)
     parts |= _slower(pricer, at, parts, profile.straggle)
     return total(f"{at}.seconds", parts), parts

@@ -181,20 +181,7 @@ class ServingModel(Record, kw_only=True):
             encoded = shape.replaced(tokens=rows, groups=(Group(sequences=sequences, q_len=source, kv_len=source),))
             shape = shape.replaced(source=source, source_rows=rows)
         rows = share.term(f"{name}.head_rows", amount=sequences, ways=passes)
-        work = serving_pass(
-            name,
-            subject.arch,
-            subject.counts,
-            self.leaves,
-            serve=serve,
-            types=self.types(),
-            shape=shape,
-            head_rows=rows,
-            plain=self.plan.plain,
-            plain_types=self.plain_types(),
-            encoder_shape=encoded,
-        )
-        return self.phase(name, work, tokens, passes)
+        return self.phase(name, self._pass(name, shape, rows, encoded), tokens, passes)
 
     def decode(self, name: str = "decode") -> ServingPhase:
         """One decode step of the batch in the middle of its outputs."""
@@ -208,19 +195,13 @@ class ServingModel(Record, kw_only=True):
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
             source=self.source(),
         )  # fmt: skip
-        work = serving_pass(
-            name,
-            subject.arch,
-            subject.counts,
-            self.leaves,
-            serve=serve,
-            types=self.types(),
-            shape=shape,
-            head_rows=rows,
-            plain=self.plan.plain,
-            plain_types=self.plain_types(),
-        )
-        return self.phase(name, work, rows, None)
+        return self.phase(name, self._pass(name, shape, rows), rows, None)
+
+    def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
+        return serving_pass(
+            name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
+            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), encoder_shape=encoded,
+        )  # fmt: skip
 
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""

@@ -251,6 +251,7 @@ def step_work(
         ),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
+        leftover=profile.leftover_layers,
         stored=operand if narrow and profile.fp8.inputs == "kept" else None,
         remat=remat_of(plan, drops_unread=profile.recompute.unread == "dropped", selective=policy_of(profile.recompute.policy)),
     )
@@ -280,6 +281,7 @@ def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attenti
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
+        hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gpuplan.estimate.layer_time import layer_seconds, paced
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
+from gpuplan.estimate.pipeline_time import bubble_time, handed_over
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.sharding import (
     averaging_seconds,
@@ -14,13 +15,13 @@ from gpuplan.estimate.sharding import (
     gradient_sync,
     optimizer_seconds,
     scattered_gradient_seconds,
+    tensors_of_stage,
 )
 from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import (
-    bubble_seconds,
-    scheduled_bubble_seconds,
+    accumulated_bytes,
     straggler_seconds,
     sync_window_seconds,
     unhidden_seconds,
@@ -31,7 +32,9 @@ from gpuplan.formulas.training import (
 from gpuplan.machine.hardware import Hardware
 from gpuplan.num import any_true
 from gpuplan.record import Record
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Term, greatest, numbered, total
+from gpuplan.work import Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.stages import Place, Stage
@@ -65,34 +68,56 @@ def step_time(
 ) -> TrainingTime:
     """The step of every stage that can be the slowest; the step is as long as the longest."""
     layers = {key: layer_seconds(pricer, key, block) for key, block in pricer.work.blocks.items()}
-    made = {stage.place: stage_time(pricer, stage, layers) for stage in pricer.work.stages}
+    held = {stage.place: stage_micro(pricer, stage, layers) for stage in pricer.work.stages}
+    made = {stage.place: stage_time(pricer, stage, held) for stage in pricer.work.stages}
     totals = [whole for whole, _ in made.values()]
     return TrainingTime(totals[0] if len(totals) == 1 else greatest("step.seconds", totals), made)
 
 
-def stage_time(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> tuple[Term, Parts]:
-    """The whole step as this stage sees it; every part is over all micro-batches."""
-    at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
+class StageMicro(Record):
+    """What one micro-batch takes on a stage, part by part, and beside what its gradients travel where each scatters its own."""
+
+    parts: dict[str, Term]
+    whole: Term
+    beside: Term | None
+
+
+def stage_micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> StageMicro:
+    """What one micro-batch takes on a stage with the exchange of sharded weights and gradients."""
+    at = f"{stage.prefix}step"
     micro = micro_batch_seconds(pricer, at, stage, layers)
-    group = work.pipeline.group
-    gathers = pricer.plan.parallel.zero_stage == 3 and pricer.replicated
-    stays = profile.sharding.in_pipelines == "gathered" and not alone(group)
-    apart = profile.sharding.in_pipelines == "regathered" and not alone(group)
-    mixed = (stays or apart) and any_true(group.value == 1)
+    gathers, apart, stays = sharded_how(pricer)
+    mixed = (stays or apart) and any_true(pricer.work.pipeline.group.value == 1)
     if gathers and (mixed or not stays):
         micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
     beside: Term | None = None
     if pricer.scattered and pricer.replicated:
         beside = total(f"{at}.micro.compute", dict(micro))
         micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, beside)
-    whole = total(f"{at}.micro", dict(micro))
+    return StageMicro(micro, total(f"{at}.micro", dict(micro)), beside)
+
+
+def sharded_how(pricer: StepPricer) -> tuple[bool, bool, bool]:
+    """Whether ranks gather shards of weights; between pipeline stages for each backward pass alone; there once for the step."""
+    gathers, piped = pricer.plan.parallel.zero_stage == 3 and pricer.replicated, not alone(pricer.work.pipeline.group)
+    how = pricer.profile.sharding.in_pipelines
+    return gathers, how == "regathered" and piped, how == "gathered" and piped
+
+
+def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro]) -> tuple[Term, Parts]:
+    """The whole step as this stage sees it; every part is over all micro-batches."""
+    at, work, step, profile = f"{stage.prefix}step", pricer.work, pricer.step, pricer.profile
+    micro, whole, beside = held[stage.place].parts, held[stage.place].whole, held[stage.place].beside
+    group = work.pipeline.group
+    gathers, apart, stays = sharded_how(pricer)
+    mixed = (stays or apart) and any_true(group.value == 1)
     often = dict.fromkeys(micro, step.micro_batches)
     if "sharded_gradients" in micro:
         # The gradients of the last micro-batch travel with the weights that follow them.
         often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=ONE)
     parts = {name: repeated_seconds.term(f"{at}.{name}", count=often[name], seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
-        parts["bubble"] = bubble_time(pricer, at, whole)
+        parts["bubble"] = bubble_time(pricer, at, stage, {place: one.whole for place, one in held.items()})
     if (pricer.plan.parallel.zero_stage < 3 or stays) and pricer.replicated:
         window = whole if beside is None else beside
         if not alone(step.vpp) and pricer.plan.parallel.schedule == "1f1b":
@@ -182,11 +207,13 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
         micro["mtp_inputs"] = repeated_seconds.term(
             f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
         )
+    if profile.gradients.added is not None:
+        micro["accumulation"] = added_seconds(pricer, at, stage, profile.gradients.added)
     if not alone(work.pipeline.group):
         chunks = count("chunks_zb_v") if pricer.plan.parallel.schedule == "zb-v" else step.vpp
         sends = pricer.leaves.times("pipeline.sends", count("sends_a_chunk"), chunks)
         handed = repeated_seconds.term(
-            f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", [work.pipeline], hw)
+            f"{at}.micro.pipeline_send.all", count=sends, seconds=priced(f"{at}.micro.one_send", handed_over(work), hw)
         )
         micro["pipeline_send"] = handed
         if profile.overlap.pp is not None:
@@ -194,6 +221,18 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
                 f"{at}.micro.pipeline_send", comm=handed, overlap=pricer.subject.habit("pp_overlap", profile.overlap.pp)
             )
     return micro
+
+
+def added_seconds(pricer: StepPricer, at: str, stage: Stage, added: Sourced) -> Term:
+    """Time of the kernels that add the gradients of a micro-batch to the sums of those before it."""
+    held, element = pricer.work.trained[stage.place], pricer.subject.habit("added_gradient", added)
+    params = {"dense": held.dense} | ({} if held.experts is None else {"experts": held.experts})
+    size = accumulated_bytes.term(
+        f"{at}.micro.accumulated_bytes", params=total(f"{at}.micro.accumulated", params), element=element,
+        micro_batches=pricer.step.micro_batches,
+    )  # fmt: skip
+    stream = Stream(name=f"{at}.micro.accumulation", size=size, launches=tensors_of_stage(pricer, f"{at}.micro", stage))
+    return priced(f"{at}.micro.accumulation", [stream], pricer.subject.hw)
 
 
 def ranks_in_step(
@@ -217,14 +256,3 @@ def recomputed_layers(pricer: StepPricer, stage: Stage) -> dict[str, Term]:
     if some is None:
         return stage.layers
     return {key: pricer.leaves.times(f"{at}.{key}", layers, some) for key, layers in stage.layers.items()}
-
-
-def bubble_time(pricer: StepPricer, at: str, whole: Term) -> Term:
-    """Time that a stage idles, by schedule."""
-    schedule = pricer.plan.parallel.schedule
-    if schedule in ("1f1b", "gpipe"):
-        return bubble_seconds.term(f"{at}.bubble", stage=whole, pp=pricer.step.pp, vpp=pricer.step.vpp)
-    return scheduled_bubble_seconds.term(
-        f"{at}.bubble", stage=whole, pp=pricer.step.pp, vpp=pricer.step.vpp, ends=count(f"pipeline_ends_{schedule}"),
-        share=count(f"idle_share_{schedule}"),
-    )  # fmt: skip

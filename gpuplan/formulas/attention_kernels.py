@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas import fits
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, sqrt, where
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, floor, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 FLASH2 = Source(
@@ -293,31 +293,78 @@ def replayed_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio, l2
     return size / bandwidth * (1.0 / near + (1.0 / efficiency - 1.0 / near) / (1.0 + (reach * l2 / size) ** 8.0))
 
 
-@formula(fits.decodes("keys cut into pieces and reduced: Flash-Decoding, https://pytorch.org/blog/flash-decoding/"))
-def decode_seconds(
-    *, compute: Seconds, memory: Seconds, sequences: Count, kv_heads: Count, kv_len: Count, start: Seconds, per_group: Seconds,
-    walk: Seconds, ramp: Seconds, residual: Ratio,
-) -> Seconds:  # fmt: skip
-    """Time of decode attention: the longest of traffic, arithmetic and the walk along the keys; a start, the groups, the ramp.
+@formula(TILES)
+def packed_groups(*, heads: Count, kv_heads: Count, packs: Count) -> Count:
+    """Groups of queries of one sequence that read keys by themselves: `packs` heads of a key head at most go together.
 
-    A group is the queries of one sequence that share a key head; its keys are cut into so many pieces at most, so that each
-    key takes `walk` however idle the chip is. The ramp is what middle sizes lose while the pieces fill the chip: the square
-    root of its time and that of the traffic.
-
-    >>> decode_seconds(compute=0.0, memory=1e-4, sequences=10.0, kv_heads=8.0, kv_len=1000.0, start=1e-5, per_group=1e-8,
-    ...     walk=1e-9, ramp=1e-6, residual=1.0)
-    0.0001208
+    >>> packed_groups(heads=64.0, kv_heads=8.0, packs=16.0), packed_groups(heads=64.0, kv_heads=8.0, packs=1.0)
+    (8.0, 64.0)
     """
-    return residual * (
-        start + maximum(maximum(compute, memory), walk * kv_len) + per_group * sequences * kv_heads + sqrt(ramp * memory)
-    )
+    return kv_heads * ceil_div(heads / kv_heads, packs)
+
+
+@formula(fits.decodes())
+def queue_seconds(*, sequences: Count, groups: Count, units: Count, per_group: Seconds) -> Seconds:
+    """Time that groups of queries wait for a unit: the first on each unit are part of the start.
+
+    >>> queue_seconds(sequences=100.0, groups=8.0, units=100.0, per_group=1e-8)
+    7e-06
+    """
+    return per_group * maximum(sequences * groups - units, 0.0)
+
+
+@formula(fits.decodes("keys cut into pieces and reduced: Flash-Decoding, https://pytorch.org/blog/flash-decoding/"))
+def keys_seconds(*, compute: Seconds, memory: Seconds, kv_len: Count, walk: Seconds) -> Seconds:
+    """Time of all keys: the longest of traffic, arithmetic and the walk along the keys of a group.
+
+    The keys of a group are cut into so many pieces at most, so that each key takes `walk` however idle the chip is.
+
+    >>> keys_seconds(compute=0.0, memory=1e-4, kv_len=1000.0, walk=1e-9)
+    0.0001
+    """
+    return maximum(maximum(compute, memory), walk * kv_len)
+
+
+@formula(fits.decodes())
+def decode_seconds(
+    *, keys: Seconds, queue: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, ramp: Seconds, residual: Ratio
+) -> Seconds:
+    """Time of decode attention: keys and groups, of which `unhidden` of the shorter shows; a start; the ramp.
+
+    The ramp is what middle sizes lose while the pieces of keys fill the chip: the square root of its time and that of the
+    traffic.
+
+    >>> round(decode_seconds(keys=1e-4, queue=2e-5, memory=1e-4, start=1e-5, unhidden=0.5, ramp=1e-6, residual=1.0) * 1e6, 3)
+    130.0
+    """
+    return residual * (start + maximum(keys, queue) + unhidden * minimum(keys, queue) + sqrt(ramp * memory))
 
 
 @formula(DEFINITION)
-def seconds_by_queries(*, q_len: Count, most: Count, few: Seconds, many: Seconds) -> Seconds:
-    """Time of attention in the kernel for few queries a sequence up to `most` of them, and in the one for many beyond.
+def blocks_per_unit(*, sequences: Count, kv_heads: Count, kv_len: Count, block_keys: Count, units: Count) -> Ratio:
+    """Blocks of `block_keys` keys of one key head of one sequence, one at least, for each compute unit.
 
-    >>> [seconds_by_queries(q_len=queries, most=16.0, few=3e-6, many=5e-6) for queries in (1.0, 64.0)]
+    >>> blocks_per_unit(sequences=2.0, kv_heads=8.0, kv_len=1000.0, block_keys=128.0, units=100.0)
+    1.12
+    """
+    return sequences * kv_heads * maximum(floor(kv_len / block_keys), 1.0) / units
+
+
+@formula(DEFINITION)
+def heads_per_key_head(*, heads: Count, kv_heads: Count) -> Count:
+    """Heads that read the same keys.
+
+    >>> heads_per_key_head(heads=32.0, kv_heads=8.0)
+    4.0
+    """
+    return heads / kv_heads
+
+
+@formula(DEFINITION)
+def seconds_up_to(*, value: Count, most: Count, within: Seconds, beyond: Seconds) -> Seconds:
+    """Time of attention in the kernel that runs up to a bound of the shape, and in the one beyond it.
+
+    >>> [seconds_up_to(value=queries, most=16.0, within=3e-6, beyond=5e-6) for queries in (1.0, 64.0)]
     [3e-06, 5e-06]
     """
-    return where(q_len <= most, few, many)
+    return where(value <= most, within, beyond)

@@ -128,6 +128,20 @@ def aligned_seconds(*, seconds: Seconds, dim: Count, pace: Ratio) -> Seconds:
     return where(dim // 8.0 * 8.0 < dim, seconds * pace, seconds)
 
 
+@formula(Source(
+    "engine", "Megatron-LM v2.5: FusedScaleMaskSoftmax.forward",
+    "https://github.com/NVIDIA/Megatron-LM/blob/v2.5/megatron/model/fused_softmax.py",
+    "custom_kernel_constraint: key_seq_len <= 2048",
+))  # fmt: skip
+def softmax_traffic_bytes(*, keys: Count, most: Count, fused: Bytes, apart: Bytes) -> Bytes:
+    """Traffic for each score that is written out: scale, mask and softmax are one kernel up to so many keys.
+
+    >>> [softmax_traffic_bytes(keys=keys, most=2048.0, fused=9.0, apart=42.0) for keys in (2048.0, 8192.0)]
+    [9.0, 42.0]
+    """
+    return where(keys > most, apart, fused)
+
+
 @formula(Source("assumed", "between even and all tokens with the same experts, load grows as a power"))
 def padded_load(*, experts: Count, top_k: Count, lopsided: Ratio) -> Ratio:
     """Tokens of the fullest expert over the mean, between even (0) and all tokens with the same few experts (1).

@@ -66,6 +66,18 @@ def lower_edge_layers(*, edge: Count, upper: Count) -> Count:
     return 2 * edge - upper
 
 
+@formula(DEFINITION)
+def least_layers(*, layers: Count, pp: Count) -> Count:
+    """Layers of a stage that has none of those that even shares leave over.
+
+    32 layers on 6 stages, of which two have one more:
+
+    >>> least_layers(layers=32.0, pp=6.0)
+    5.0
+    """
+    return ceil_div(layers - pp + 1, pp)
+
+
 @formula(_DUALPIPE)
 def mean_of_ends(*, first: Count, last: Count) -> Count:
     """What a rank of DualPipe has of each of its two stages in the middle: half of the micro-batches enter at either end.
@@ -154,6 +166,16 @@ def pipeline_peers(*, pp: Count) -> Count:
     (2.0, 1.0)
     """
     return minimum(pp, 2.0)
+
+
+@formula(DEFINITION)
+def regathering_ranks(*, tp: Count, pp: Count) -> Count:
+    """Ranks that gather the hidden states which each of them took over a part of: those of tensor parallelism, between stages.
+
+    >>> regathering_ranks(tp=8.0, pp=4.0), regathering_ranks(tp=8.0, pp=1.0)
+    (8.0, 1.0)
+    """
+    return where(pp > 1, tp, 1.0)
 
 
 @formula(Source("definition", "ranks lie one after the other, neighbouring stages `stride` apart"))

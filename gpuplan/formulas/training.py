@@ -318,6 +318,16 @@ def unmodelled_seconds(*, counted: Seconds, residual: Ratio) -> Seconds:
 
 
 @formula(DEFINITION)
+def accumulated_bytes(*, params: Count, element: Bytes, micro_batches: Count) -> Bytes:
+    """Traffic of a micro-batch, in the mean of a step, to add its gradients to the sums of those before it; the first adds nothing.
+
+    >>> accumulated_bytes(params=1e9, element=6.0, micro_batches=4.0), accumulated_bytes(params=1e9, element=6.0, micro_batches=1.0)
+    (4500000000.0, 0.0)
+    """
+    return params * element * (1.0 - 1.0 / micro_batches)
+
+
+@formula(DEFINITION)
 def optimizer_traffic_bytes(*, params: Count, gradient: Bytes, master: Bytes, moments: Bytes, weight: Bytes) -> Bytes:
     """Traffic of an optimizer step: gradients are read twice (norm and update), states read and written, weights written.
 
@@ -361,12 +371,26 @@ def without_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
 
 @formula(_MEGATRON2)
 def bubble_seconds(*, stage: Seconds, pp: Count, vpp: Count) -> Seconds:
-    """Time that a stage idles in a step.
+    """Time that a stage idles in a step, while a micro-batch or a chunk of it passes the others; `stage`: their mean, both ways.
 
     >>> bubble_seconds(stage=1.0, pp=4, vpp=2)
     1.5
     """
     return stage * (pp - 1) / vpp
+
+
+@formula(Source("definition", "the mean of the stages of a pipeline but one: the first, those in the middle and the last"))
+def other_stages_seconds(*, own: Seconds, first: Seconds, middle: Seconds, last: Seconds, pp: Count) -> Seconds:
+    """What a micro-batch takes on each of the other stages of a pipeline, in the mean.
+
+    Four stages, the last of which also has the head: each micro-batch waits for it there; filling the pipeline does not.
+
+    >>> other_stages_seconds(own=3.0, first=1.0, middle=1.0, last=3.0, pp=4.0)
+    1.0
+    >>> other_stages_seconds(own=1.0, first=1.0, middle=1.0, last=1.0, pp=1.0)
+    1.0
+    """
+    return where(pp > 1, (first + last + (pp - 2) * middle - own) / maximum(pp - 1, 1.0), own)
 
 
 @formula(_CHUNK_SYNC)

@@ -17,7 +17,7 @@ from gpuplan.machine.sibling_clock import with_sibling_clock
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
-from gpuplan.specs.measured_machine import calibration_notes
+from gpuplan.specs.measured_machine import calibration_notes, withheld_note
 from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
 
@@ -56,12 +56,13 @@ def hardware_of(
         SpecError: a measured file is wrong.
     """
     catalog = catalog or Catalog.open()
-    chip = target.accelerator
+    chip, local = target.accelerator, target.local
 
     def made() -> Kernels:
-        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=matmuls_of or engine, fused_experts=fused_experts)
+        kernels = matmuls_of or engine
+        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=kernels, fused_experts=fused_experts, local=local)
 
-    own = made() if measured is not None else catalog.once(("kernels", chip.id, engine, matmuls_of, fused_experts), made)
+    own = made() if measured is not None else catalog.once(("kernels", chip.id, engine, matmuls_of, fused_experts, local), made)
     parameters = dict(own.parameters)
     fabrics: list[Link] = []
     levels = distinct(target.levels)
@@ -116,16 +117,16 @@ class Kernels(Record, kw_only=True):
 
 def _kernels(
     chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, matmuls_of: str | None,
-    fused_experts: bool,
+    fused_experts: bool, local: bool,
 ) -> Kernels:  # fmt: skip
-    chain = overlay.chain_of(catalog, chip.id, chip.family, measured)
+    chain = overlay.chain_of(catalog, chip.id, chip.family, measured, local=local)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     parameters = with_borrowed_clock(chip, parameters, chain, catalog)
-    parameters |= overlay.kernel_residuals(chain)
+    parameters |= overlay.kernel_residuals(chain, engine)
     return Kernels(
         chain=chain,
         parameters=parameters,
@@ -135,7 +136,7 @@ def _kernels(
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),
         power=None if chip.power is None else chip.term("hw.power", chip.power),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
-        notes=(*_measured_here(chip, chain, catalog, engine), *_borrowed(chip, chain)),
+        notes=(*_calibrated(chip, chain, catalog, engine, local=local), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,
     )
 
@@ -194,15 +195,28 @@ def _share_of_host(target: Target, which: Literal["memory", "local_disk"]) -> Te
     return shard_bytes.term(f"hw.{name}", size=whole, shards=Term("hw.accelerators_of_host", cards, "1", whole.source))
 
 
-def _measured_here(chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None) -> Iterator[Note]:
-    """That `gpuplan calibrate` measured the chip, and whether somebody edited the file since."""
+def _calibrated(
+    chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None, *, local: bool
+) -> Iterator[Note]:  # fmt: skip
+    """That `gpuplan calibrate` measured the chip, whether that counts here, and whether somebody edited the file since."""
     but = engine if engine is not None and any(engine in link.file.engines for link in chain) else ""
+    found = False
     for path in catalog.layers("measured", chip.id):
         file = catalog.read(Measured, path)
         if file.machine is None:
-            return
+            break
+        found = True
+        why = overlay.withheld(file.machine, catalog, chip.id, local=local)
+        if why:
+            yield withheld_note(file.machine, chip.id, why, asked=catalog.calibrated)
+            continue
+        if not file.tells_kernels():
+            continue
         ranges = {str(kind): (one.low.value, one.high.value) for kind, one in file.residual.items()}
-        yield from calibration_notes(file.machine, path, own=catalog.rank(path) > 0, but=but, ranges=ranges)
+        yield from calibration_notes(file.machine, path, local=local, but=but, ranges=ranges)
+    if catalog.calibrated and not found:
+        what = f"--calibrated changes nothing: no calibration of {chip.id} is kept here"
+        yield Note("hw.not-calibrated", what, "run `gpuplan calibrate` on the machine, or `gpuplan calibrate import`")
 
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:

@@ -9,8 +9,10 @@ from gpuplan.errors import Note, Problem, SpecError, UnknownError
 from gpuplan.record import Record
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.measured import CollectiveFit, Fabric, MatmulFit, Measured, Residual
+from gpuplan.specs.measured import CollectiveFit, Fabric, Leaves, MatmulFit, Measured, Residual
+from gpuplan.specs.measured_machine import WRITTEN, MeasuredMachine
 from gpuplan.specs.quantity import Sourced
+from gpuplan.strict_yaml import read_text
 from gpuplan.term import Term
 
 MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
@@ -22,7 +24,8 @@ KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": ("int8
 """Kinds of matmul beyond the plain one that a data type is multiplied in; nothing stands in for one that was not measured."""
 TORCH_LINEAR = ("torch.nn.functional.linear", "torch_linear")
 """What published tables call PyTorch's own linear layer where an engine runs it."""
-DECODE_STORED: Mapping[str, str] = {"fp8": "fp8", "int8": "fp8", "fp4": "fp8", "int4": "fp8"}
+ON_EIGHT_BITS = "bf16_on_fp8"
+"""16-bit queries over 8-bit keys and values, which some kernels convert on the way."""
 
 
 class Link(Record):
@@ -33,8 +36,31 @@ class Link(Record):
     borrowed: bool
 
 
-def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) -> tuple[Link, ...]:
+def drafted(catalog: Catalog, ident: str) -> bool:
+    """Whether an earlier calibration wrote the spec of an accelerator, of which then nothing but what it measured is known."""
+    path = catalog.paths("accelerators").get(ident)
+    return path is not None and catalog.rank(path) > 0 and read_text(path).startswith(WRITTEN)
+
+
+def withheld(machine: MeasuredMachine, catalog: Catalog, ident: str, *, local: bool) -> str:
+    """Why what a calibration wrote does not count for a target; nothing where it does.
+
+    It counts for the machine that it was made on (`local`), for accelerators that no datasheet describes, and, where it is asked
+    for, for others too, unless it is true of that machine alone.
+    """
+    if local or drafted(catalog, ident):
+        return ""
+    if not catalog.calibrated:
+        return "it was not asked for"
+    return "; ".join(machine.only_here)
+
+
+def chain_of(
+    catalog: Catalog, ident: str, family: str, given: Measured | None, *, local: bool = False
+) -> tuple[Link, ...]:  # fmt: skip
     """The files that may give parameters, nearest first: the given, the accelerator's own, the family's, and what each is like.
+
+    What `gpuplan calibrate` wrote is one of them for `local` targets, and for others as `withheld` says.
 
     Raises:
         UnknownError: none of them exists.
@@ -44,9 +70,12 @@ def chain_of(catalog: Catalog, ident: str, family: str, given: Measured | None) 
     first = [given] if given is not None else []
     for name in (ident, family):
         for path in catalog.layers("measured", name):
-            first.append(catalog.read(Measured, path))
-            if first[-1].machine is None:
+            file = catalog.read(Measured, path)
+            if file.machine is None:
+                first.append(file)
                 break  # What `gpuplan calibrate` wrote adds to what is shipped; what a human wrote replaces it.
+            if not withheld(file.machine, catalog, ident, local=local):
+                first.append(file)
     if not first:
         hint = "run `gpuplan calibrate` on the machine, or give a measured file with `like:` a similar accelerator"
         raise UnknownError(Problem("hw.not-measured", f"nothing is measured of {ident} or of its family `{family}`", hint, ident))
@@ -153,32 +182,51 @@ def _of_torch(fit: MatmulFit) -> bool:
 
 
 def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
-    """The attention parameters: `prefill.<dtype>`, `decode.<stored>`, `latent.<stored>`, `backward_share`, `backward_extra`."""
+    """The attention parameters: `prefill.<kind>`, `decode.<stored>`, the same `_beyond`, `latent.<stored>`, `backward_…`.
+
+    What an engine's kernel leaves to another one of it counts where both are the engine's.
+    """
     found: dict[str, Term] = {}
-    links = [(link, link.file.attention) for link in chain if link.file.attention is not None]
-    prefills = [(link, link.file.engines[engine].prefill) for link in chain if engine in link.file.engines] if engine else []
-    prefills += [(link, fits.prefill) for link, fits in links if fits is not None]
+    plain = [(link, link.file.attention) for link in chain if link.file.attention is not None]
+    own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
     for dtype in dtypes:
-        for like in (dtype, *MATMUL_LIKE[dtype]):
-            hit = next(((link, prefill) for link, prefill in prefills if like in prefill), None)
-            if hit is not None:
-                found |= dict(terms_of(hit[0], f"attention.prefill.{dtype}", hit[1][like]))  # type: ignore[index]
-                break
-    decodes = [(link, link.file.engines[engine].decode) for link in chain if engine in link.file.engines] if engine else []
-    decodes += [(link, fits.decode) for link, fits in links if fits is not None]
-    for stored, like in (("bf16", "bf16"), ("fp8", "fp8"), ("fp8", "bf16")):
-        table = next(((link, decode) for link, decode in decodes if like in decode), None)
-        if table is not None and f"attention.decode.{stored}.start" not in found:
-            found |= dict(terms_of(table[0], f"attention.decode.{stored}", table[1][like]))  # type: ignore[index]
-    for stored in ("bf16", "fp8"):
-        shared = next(((link, fits.latent) for link, fits in links if fits is not None and stored in fits.latent), None)
-        if shared is not None:
-            found |= dict(terms_of(shared[0], f"attention.latent.{stored}", shared[1][stored]))  # type: ignore[index]
+        likes = (dtype, *MATMUL_LIKE[dtype])
+        found |= _attention_set((*own, *plain), "prefill", dtype, likes)
+        if dtype == "bf16":
+            found |= _attention_set(own, "prefill", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
+    for stored, likes in (("bf16", ("bf16",)), ("fp8", ("fp8", "bf16"))):
+        found |= _attention_set((*own, *plain), "decode", stored, likes)
+        found |= _attention_set((*own, *plain), "latent", stored, (stored,))
     for key in ("backward_share", "backward_extra"):
-        told = next(((link, value) for link, fits in links if (value := getattr(fits, key)) is not None), None)
+        told = next(((link, value) for link, fits in plain if (value := getattr(fits, key)) is not None), None)
         if told is not None:
             found[f"attention.{key}"] = told[0].file.term(f"hw.attention.{key}", told[1])
     return found
+
+
+def _attention_set(
+    tables: Sequence[tuple[Link, Schema]], section: str, kind: str, likes: Sequence[str]
+) -> dict[str, Term]:  # fmt: skip
+    """The parameters of one kind of attention, of the first data type and file that has them, and of the kernel beyond it."""
+    for like in likes:
+        for link, fits in tables:
+            fit = getattr(fits, section).get(like)
+            if fit is None:
+                continue
+            found = dict(terms_of(link, f"attention.{section}.{kind}", fit))
+            beyond = getattr(fits, f"{section}_beyond", {}).get(like)
+            if beyond is not None and fit.leaves is not None:
+                found |= dict(terms_of(link, f"attention.{section}_beyond.{kind}", beyond))
+                found |= _left_terms(link, f"attention.{section}.{kind}.leaves", fit.leaves)
+            return found
+    return {}
+
+
+def _left_terms(link: Link, prefix: str, leaves: Leaves) -> dict[str, Term]:
+    """What a kernel leaves, as terms: its bounds, one for each head dimension, and one where it is windows."""
+    source = replace(link.file.source_of(leaves), note="a shape that another kernel takes")
+    marks = [f"{prefix}.width_{width}" for width in leaves.widths] + ([f"{prefix}.windows"] if leaves.windows else [])
+    return {**dict(terms_of(link, prefix, leaves)), **{name: Term(f"hw.{name}", 1.0, "1", source) for name in marks}}
 
 
 def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
@@ -211,8 +259,11 @@ RESIDUALS: Mapping[str, str] = {
 """The kinds of work whose residual has a term of its own, and the kind that speaks for each where it was not told apart."""
 
 
-def kernel_residuals(chain: Sequence[Link]) -> dict[str, Term]:
-    """The residual of each kind of kernel: 1, with the range of measured / predicted, widened where it was borrowed."""
+def kernel_residuals(chain: Sequence[Link], engine: str | None = None) -> dict[str, Term]:
+    """The residual of each kind of kernel: 1, with the range of measured / predicted, widened where it was borrowed.
+
+    Where an engine's own kernels have a range of their own, it counts.
+    """
     found: dict[str, Term] = {}
     for kind, like in RESIDUALS.items():
         if like == "collective":
@@ -220,7 +271,10 @@ def kernel_residuals(chain: Sequence[Link]) -> dict[str, Term]:
         if kind == "grouped":
             # What was measured here of single matmuls says nothing of the experts' kernels, whose parameters come from elsewhere.
             chain = [link for link in chain if link.file.machine is None or kind in link.file.residual] or chain
-        found |= _residual_term(kind, like, chain, least=True)
+        own = (
+            [link for link in chain if engine in link.file.engines and kind in link.file.engines[engine].residual] if engine else []
+        )
+        found |= _residual_term(kind, like, own or chain, least=True, engine=engine if own else None)
     return found
 
 
@@ -233,9 +287,11 @@ def fabric_residuals(fabrics: Sequence[Link]) -> dict[str, Term]:
     return found
 
 
-def _residual_term(kind: str, like: str, chain: Sequence[Link], *, least: bool) -> dict[str, Term]:
+def _residual_term(
+    kind: str, like: str, chain: Sequence[Link], *, least: bool, engine: str | None = None
+) -> dict[str, Term]:  # fmt: skip
     """The residual by its name, of the nearest file (`least`) or of all; nothing where no file has one."""
-    links = [(link, made) for link in chain if (made := _residual(link, kind, like)) is not None]
+    links = [(link, made) for link in chain if (made := _residual(link, kind, like, engine)) is not None]
     if not links:
         return {}
     low, high, link = 1.0, 1.0, links[0][0]
@@ -250,6 +306,6 @@ def _residual_term(kind: str, like: str, chain: Sequence[Link], *, least: bool) 
     return {name: Term(f"hw.{name}", 1.0, "1", source, spread=(low, high))}
 
 
-def _residual(link: Link, kind: str, like: str) -> Residual | None:
-    told: Mapping[str, Residual] = link.file.residual  # type: ignore[assignment]
+def _residual(link: Link, kind: str, like: str, engine: str | None) -> Residual | None:
+    told: Mapping[str, Residual] = (link.file if engine is None else link.file.engines[engine]).residual  # type: ignore[assignment]
     return told.get(kind) or told.get(like)

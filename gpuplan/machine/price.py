@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas import attention_kernels, kernels
+from gpuplan.formulas import kernels
+from gpuplan.machine.attention import attention_seconds, throttled
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
-from gpuplan.num import all_true, any_true
-from gpuplan.term import DEFINITION, Source, Term, total
+from gpuplan.num import all_true
+from gpuplan.term import Term
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
-
-MOST_DECODE_QUERIES = Term("work.most_decode_queries", 16.0, "1", Source("assumed", "draft lengths stay below, chunks above"))
-"""Queries of a sequence up to which the decode kernel runs."""
-ZERO = Term("zero", 0.0, "1", DEFINITION)
-TWO_BYTES = Term("query_element_bytes", 2.0, "B", Source("assumed", "queries and outputs of attention are 16-bit"))
 
 
 def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
@@ -104,176 +100,12 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 
-def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) -> Term:
-    """The time of one fused attention, forward or backward, prefill or decode, in seconds.
-
-    Up to `MOST_DECODE_QUERIES` queries a sequence run as decode. `replayed`: the kernel alone runs again and again, as in a
-    benchmark, so that keys may still be in the chip's cache; in a model's step they are not.
-
-    Raises:
-        UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
-    """
-    few = item.q_len.value <= MOST_DECODE_QUERIES.value
-    if item.backward or not any_true(few):
-        return _prefill_seconds(item, hw)
-    if all_true(few):
-        return _decode_seconds(item, hw, replayed=replayed)
-    # Some candidates of a grid have few queries a sequence, and others many.
-    either = {
-        "few": _decode_seconds(item.replaced(name=f"{item.name}.few"), hw, replayed=replayed),
-        "many": _prefill_seconds(item.replaced(name=f"{item.name}.many"), hw),
-    }
-    return attention_kernels.seconds_by_queries.term(f"{item.name}.seconds", q_len=item.q_len, most=MOST_DECODE_QUERIES, **either)
-
-
-def _prefill_seconds(item: Attention, hw: Hardware) -> Term:
-    """Attention of many queries a sequence, forward or backward."""
-    name, prefix = item.name, f"attention.prefill.{item.dtype}"
-    rows, cached = hw.parameter(f"{prefix}.rows"), hw.parameter(f"{prefix}.cached")
-    dims = {"k_dim": item.k_dim, "v_dim": item.v_dim}
-    pairs, seen = _tiled_pairs(item, rows)
-    busy, array = dims, hw.parameters.get(f"{prefix}.array")
-    if array is not None:
-        busy = {key: attention_kernels.array_dim.term(f"{name}.array_{key}", dim=dim, array=array) for key, dim in dims.items()}
-    flop = attention_kernels.attention_flop.term(
-        f"{name}.forward_flop", pairs=pairs, sequences=item.sequences, heads=item.heads, **busy
-    )
-    size = _attention_bytes(item, item.kv_len)
-    efficiency = hw.parameter(f"{prefix}.efficiency")
-    if item.backward:
-        flop = attention_kernels.attention_backward_flop.term(f"{name}.backward_flop", forward=flop)
-        size = attention_kernels.attention_backward_bytes.term(f"{name}.backward_bytes", forward=size)
-        share = hw.parameter("attention.backward_share")
-        efficiency = attention_kernels.backward_efficiency.term(f"{name}.efficiency", forward=efficiency, share=share)
-    tail = hw.parameter(f"{prefix}.tail")
-    flop = attention_kernels.attention_tiled_flop.term(
-        f"{name}.flop", flop=flop, kv_len=seen, **dims, rows=rows, tail=tail, units=hw.sm_count
-    )
-    steady = attention_kernels.attention_compute_seconds.term(
-        f"{name}.steady_s", flop=flop, flop_per_s=hw.peak(item.dtype), efficiency=efficiency, depth=item.k_dim,
-        short_depth=hw.parameter(f"{prefix}.short_depth"), units=hw.sm_count, tail=tail,
-        per_tile=hw.parameter(f"{prefix}.per_tile"),
-        tiles=attention_kernels.query_tiles.term(
-            f"{name}.tiles", sequences=item.sequences, heads=item.heads, q_len=item.q_len, rows=rows
-        ),
-    )  # fmt: skip
-    parts = {
-        "compute": _throttled(name, hw, prefix, steady),
-        "memory": kernels.memory_seconds.term(
-            f"{name}.memory_s", size=attention_kernels.far_bytes.term(f"{name}.far_bytes", size=size, cached=cached),
-            bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency"),
-        ),
-        "start": hw.parameter(f"{prefix}.start"), "unhidden": hw.parameter(f"{prefix}.unhidden"),
-        "residual": hw.parameter("prefill_residual"),
-    }  # fmt: skip
-    if item.backward:
-        parts["prepare"] = _prepare_seconds(item, hw, prefix)
-    elif item.appends:
-        parts["prepare"] = _append_seconds(item, hw, prefix)
-    else:
-        return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
-    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", **parts)
-
-
-def _tiled_pairs(item: Attention, rows: Term) -> tuple[Term, Term]:
-    """Pairs of one head of one sequence that whole tiles of queries compute, and the keys that the longest tile sees."""
-    name = item.name
-    queries = attention_kernels.tiled_queries.term(f"{name}.tiled_queries", q_len=item.q_len, rows=rows)
-    if not item.causal and item.window is None:
-        return attention_kernels.attention_pairs.term(f"{name}.pairs", q_len=queries, kv_len=item.kv_len), item.kv_len
-    keys = attention_kernels.tiled_keys.term(f"{name}.tiled_keys", kv_len=item.kv_len, rows=rows)
-    if item.window is None:
-        return attention_kernels.causal_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys), item.kv_len
-    window = attention_kernels.tiled_window.term(f"{name}.tiled_window", window=item.window, rows=rows)
-    pairs = attention_kernels.windowed_pairs.term(f"{name}.pairs", q_len=queries, kv_len=keys, window=window)
-    return pairs, attention_kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=rows)
-
-
-def _prepare_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
-    extra = attention_kernels.backward_prepare_bytes.term(
-        f"{item.name}.prepare_bytes", sequences=item.sequences, q_len=item.q_len, heads=item.heads, dim=item.k_dim,
-        element_bytes=hw.parameter("attention.backward_extra"),
-    )  # fmt: skip
-    efficiency = hw.parameter(f"{prefix}.memory_efficiency")
-    return kernels.memory_seconds.term(f"{item.name}.prepare_s", size=extra, bandwidth=hw.hbm_bandwidth, efficiency=efficiency)
-
-
-def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
-    name = item.name
-    size = attention_kernels.append_bytes.term(
-        f"{name}.append_bytes", sequences=item.sequences, q_len=item.q_len, kv_heads=item.kv_heads,
-        kv_stored_dim=_stored_dim(item), kv_bytes=item.kv_element_bytes,
-    )  # fmt: skip
-    far = attention_kernels.far_bytes.term(f"{name}.far_append_bytes", size=size, cached=hw.parameter(f"{prefix}.cached"))
-    return attention_kernels.append_seconds.term(
-        f"{name}.append_s", size=far, bandwidth=hw.hbm_bandwidth, passes=hw.parameter(f"{prefix}.append"),
-        sequences=item.sequences, q_len=item.q_len, per_token=hw.parameter(f"{prefix}.per_token"),
-    )  # fmt: skip
-
-
-def _decode_seconds(item: Attention, hw: Hardware, *, replayed: bool) -> Term:
-    name = item.name
-    stored = "fp8" if all_true(item.kv_element_bytes.value < 2.0) else "bf16"
-    prefix = f"attention.latent.{stored}"
-    if not item.v_shared or f"{prefix}.start" not in hw.parameters:
-        prefix = f"attention.decode.{stored}"
-    seen = item.kv_len
-    if item.window is not None:
-        seen = attention_kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)
-    keys = attention_kernels.decode_keys.term(f"{name}.keys", kv_len=seen, page=hw.parameter(f"{prefix}.page"))
-    flop = attention_kernels.decode_flop.term(
-        f"{name}.flop", sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
-        k_dim=item.k_dim, v_dim=item.v_dim, rows=hw.parameter(f"{prefix}.rows"),
-    )  # fmt: skip
-    compute = kernels.compute_seconds.term(
-        f"{name}.compute_s", flop=flop, flop_per_s=_decode_peak(item, hw), efficiency=hw.parameter(f"{prefix}.efficiency"),
-        depth=item.k_dim, short_depth=ZERO,
-    )  # fmt: skip
-    traffic = {
-        "size": _attention_bytes(item, keys), "bandwidth": hw.hbm_bandwidth,
-        "efficiency": hw.parameter(f"{prefix}.memory_efficiency"),
-    }  # fmt: skip
-    if replayed and hw.l2 is not None:
-        reach, near = hw.parameter(f"{prefix}.reach"), hw.parameter(f"{prefix}.near")
-        memory = attention_kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
-    else:
-        memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
-    return attention_kernels.decode_seconds.term(
-        f"{name}.seconds", compute=compute, memory=memory, sequences=item.sequences, kv_heads=item.kv_heads, kv_len=keys,
-        start=hw.parameter(f"{prefix}.start"), per_group=hw.parameter(f"{prefix}.per_group"), walk=hw.parameter(f"{prefix}.walk"),
-        ramp=hw.parameter(f"{prefix}.ramp"), residual=hw.parameter("decode_residual"),
-    )  # fmt: skip
-
-
-def _decode_peak(item: Attention, hw: Hardware) -> Term:
-    """Decode multiplies in 16 bits whatever is stored."""
-    return hw.peaks.get("bf16") or hw.peaks.get("fp16") or hw.peak(item.dtype)
-
-
-def _attention_bytes(item: Attention, keys: Term) -> Term:
-    return attention_kernels.attention_bytes.term(
-        f"{item.name}.bytes",
-        sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=item.kv_heads,
-        k_dim=item.k_dim, v_dim=item.v_dim, kv_stored_dim=_stored_dim(item), q_bytes=TWO_BYTES, kv_bytes=item.kv_element_bytes,
-    )  # fmt: skip
-
-
-def _stored_dim(item: Attention) -> Term:
-    """What one position and one key head stores."""
-    return item.k_dim if item.v_shared else total(f"{item.name}.kv_stored_dim", {"k": item.k_dim, "v": item.v_dim})
-
-
 def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, depth: Term) -> Term:
     steady = kernels.compute_seconds.term(
         f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=hw.parameter(f"{prefix}.efficiency"), depth=depth,
         short_depth=hw.parameter(f"{prefix}.short_depth"),
     )  # fmt: skip
-    return _throttled(name, hw, prefix, steady)
-
-
-def _throttled(name: str, hw: Hardware, prefix: str, steady: Term) -> Term:
-    throttle, settle = hw.parameter(f"{prefix}.throttle"), hw.parameter(f"{prefix}.settle")
-    return kernels.throttled_seconds.term(f"{name}.compute_s", seconds=steady, throttle=throttle, settle=settle)
+    return throttled(name, hw, prefix, steady)
 
 
 def stream_seconds(item: Stream, hw: Hardware) -> Term:

@@ -143,8 +143,8 @@ class TrainAsk(Common, kw_only=True):
         Recompute | None,
         Option(
             "Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
-            " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as"
-            " `save_qkv_proj`", PARALLEL, "MODE",
+            " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or"
+            " Paxml such as `save_qkv_proj`", PARALLEL, "MODE",
         ),
     ] = None  # fmt: skip
     recompute_layers: Annotated[

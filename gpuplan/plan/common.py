@@ -12,7 +12,8 @@ from gpuplan.record import Record, field
 
 ON = (
     "Accelerator, system, cloud instance, TPU slice or cluster, such as `h100`, `8xh100-sxm-80gb`, `2xaws:p5.48xlarge`; "
-    "behind an `@` the network or the cluster that joins them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`"
+    "behind an `@` the network or the cluster that joins them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`; "
+    "`local` is an accelerator of this machine, as calibrated"
 )
 
 
@@ -62,6 +63,13 @@ class Common(Record, kw_only=True):
     ] = field(default_factory=dict)  # fmt: skip
     specs: Annotated[tuple[Path, ...], Option("A folder of your own specs, which win; repeatable", DATA, "DIR", samples=True)] = ()
 
+    calibrated: Annotated[
+        bool | None,
+        Option(
+            "Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here",
+            DATA, "", one_way=True, samples=True,
+        ),
+    ] = None  # fmt: skip
     margin: Annotated[
         float | None,
         Option(

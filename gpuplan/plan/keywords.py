@@ -55,6 +55,8 @@ class FitOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
 
 
 class TrainOptions(TypedDict, total=False):
@@ -124,7 +126,8 @@ class TrainOptions(TypedDict, total=False):
     """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
     recompute: words.Recompute | None
     """Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other
-    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText such as `save_qkv_proj`."""
+    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as
+    `save_qkv_proj`."""
     recompute_layers: Whole
     """Layers of each stage that --recompute holds for; left out, all."""
     recompute_modules: str | Sequence[words.RecomputeModule] | None
@@ -234,6 +237,8 @@ class TrainOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
 
 
 class ServeOptions(TypedDict, total=False):
@@ -273,3 +278,5 @@ class ServeOptions(TypedDict, total=False):
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
+    calibrated: Switch
+    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""

@@ -57,6 +57,30 @@ POLICIES: Mapping[Recompute, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """MaxText's named policies: what is kept on the device, and what in the host's memory (layers/decoders.py, get_remat_policy)."""
 
+_ATTENDED = (*_QKV, "context", "out_proj")
+ALSO_CALLED: Mapping[Recompute, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "minimal_flash": POLICIES["minimal_with_context"],
+    **dict.fromkeys(("nothing_saveable", "save_nothing"), ((), ())),
+    **dict.fromkeys(
+        (
+            "dots_saveable", "checkpoint_dots", "dots_with_no_batch_dims_saveable", "checkpoint_dots_with_no_batch_dims",
+            "save_dot_only", "save_dot_with_no_batch_dims",
+        ),
+        POLICIES["minimal"],
+    ),
+    "offload_dot_with_no_batch_dims": POLICIES["minimal_offloaded"],
+    "save_qkv_out_proj": POLICIES["save_dot_except_mlp"],
+    "save_qkv_out_proj_separate": POLICIES["save_dot_except_mlp"],
+    "save_context": (("context",), ()),
+    "save_encoded_and_out_proj": (("context", "out_proj"), ()),
+    "save_dot_for_mlperf_200b": (_ATTENDED, ()),
+    "save_dot_except_logits_ffn1": ((*_ATTENDED, "mlpwo"), ()),
+    "save_dot_except_logits": POLICIES["minimal_with_context"],
+}  # fmt: skip
+"""Policies of MaxText's older releases, of JAX (jax.checkpoint_policies) and of Praxis (layers/checkpoint_policy.py, commit
+feeaff19), which no search tries: what they keep has a name of MaxText's, or is kept by hand. `dots` are products; the scores of
+attention are none where it is a fused kernel."""
+
 
 class Remat(Record):
     """What of a layer is kept on the device and what in the host's memory; the rest is made again where it is read."""
@@ -80,8 +104,8 @@ def remat_of(plan: TrainPlan, *, drops_unread: bool = False, selective: Recomput
     name: Recompute = selective if chosen and selective is not None else plan.recompute
     if name == "full" and drops_unread:
         return Remat(frozenset(("input",)), frozenset())
-    if name in POLICIES:
-        keep, host = POLICIES[name]
+    if name in POLICIES or name in ALSO_CALLED:
+        keep, host = POLICIES.get(name) or ALSO_CALLED[name]
     elif name == "custom":
         keep, host = plan.saving.keep, plan.saving.to_host
     else:

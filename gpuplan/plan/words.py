@@ -7,9 +7,14 @@ from typing import Literal, TypeAlias
 Recompute: TypeAlias = Literal[
     "none", "selective", "selective-op", "mlp", "moe", "full", "custom",
     "minimal_with_context", "minimal", "save_dot_with_context_except_mlp", "save_dot_except_mlpwi", "save_dot_except_mlp",
-    "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded",
+    "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded", "minimal_flash",
+    "nothing_saveable", "dots_saveable", "checkpoint_dots", "dots_with_no_batch_dims_saveable",
+    "checkpoint_dots_with_no_batch_dims", "offload_dot_with_no_batch_dims",
+    "save_nothing", "save_dot_only", "save_dot_with_no_batch_dims", "save_qkv_out_proj", "save_qkv_out_proj_separate",
+    "save_context", "save_encoded_and_out_proj", "save_dot_for_mlperf_200b", "save_dot_except_logits_ffn1",
+    "save_dot_except_logits",
 ]  # fmt: skip
-"""What is made again; the names with underscores are MaxText's policies."""
+"""What is made again; the names with underscores are policies of MaxText, then of JAX itself, then of Praxis (Paxml)."""
 RecomputeModule: TypeAlias = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
 """Modules that Megatron-Core's selective recomputation can name; `gpuplan.plan.again` says what each stands for."""
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]

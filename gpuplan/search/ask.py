@@ -29,7 +29,7 @@ def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, keep: 
         GpuplanError: whatever is wrong with the question or unknown to the data.
     """
     asked = question(ASKS[task], given)
-    made = estimated(asked, advise=advise, library=Library.shared(asked.specs) if keep else None)
+    made = estimated(asked, advise=advise, library=Library.shared(asked.specs, calibrated=bool(asked.calibrated)) if keep else None)
     _check_units(made, given.get("set"))
     return made
 
@@ -43,8 +43,9 @@ def compared(
         GpuplanError: the question itself is wrong.
     """
     asks = {place: question(ASKS[task], {**given, "on": place}) for place in places}
-    specs = next(iter(asks.values())).specs
-    made = of_each(asks, Library.shared(specs) if keep else Library(Catalog.open(specs)), advise=advise)
+    first = next(iter(asks.values()))
+    library = Library.shared(first.specs, calibrated=bool(first.calibrated)) if keep else Library.of(first)
+    made = of_each(asks, library, advise=advise)
     for one in made.values():
         if isinstance(one, Estimate):
             _check_units(one, given.get("set"))

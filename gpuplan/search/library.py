@@ -14,6 +14,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.overlay import withheld
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
@@ -21,12 +22,14 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
+from gpuplan.search.local import local_target, names_local
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from gpuplan.specs.usual_training import UsualTraining
@@ -88,7 +91,7 @@ class Library:
     _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def shared(cls, specs: Sequence[Path] = ()) -> Library:
+    def shared(cls, specs: Sequence[Path] = (), *, calibrated: bool = False) -> Library:
         """The library of this process for the shipped files and the user's, with all that it has read already.
 
         It is made anew where a file or folder of specs came, went or changed, or where the environment names other folders.
@@ -96,10 +99,11 @@ class Library:
         Raises:
             UsageError: a folder that the user named does not exist or holds nothing.
         """
-        catalog = Catalog.open(specs)
+        catalog = Catalog.open(specs, calibrated=calibrated)
         folders, stamp = tuple(map(str, catalog.folders)), stamp_of((*catalog.folders, CARDS))
-        if (found := _SHARED.get(folders)) is None or found[0] != stamp:
-            found = _SHARED[folders] = stamp, cls(catalog)
+        key = folders, calibrated
+        if (found := _SHARED.get(key)) is None or found[0] != stamp:
+            found = _SHARED[key] = stamp, cls(catalog)
         return found[1]
 
     @classmethod
@@ -109,7 +113,7 @@ class Library:
         Raises:
             UsageError: a folder that the user named does not exist or holds nothing.
         """
-        return cls(Catalog.open(ask.specs))
+        return cls(Catalog.open(ask.specs, calibrated=bool(ask.calibrated)))
 
     def card(self, name: str) -> ModelCard:
         """The card of a model; errors as `gpuplan.models.catalog.find`. A `config.json` is read anew when it changed."""
@@ -135,9 +139,9 @@ class Library:
         return card.id
 
     def target(self, on: str) -> Target:
-        """What `--on` names; errors as `parse_target`."""
+        """What `--on` names; errors as `parse_target` and `local_target`."""
         if on not in self._targets:
-            self._targets[on] = parse_target(on, self.catalog)
+            self._targets[on] = local_target(on, self.catalog) if names_local(on) else parse_target(on, self.catalog)
         return self._targets[on]
 
     def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
@@ -216,11 +220,34 @@ class Library:
         if card.id not in self._counted or self._counted[card.id][0] is not card:
             self._counted[card.id] = card, card.count(), card.source
         _, counts, source = self._counted[card.id]
+        place = self._as_benchmarked(place, card.id)
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price, pins=ask.pins,
         )  # fmt: skip
         return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes), defaults=usual)
+
+    def _as_benchmarked(self, place: Place, model: str) -> Place:
+        """The place with what the user's own runs of the model told of its engine there, where they count."""
+        chip, serving = place.target.accelerator.id, place.engine.serving
+        for path in self.catalog.layers("measured", chip):
+            file = self.catalog.read(Measured, path)
+            runs = file.serving.get(place.engine.id, {}).get(model)
+            if file.machine is None or runs is None or serving is None:
+                continue
+            if withheld(file.machine, self.catalog, chip, local=place.target.local):
+                continue
+            given = {f"{name}_residual": one for name in ("prefill", "decode") if (one := getattr(runs, name)) is not None}
+            key = place.engine.id, chip, f"{model} {place.engine.attention_like} {id(place.engine)}"
+            sources = {**place.engine.sources, **file.sources}
+            engine = self._engines.setdefault(
+                key, place.engine.replaced(serving=serving.replaced(**given), sources=sources)
+            )  # fmt: skip
+            told = ", ".join(f"{name.partition('_')[0]} x {one.value:.3g}" for name, one in given.items())
+            text = f"your own runs of {model} in {engine.name} on {chip} scale what is counted: {told}"
+            note = Note("engine.benchmarked", text, "of `gpuplan calibrate import`")
+            return place.replaced(engine=engine, notes=(*place.notes, note))
+        return place
 
     def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> tuple[str, str]:
         """The engine of a question that names none, and why."""
@@ -253,7 +280,7 @@ class Library:
 
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
-_SHARED: dict[tuple[str, ...], tuple[Stamp, Library]] = {}
+_SHARED: dict[tuple[tuple[str, ...], bool], tuple[Stamp, Library]] = {}
 
 
 def stamp_of(folders: Iterable[Path]) -> Stamp:

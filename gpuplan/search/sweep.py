@@ -73,7 +73,7 @@ def sweep(task: str, given: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]
     """
     kind = ASKS[task]
     ask, values = _read(kind, given, axes)
-    library = Library.shared(ask.specs) if keep else Library.of(ask)
+    library = Library.shared(ask.specs, calibrated=bool(ask.calibrated)) if keep else Library.of(ask)
     shape = tuple(len(one) for one in axes.values())
     made = Swept(
         axes={key: tuple(one) for key, one in values.items()}, legal=np.zeros(shape, np.bool_), fits=np.zeros(shape, np.bool_)

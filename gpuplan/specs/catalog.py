@@ -109,14 +109,18 @@ class Catalog:
     """The spec files of several folders; a file of a later folder replaces one of the same kind and id in an earlier one."""
 
     folders: Sequence[Path]
+    calibrated: bool = False
+    """Whether what `gpuplan calibrate` wrote counts for every target that it can be lent to, and not only for `--on local`."""
     _paths: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
     _names: dict[str, dict[str, list[str]]] = field(default_factory=dict, repr=False)
     _specs: dict[tuple[type[SpecFile], Path], SpecFile] = field(default_factory=dict, repr=False)
     _made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None) -> Catalog:
+    def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None, *, calibrated: bool = False) -> Catalog:
         """The shipped folder, then `~/.config/gpuplan`, then `GPUPLAN_SPECS`, then the folders given; later ones win.
+
+        `calibrated`: calibrations of this or another machine count for every target that they can be lent to.
 
         Raises:
             UsageError: a folder that the user gave does not exist, or holds no spec file. All of them together.
@@ -128,7 +132,7 @@ class Catalog:
         problems = [problem for folder in given if (problem := _unfit(folder)) is not None]
         if problems:
             raise UsageError(*problems)
-        return cls([shipped_folder(), *([config] if config.is_dir() else []), *given])
+        return cls([shipped_folder(), *([config] if config.is_dir() else []), *given], calibrated)
 
     def paths(self, kind: str) -> dict[str, Path]:
         """The file of each id of a kind, sorted by id; an instance family's id carries its provider: `aws/p5`."""

@@ -122,6 +122,8 @@ class TrainingProfile(Schema):
     fp8: Fp8 = Fp8()
     optimizer_extra: StoredBytes | None = None
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
+    leftover_layers: Literal["between", "last"] = "between"
+    """Layers that even shares of pipeline stages leave over go to stages between the ends, or to the last stages."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     rms_passes: Portion | None = None

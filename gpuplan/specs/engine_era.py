@@ -17,7 +17,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
-    "unfused_latent": ("attention", "unfused_latent"),
+    "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
@@ -50,6 +50,8 @@ class Era(Schema):
     """Families of accelerators on which selective recomputation ran attention again."""
     unfused_latent: tuple[str, ...] | None = None
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
+    at_step: BytesField | None = None
+    """Bytes that the optimizer's step made for each parameter beside its states."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None

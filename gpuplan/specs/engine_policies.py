@@ -73,6 +73,12 @@ class Gradients(Schema):
     sums: BytesField | None = None
     """Bytes of a gradient's sum that every rank keeps whole between the micro-batches of a step under ZeRO-3, since the last one
     alone scatters it (FSDP's no_sync); None: every micro-batch scatters its gradients."""
+    added: StoredBytes | None = None
+    """Traffic for each parameter that adding a micro-batch's gradient to the sum takes in a kernel of its own; None: the matmul
+    that makes the gradient adds to the sum."""
+    at_step: BytesField | None = None
+    """Bytes that the optimizer's step makes for each parameter that a rank steps, beside its states: fp32 copies of 16-bit
+    gradients, temporaries of an update that is no fused kernel; None: nothing."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None
@@ -116,6 +122,9 @@ class Tensors(Schema):
     """Norms and residuals are sharded over the tensor-parallel group by default."""
     inputs: Literal["shared", "apart"] = "shared"
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
+    handed: Literal["as-held", "in-parts"] = "as-held"
+    """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
+    of the hidden states, which the ranks there gather."""
     edges: Literal["cut", "whole"] = "cut"
     """Embedding and head are cut, or ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the
     logits."""
@@ -188,6 +197,8 @@ class AttentionPolicy(Schema):
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     heads: Literal["own", "repeated"] = "own"
     """Keys and values are kept as they are, or written out for every head of the queries before attention."""
+    fused_keys: CountField | None = None
+    """Keys up to which scale, mask and softmax of scores that are written out are one kernel; None: always."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
 from gpuplan import physics
-from gpuplan.schema import Fault, field
+from gpuplan.schema import Fault, PositiveInt, field
 from gpuplan.specs.base import Date, Id, Section, SpecFile
 from gpuplan.specs.measured_machine import MeasuredMachine
-from gpuplan.specs.quantity import CountField, Measure, Sourced
+from gpuplan.specs.quantity import CountField, FactorField, Measure, Sourced
 
 _BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -126,6 +126,32 @@ class MatmulFit(Section):
     """How well it fits."""
 
 
+AttentionKind: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "bf16_on_fp8"]
+"""A data type that is multiplied, or 16-bit queries over keys and values that are stored in 8 bits."""
+
+
+class Leaves(Section):
+    """Shapes that an attention kernel leaves to another one of the same engine, which stands under `…_beyond`."""
+
+    widths: tuple[PositiveInt, ...] = ()
+    """Head dimensions."""
+    windows: bool = False
+    """Whatever has a sliding window."""
+    alone: Tile | None = None
+    """Key heads that so many heads share at most (1: those of plain multi-head attention)."""
+    beyond: Tile | None = None
+    """Key heads that more heads share than this."""
+    idle: Share | None = None
+    """Decode that has fewer blocks of keys than this share of the compute units."""
+    block_keys: Tile | None = None
+    """Keys of one such block."""
+
+    def faults(self) -> Iterator[Fault]:
+        """A share of idle units without the size of a block, or the other way round."""
+        if (self.idle is None) != (self.block_keys is None):
+            yield Fault("spec.incomplete", "`idle` and `block_keys` belong together", "give both or none of them")
+
+
 class PrefillFit(Section):
     """Parameters of fused attention over many queries in one data type."""
 
@@ -157,6 +183,10 @@ class PrefillFit(Section):
     """Time that copying takes for each token however few its keys are."""
     array: Tile | None = None
     """Side of a systolic array: head dimensions take up whole multiples of it. None: as wide as they are."""
+    masks: Part | None = None
+    """1: keys outside a sliding window are computed and masked; left out, they are skipped."""
+    leaves: Leaves | None = None
+    """Shapes that another kernel takes."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -171,7 +201,13 @@ class DecodeFit(Section):
     start: Start
     """Constant time of one attention: kernel and reduction."""
     per_group: PerTile
-    """Time that each group (one sequence, one key head) adds."""
+    """Time that each group (one sequence, one key head) adds once every unit has one."""
+    unhidden: Part | None = None
+    """Share of the shorter of keys and groups that the longer does not hide; left out, all of it."""
+    packs: Tile | None = None
+    """Heads of one key head that read its keys together; left out, all of them."""
+    leaves: Leaves | None = None
+    """Shapes that another kernel takes."""
     ramp: Added
     """What middle sizes lose while the chip fills; see `decode_seconds`."""
     rows: Tile
@@ -302,10 +338,27 @@ class EngineFits(Section):
     """Instead of the matmuls above."""
     grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls over experts above."""
-    prefill: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    prefill: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
+    prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
+    """The kernel for what the one under `prefill` leaves."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode attention above."""
+    decode_beyond: dict[Dtype, DecodeFit] = field(default_factory=dict)
+    """The kernel for what the one under `decode` leaves."""
+    latent: dict[Dtype, DecodeFit] = field(default_factory=dict)
+    """Instead of the decode over a latent above."""
+    residual: dict[Kind, Residual] = field(default_factory=dict)
+    """How far measurements lie from these predictions, where it differs from what is said below."""
+
+
+class ServingRuns(Section):
+    """What a user's own benchmark of an engine tells of one model: in place of the factors in the engine's profile."""
+
+    prefill: FactorField | None = None
+    """Measured over counted prefill time; `accept` holds what the runs scatter."""
+    decode: FactorField | None = None
+    """Measured over counted time of a decode step, likewise."""
 
 
 class Measured(SpecFile):
@@ -345,5 +398,12 @@ class Measured(SpecFile):
     """Starts of kernels by the host."""
     engines: dict[Id, EngineFits] = field(default_factory=dict)
     """Exceptions by serving or training engine."""
+    serving: dict[Id, dict[str, ServingRuns]] = field(default_factory=dict)
+    """The user's own serving runs, by engine and model."""
     residual: dict[Kind, Residual] = field(default_factory=dict)
     """How far measurements of each kind of work lie from the prediction; `attention` and `collective` stand for all their kinds."""
+
+    def tells_kernels(self) -> bool:
+        """Whether any parameter of a kernel stands in the file."""
+        sections = (self.matmul, self.grouped, self.attention, self.stream, self.collective, self.network, self.host, self.launch)
+        return any(sections)

@@ -30,7 +30,7 @@ class Target(Record):
     `count` accelerators in all, which are `units` systems, instances, slices or accelerators of `per_unit` each; `levels`
     innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
     and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
-    assumed or chosen.
+    assumed or chosen. `local`: it is the machine that this runs on, whose own calibration counts.
     """
 
     text: str
@@ -44,6 +44,7 @@ class Target(Record):
     host_link: Term | None = None
     notes: tuple[Note, ...] = ()
     share: float = 1.0
+    local: bool = False
 
 
 def counted(text: str) -> tuple[int, str]:

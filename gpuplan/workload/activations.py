@@ -53,6 +53,8 @@ class KeepingHabits(Record, kw_only=True):
     """Each matrix cut by columns gathers its own input."""
     padded: Term | None = None
     """The fullest expert over the mean, where the others are padded to it; None: they are not."""
+    hands_parts: bool = False
+    """Each tensor parallel rank sends the next pipeline stage its part of the hidden states."""
     whole_edges: bool = False
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 

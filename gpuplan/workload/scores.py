@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import product
+from gpuplan.formulas.layers import softmax_traffic_bytes
 from gpuplan.formulas.memory import attention_score_bytes
 from gpuplan.term import Source, Term
 from gpuplan.work import Attention, Matmul, Stream
@@ -15,12 +16,26 @@ SCORE_TRAFFIC = {
     # Backward: dropout reads 2 and the mask, writes 2; softmax reads its output and the gradient and writes 2.
     True: Term("work.score_traffic_backward", 11.0, "B", _KERNELS),
 }
+_APART = Source(
+    "engine",
+    "Megatron-LM v2.5: FusedScaleMaskSoftmax.forward, without its kernel",
+    "https://github.com/NVIDIA/Megatron-LM/blob/v2.5/megatron/model/fused_softmax.py",
+    "float, scale, mask, softmax, half one by one; the middle of softmax in fp32, as layer scaling has it, and in 16 bits",
+)
+APART_TRAFFIC = {
+    # Forward, bytes read and written: in fp32 widened 6, scaled 8, masked 9, softmax 8, narrowed 6; in 16 bits masked 5, softmax 4.
+    False: Term("work.apart_score_traffic", 28.0, "B", _APART, spread=(14.0, 42.0)),
+    # Backward: in fp32 widened 6, softmax 12, mask 9, scale 8, narrowed 6; in 16 bits softmax 6, mask 5. Dropout 5 as above.
+    True: Term("work.apart_score_traffic_backward", 31.0, "B", _APART, spread=(16.0, 46.0)),
+}
 SCORE_KERNELS = Term("work.score_kernels", 2.0, "1", _KERNELS)
 TWO_BYTES = Term("work.score_element", 2.0, "B", Source("definition", "scores in 16 bits"))
 
 
-def written_out(item: Attention) -> tuple[list[Matmul], Stream]:
+def written_out(item: Attention, fused_keys: Term | None = None) -> tuple[list[Matmul], Stream]:
     """The products and the traffic of an attention whose scores pass through memory; a causal mask saves nothing.
+
+    Scale, mask and softmax are one kernel, up to `fused_keys` keys where that is given, and one after the other beyond.
 
     Products are [queries, keys] for each head; with fewer key heads, these are repeated.
     """
@@ -40,7 +55,12 @@ def written_out(item: Attention) -> tuple[list[Matmul], Stream]:
         ]  # fmt: skip
     else:
         made = [batched("scores", q, kv, dk), batched("mixed_values", q, dv, kv)]
+    traffic = SCORE_TRAFFIC[item.backward]
+    if fused_keys is not None:
+        traffic = softmax_traffic_bytes.term(
+            f"{at}.score_traffic", keys=kv, most=fused_keys, fused=traffic, apart=APART_TRAFFIC[item.backward]
+        )
     size = attention_score_bytes.term(
-        f"{at}.score_bytes", sequences=ONE, heads=heads, q_tokens=q, kv_tokens=kv, element_bytes=SCORE_TRAFFIC[item.backward]
+        f"{at}.score_bytes", sequences=ONE, heads=heads, q_tokens=q, kv_tokens=kv, element_bytes=traffic
     )
     return made, Stream(name=f"{at}.score_kernels", size=size, launches=SCORE_KERNELS)

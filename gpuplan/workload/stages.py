@@ -11,6 +11,7 @@ from gpuplan.formulas.stages import (
     filled_layers,
     full_with_modules,
     last_with_modules,
+    least_layers,
     lower_edge_layers,
     mean_of_ends,
     mixed_layers,
@@ -30,6 +31,7 @@ from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.counts import count
 
 Place = Literal["only", "first", "middle", "last"]
+Leftover = Literal["between", "last"]
 
 
 class Stage(Record):
@@ -75,13 +77,14 @@ def block_keys(arch: Architecture) -> dict[str, tuple[int, str]]:
 def stages(
     arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term, vpp: Term, micro_batches: Term,
     schedule: Schedule = "1f1b", first: Term | None = None, last: Term | None = None, modules: Term | None = None,
+    leftover: Leftover = "between",
 ) -> tuple[Stage, ...]:  # fmt: skip
     """The stages that can bind: kinds of blocks that alternate are shared out; the ends hold what the depth begins and ends with.
 
     Of long runs, a stage in the middle holds the heaviest.
 
-    `first` and `last` are the layers of the stages at the ends where the plan names them, `modules` those of multi-token
-    prediction on the last.
+    What even shares leave over goes to the stages between the ends, or to the `last` ones. `first` and `last` are the layers of
+    the stages at the ends where the plan names them, `modules` those of multi-token prediction on the last.
     """
     layers = {
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
@@ -90,7 +93,7 @@ def stages(
     if all_true(pp.value == 1):
         return (Stage("only", layers, Term("plan.in_flight", 1.0, "1", DEFINITION), ONE),)
     depth = total("model.layers", layers)
-    ends = _divided(depth, pp=pp, vpp=vpp, first=first, last=last, modules=modules)
+    ends = _divided(depth, pp=pp, vpp=vpp, first=first, last=last, modules=modules, leftover=leftover)
     last_index = Term("stage.last_index", pp.value - 1, "1", pp.source)
     indexes = {
         "first": (ends[0], Term("stage.first_index", 0.0, "1", DEFINITION)),
@@ -125,11 +128,13 @@ def paired(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def _divided(
-    depth: Term, *, pp: Term, vpp: Term, first: Term | None, last: Term | None, modules: Term | None
+    depth: Term, *, pp: Term, vpp: Term, first: Term | None, last: Term | None, modules: Term | None, leftover: Leftover
 ) -> tuple[Term, Term, Term]:
     """Layers of the first stage, of a stage in the middle, and of the last."""
     if first is None and last is None and modules is None:
         full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
+        if leftover == "last":
+            return least_layers.term("stage.first_layers", layers=depth, pp=pp), full, full
         edge = edge_layers.term("stage.edge_layers", layers=depth, pp=pp, full=full)
         upper = upper_edge_layers.term("stage.first_layers", edge=edge, pp=pp)
         return upper, full, lower_edge_layers.term("stage.last_layers", edge=edge, upper=upper)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuplan.formulas.basic import product, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers
+from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers, regathering_ranks
 from gpuplan.formulas.training import (
     expert_rank_tokens,
     expert_shards,
@@ -38,7 +38,7 @@ from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
 from gpuplan.workload.program import ADAPTERS, LayerProgram, Phase, Role
 from gpuplan.workload.recomputation import NamedResults
-from gpuplan.workload.stages import Stage, block_keys, paired, stages
+from gpuplan.workload.stages import Leftover, Stage, block_keys, paired, stages
 
 
 class StepTerms(Record, kw_only=True):
@@ -122,6 +122,9 @@ class TrainingWork(Record):
     expert_ways: Term
     dense_stride: Term
     pipeline: Collective
+    """What one stage sends to the next for a micro-batch."""
+    regather: Collective | None
+    """The gather of hidden states that ranks sent in parts; None: they are used as they come."""
     vocab: Term
     """Tokens of the vocabulary on one rank."""
     logits: Term
@@ -144,7 +147,7 @@ def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
     once_a_node: bool = False, habits: KeepingHabits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
-    mtp_from: Source = USER,
+    mtp_from: Source = USER, leftover: Leftover = "between",
 ) -> TrainingWork:  # fmt: skip
     """The work and the buffers of a plan; every number is a term."""
     tokens = rank_tokens.term("step.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
@@ -209,7 +212,7 @@ def training_work(
     held = stages(
         arch, counts, leaves, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches, schedule=p.schedule,
         first=_named("first_stage_layers", p.first_stage_layers), last=_named("last_stage_layers", p.last_stage_layers),
-        modules=None if modules is None else modules.count,
+        modules=None if modules is None else modules.count, leftover=leftover,
     )  # fmt: skip
     if modules is not None:
         held = with_modules(held, modules, step.pp)
@@ -242,7 +245,8 @@ def training_work(
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
         dense_stride=step.tp,
-        pipeline=_pipeline(leaves, split, step, types, tokens),
+        pipeline=_pipeline(leaves, split, step, types, tokens, in_parts=keeper.habits.hands_parts),
+        regather=_regather(leaves, split, step, types, tokens) if keeper.habits.hands_parts and not p.sequence_parallel else None,
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_edge=share.term(
@@ -416,9 +420,16 @@ def _heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: T
     return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
 
 
-def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
-    """What one stage sends to the next for a micro-batch: the hidden states, scattered under sequence parallelism."""
-    width = leaves.split("pipeline.width", leaves.hidden, split.sp)
+def _regather(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
+    """The gather of hidden states over tensor parallel ranks that each received a part of them."""
+    size = tensor_bytes.term("pipeline.gathered_bytes", tokens=tokens, width=leaves.hidden, element_bytes=types.activation)
+    group = regathering_ranks.term("pipeline.gathering_ranks", tp=step.tp, pp=step.pp)
+    return Collective(name="pipeline.gather", kind="all_gather", size=size, group=group, stride=ONE)
+
+
+def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term, *, in_parts: bool) -> Collective:
+    """What one stage sends to the next for a micro-batch: the hidden states, in parts under sequence parallelism."""
+    width = leaves.split("pipeline.width", leaves.hidden, step.tp if in_parts else split.sp)
     size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
     stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
     stride = farthest_stage.term("pipeline.farthest", stride=stride, pp=step.pp)

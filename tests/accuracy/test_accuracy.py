@@ -253,7 +253,7 @@ def test_utilisation_is_compared_in_its_own_convention(tmp_path: Path) -> None:
         (changed(run={"tp": 3}), "does not divide the 8 accelerators"),
         (changed(run={"tp": 0.5}), "tp is 0.5, where a whole number is wanted"),
         (changed(run={"compile": "max-autotune"}), "compile is `max-autotune`, where true or false is wanted"),
-        (changed(kind="finetune-adapter", run={"adapter": "adapter-v2"}), "kind `adapter-v2`"),
+        (changed(kind="finetune-adapter", run={"adapter": "prefix"}), "kind `prefix`"),
         (changed(kind="prompt-tuning"), "prompt-tuning"),
         (
             changed(
@@ -343,7 +343,48 @@ def test_what_was_skipped_counts_where_it_was_measured(tmp_path: Path) -> None:
 
 def test_a_kind_of_recomputation_that_nobody_knows_is_no_other_one(tmp_path: Path) -> None:
     skipped = judged(tmp_path, changed(run={"recompute": "partial"}))["skipped"]
-    assert skipped[0]["reason"] == "recompute is `partial`: none, full or selective is wanted"
+    assert skipped[0]["reason"] == "recompute is `partial`: none, full, selective, custom or the name of a policy is wanted"
+
+
+@pytest.mark.parametrize(
+    ("run", "asked"),
+    [
+        ({"recompute": "minimal_offloaded"}, {"recompute": "minimal_offloaded"}),
+        ({"recompute": "selective", "recompute_detail": "policy: save_dot_except_mlpwi"}, {"recompute": "save_dot_except_mlpwi"}),
+        ({"recompute": "full", "recompute_detail": "checkpoint policy save_nothing"}, {"recompute": "save_nothing"}),
+        ({"recompute": "selective", "recompute_detail": "a minimal share"}, {"recompute": "selective"}),
+        ({"recompute": "full", "recompute_num_layers": 5}, {"recompute": "full", "recompute_layers": 5}),
+        ({"recompute": "selective", "recompute_detail": "every third block"}, {"recompute": "full", "recompute_layers": 10}),
+        ({"recompute": "full", "recompute_detail": "12 of 32 layers", "pp": 2}, {"recompute": "full", "recompute_layers": 6}),
+        (
+            {"recompute": "selective", "recompute_detail": ["mla_up_proj", "moe_act"]},
+            {"recompute": "selective", "recompute_modules": ("mla_up_proj", "moe_act")},
+        ),
+    ],
+)
+def test_what_is_made_again_is_asked_as_the_row_says_it(tmp_path: Path, run: dict[str, Any], asked: dict[str, Any]) -> None:
+    (row,) = read_rows([written(tmp_path, changed(run=run))])
+    ask = training_question(row, answers())
+    assert {name: getattr(ask, name) for name in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"), [("fp8 (block scales)", "fp8"), ("float8_e4m3fn", "fp8"), ("nf4", "nf4"), ("bf16", None)]
+)
+def test_frozen_weights_are_stored_as_the_row_says(tmp_path: Path, said: str, stored: str | None) -> None:
+    (row,) = read_rows([written(tmp_path, changed(kind="finetune-lora", run={"params_dtype": said, "lora_rank": 8}))])
+    assert training_question(row, answers()).base_weights == stored
+
+
+def test_experts_run_again_are_most_of_the_modules_of_a_published_run() -> None:
+    # NVIDIA-NeMo/Megatron-Bridge, performance recipes 26.06: Nemotron 3 Nano on 16 H100 runs moe, layernorm, core_attn and moe_act
+    # again; what experts do is most of it.
+    (row,) = (one for one in wanted_rows(None, "training") if one.id == "mb-2606-nemotron3nano-h100-n16-fp8-gbs1024-tp1pp1cp1")
+    ask = training_question(row, answers())
+    assert ask.recompute_modules is not None
+    assert "moe" in ask.recompute_modules
+    made: Any = train(ask.replaced(recompute="moe", recompute_modules=None)).figures["model_flop_per_s_per_accelerator"].value
+    assert made / 1e12 == pytest.approx(row.measured["tflops_per_accelerator"], rel=0.1)
 
 
 def test_long_names_leave_the_table_at_eighty_columns(tmp_path: Path) -> None:

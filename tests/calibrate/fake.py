@@ -72,6 +72,11 @@ class Troubles:
     """The share of the processors that others take."""
     broken: str = ""
     """Kernels of this kind fail."""
+    clock: float = 1980.0
+    """The highest that it reaches."""
+    power_limit: float = 700.0
+    threads: int | None = None
+    cores: int | None = None
 
 
 @dataclass
@@ -92,7 +97,7 @@ class Fake:
         t = self.troubles
         return Identity(
             name=t.name, backend="fake", driver="570.1", libraries={"fake": "1.0"}, memory_bytes=t.memory, units=t.units,
-            architecture=t.architecture, uuid="GPU-0", ranks=t.ranks, near=t.near,
+            architecture=t.architecture, uuid="GPU-0", ranks=t.ranks, near=t.near, threads=t.threads, cores=t.cores,
         )  # fmt: skip
 
     def refuses(self, probe: Probe) -> str | None:
@@ -139,7 +144,7 @@ class Fake:
         if self._hot() and self.runs > 0:
             self.runs += 1  # it cools while somebody looks
         return Reading(
-            clock_mhz=1980.0, max_clock_mhz=1980.0, power_w=600.0, power_limit_w=700.0, temperature_c=60.0,
+            clock_mhz=t.clock, max_clock_mhz=1980.0, power_w=600.0, power_limit_w=t.power_limit, temperature_c=60.0,
             throttle=("thermal",) if self._hot() else ("power_cap",), other_processes=1 if t.busy else 0,
             uncorrected_errors=int(bool(t.errors_after) and self.runs > t.errors_after), others_load=t.crowd,
         )  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any
 
 from gpuplan.calibrate.measure.session import CalibrationReport, CalibrationWish, Listener, calibrate, plan
 from gpuplan.specs.catalog import Catalog, shipped_folder
+from gpuplan.specs.on import parse_target
+from gpuplan.specs.target import Target
 from tests.calibrate.fake import Fake, Troubles
 
 TODAY = "2026-11-21"
@@ -23,6 +25,11 @@ class Said(Listener):
 
     def say(self, text: str) -> None:
         self.texts.append(text)
+
+
+def here(on: str, catalog: Catalog) -> Target:
+    """A target that is the machine which was calibrated."""
+    return parse_target(on, catalog).replaced(local=True)
 
 
 def run(

@@ -38,6 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def hardware(path: Path) -> Hardware:
     catalog = Catalog([shipped_folder(), path.parent.parent])
+    catalog.calibrated = True
     return hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
 
 
@@ -87,7 +88,7 @@ def test_collectives_over_hosts_tell_of_the_network(
     asked = dataclasses.replace(ASKED, kind="nccl-tests", out=str(out), accelerator=None)
     import_files(dataclasses.replace(asked, files=(nccl_hosts(home, near, factor),)))
     assert "network.all_reduce" in capsys.readouterr().out
-    catalog = Catalog([shipped_folder(), out.parent.parent])
+    catalog = Catalog([shipped_folder(), out.parent.parent], calibrated=True)
     made = hardware_of(parse_target("16xh200-sxm-141gb", catalog), catalog=catalog)
     for power in (14, 22, 31):
         shape = {"size": 2.0**power, "group": 2.0 * near, "stride": 8.0 / near}
@@ -111,7 +112,7 @@ def test_matmuls_are_fitted_and_used(home: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     path = home / "xdg_config_home" / "gpuplan" / "measured" / "h200-sxm-141gb.yaml"
     assert f"wrote {path}: {len(SHAPES)} rows" in said
-    assert "estimates for --on h200-sxm-141gb use it" in said
+    assert "estimates for --on h200-sxm-141gb use it with --calibrated" in said
     made, true = hardware(path), truth()
     for m, n, k in SHAPES:
         probe = Probe(kind="matmul", shape={"m": float(m), "n": float(n), "k": float(k), "batch": 1.0})
@@ -261,3 +262,16 @@ def _hundredth(line: str) -> str:
     """A row of nccl-tests with a hundredth of its time."""
     words = line.split()
     return line if line.startswith("#") else " ".join([*words[:5], f"{float(words[5]) / 100:.4f}", *words[6:]])
+
+
+def test_rows_that_no_kernel_can_have_together_are_not_believed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path(nccl(home)).read_text().splitlines()
+    for at in range(10, len(lines)):
+        words = lines[at].split()
+        words[5] = f"{float(words[5]) * (1 if at % 2 else 9):.2f}"
+        lines[at] = " ".join(words)
+    (home / "all_reduce.txt").write_text("\n".join(lines))
+    with pytest.raises(UsageError, match="not believed: every tenth shape is off by"):
+        import_files(dataclasses.replace(ASKED, kind="nccl-tests", files=(str(home / "all_reduce.txt"),)))
+    import_files(dataclasses.replace(ASKED, kind="nccl-tests", files=(nccl(home),), out=str(home / "good.yaml")))
+    assert "90 % below" in capsys.readouterr().out

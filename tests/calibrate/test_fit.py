@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from gpuplan.calibrate import knobs
+from gpuplan.calibrate.attention_fits import KERNELS, STORED, WIDTHS
 from gpuplan.calibrate.fit import fit
 from gpuplan.calibrate.measured_file import table_set
 from gpuplan.calibrate.replace_blocks import rewritten
-from gpuplan.calibrate.table_fits import GEMMS, KERNELS, LINEARS, NCCL, STORED, WIDTHS, fit_system
+from gpuplan.calibrate.table_fits import GEMMS, LINEARS, NCCL, fit_system
 from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, TableRow, attention_rows, collective_rows, matmul_rows, table
 from gpuplan.calibrate.trial_chip import Chip, from_memory
 from gpuplan.errors import UsageError

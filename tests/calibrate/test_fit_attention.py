@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpuplan.calibrate import knobs
+from gpuplan.calibrate.attention_fits import KERNELS, STORED, WIDTHS
 from gpuplan.calibrate.fit import FitResult, fit
-from gpuplan.calibrate.table_fits import KERNELS, STORED, WIDTHS
 from gpuplan.calibrate.table_rows import NO_WINDOW, Rows, TableRow, attention_rows, latent_rows, table
 from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.machine.build import hardware_of
@@ -31,8 +31,8 @@ PREFILL = {
     "short_depth": 80.0, "per_tile": 1.5e-6, "cached": 4e6, "append": 2.5, "per_token": 5e-10, "rows": 64.0,
 }  # fmt: skip
 DECODE = {
-    "efficiency": 0.3, "memory_efficiency": 0.88, "start": 1.2e-5, "per_group": 1.5e-8, "ramp": 2e-6, "walk": 2.5e-10, "reach": 0.7,
-    "near": 2.0, "rows": 64.0, "page": 16.0,
+    "efficiency": 0.3, "memory_efficiency": 0.88, "start": 1.2e-5, "per_group": 1.5e-8, "unhidden": 0.5, "ramp": 2e-6,
+    "walk": 2.5e-10, "reach": 0.7, "near": 2.0, "rows": 64.0, "page": 16.0,
 }  # fmt: skip
 ALL_REDUCE = {
     "pair": 0.7, "full": 0.9, "start": 6e-6, "per_doubling": 4e-6, "ramp": 6e-6, "bulk": 9e-6, "switch": 7e5,

@@ -120,12 +120,95 @@ def test_nccl_tests_faults() -> None:
     parse = parser_of("nccl-tests")
     with pytest.raises(UsageError, match=r"a\.txt: it holds no table"):
         parse("nothing", "a.txt", ImportHints())
-    with pytest.raises(UsageError, match=r"a\.txt:15: the row has 12 columns, its header 13"):
+    with pytest.raises(UsageError, match=r"a\.txt:15: the row has 12 columns, its header 13"):  # in the midst, not the last row
         parse(NCCL.replace("21.50    0.05    0.07       0\n", "21.50    0.05    0.07\n", 1), "a.txt", ImportHints())
     bare = "\n".join(line for line in NCCL.splitlines() if "Rank" not in line and "nThread" not in line)
     with pytest.raises(UsageError, match="--ranks N"):
         parse(bare, "a.txt", ImportHints())
     assert parse(bare, "a.txt", ImportHints(ranks=8)).points[0].probe.shape["group"] == 8
+
+
+def test_nccl_tests_that_was_stopped_in_a_row() -> None:
+    parse, end = parser_of("nccl-tests"), NCCL.index("    N/A    22.70")
+    for text in (NCCL[:end], NCCL[:end] + "\nslurmstepd: error: *** STEP 7.0 ON n1 CANCELLED DUE TO TIME LIMIT ***\n"):
+        found = parse(text, "a.txt", ImportHints())
+        assert [point.line for point in found.points] == [15]
+        assert found.left_out == ("a.txt:16: 3 wrong results", "a.txt:17: the last row is cut")
+    again = parse(NCCL[:end] + "\n" + NCCL, "a.txt", ImportHints())
+    assert len(again.points) == 3, "a run that was stopped, and started again into the same file"
+
+
+def unnamed(redop: str, root: int, algbw: float, busbw: float) -> str:
+    """A table of a program that does not name itself, as those before 2.17."""
+    lines = [line for line in NCCL.splitlines() if "_perf" not in line][:-5]
+    return "\n".join([*lines, f"1073741824 268435456 float {redop} {root} 5000.0 {algbw} {busbw} 0 5000.0 {algbw} {busbw} 0"])
+
+
+@pytest.mark.parametrize(
+    ("redop", "root", "ratio", "kind"),
+    [
+        ("sum", -1, 1.5, "all_reduce"), ("sum", -1, 0.75, "reduce_scatter"), ("none", 0, 1.0, "all_gather"), ("none", -1, 1.0, ""),
+        ("none", -1, 0.75, None), ("sum", 0, 1.0, None),
+    ],
+)  # fmt: skip
+def test_nccl_tests_whose_program_only_the_columns_tell(redop: str, root: int, ratio: float, kind: str | None) -> None:
+    found = parser_of("nccl-tests")(unnamed(redop, root, 214.75, 214.75 * ratio), "a.txt", ImportHints())
+    assert [point.probe.name for point in found.points] == ([] if kind is None else [kind])
+    if kind is None:
+        assert "put its name into the file's" in found.left_out[0]
+    named = parser_of("nccl-tests")(unnamed(redop, root, 214.75, 214.75 * ratio), "alltoall.txt", ImportHints())
+    assert named.points[0].probe.name == "all_to_all"
+    echoed = parser_of("nccl-tests")(
+        "+ mpirun -np 4 ./build/all_gather_perf -b 1G\n" + unnamed(redop, root, 9, 9), "a", ImportHints()
+    )
+    assert echoed.points[0].probe.name == "all_gather"
+
+
+def test_nccl_tests_broadcast_is_the_all_gather_that_brings_as_much() -> None:
+    found = parser_of("nccl-tests")(NCCL.replace("all_reduce_perf", "broadcast_perf"), "a.txt", ImportHints())
+    assert found.points[0].probe.name == "all_gather"
+    assert found.points[0].probe.shape == {"size": pytest.approx(1024 * 4 / 3), "group": 4.0}
+
+
+def test_nccl_tests_with_times_of_day_and_of_the_host() -> None:
+    parse = parser_of("nccl-tests")
+    stamped = [
+        f"{line}  timestamp" if "algbw" in line else f"{line}  2026-11-22 13:00:00" if re.match(r" +\d{4} ", line) else line
+        for line in NCCL.splitlines()
+    ]
+    assert parse("\n".join(stamped), "a.txt", ImportHints()) == parse(NCCL, "a.txt", ImportHints())
+    host = parse(NCCL.replace("    time ", " cputime "), "a.txt", ImportHints())
+    assert not host.points
+    assert "its times are those of the host" in host.left_out[0]
+
+
+def test_nccl_tests_json() -> None:
+    """The keys of version 2, of a build with MPI; of others the devices hold the first of a process only."""
+    ranks = [
+        {"rank": rank, "group": 0, "pid": 1, "hostname": "a", "device": rank, "device_info": "NVIDIA H200"} for rank in range(4)
+    ]
+    body = {"time": 20.5, "alg_bw": 0.05, "bus_bw": 0.07, "nwrong": 0.0}
+    results = [
+        {"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": "    -1", "out_of_place": body, "in_place": body},
+        {"size": 2048, "count": 512, "type": "float", "redop": "sum", "root": "    -1", "out_of_place": {**body, "nwrong": 3.0}},
+        {"size": 4096, "count": 1024, "type": "float", "redop": "sum", "root": "    -1", "out_of_place": None, "in_place": body},
+    ]
+    data: dict[str, Any] = {
+        "version": 2, "args": ["./build/all_reduce_perf", "-g", "4"], "nccl_version": 22808,
+        "config": {"nthreads": 1, "ngpus": 4, "devices": ranks}, "results": results,
+    }  # fmt: skip
+    parse = parser_of("nccl-tests")
+    found = parse(json.dumps(data), "a.json", ImportHints())
+    assert [(one.probe.name, one.probe.shape, one.seconds) for one in found.points] == [
+        ("all_reduce", {"size": 1024.0, "group": 4.0}, pytest.approx(20.5e-6))
+    ]
+    assert (found.devices, found.software) == (("NVIDIA H200",), "NCCL 2.28.8")
+    assert len(found.left_out) == 2
+    one = {**data, "config": {**data["config"], "devices": ranks[:1]}}
+    assert parse(json.dumps(one), "a.json", ImportHints()).points == found.points
+    for wrong in ({}, {"results": []}, [1]):
+        with pytest.raises(UsageError):
+            parse(json.dumps(wrong), "a.json", ImportHints())
 
 
 def test_nvbandwidth_takes_the_near_memory_of_each_device() -> None:

@@ -31,7 +31,7 @@ def table_rows(kernel: str, seconds: np.ndarray, shapes: list[tuple[int, int]]) 
     ]
 
 
-@pytest.mark.parametrize(("most", "up_to"), [(8.0, 2.0**23), (4.0, 2.0**24)])
+@pytest.mark.parametrize(("most", "up_to"), [(8.0, 1.5 * 2.0**23), (4.0, 1.5 * 2.0**24)])
 def test_a_kernel_and_its_bounds_are_found_again(most: float, up_to: float) -> None:
     shapes = [(2**power, ranks) for power, ranks in product(range(8, 31), (2, 4, 8))]
     cols = {"size": np.array([float(size) for size, _ in shapes]), "group": np.array([float(ranks) for _, ranks in shapes])}

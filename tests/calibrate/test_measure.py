@@ -15,7 +15,10 @@ from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from tests.calibrate.fake import COPY, GRAPH, HOST, LAUNCH, TRUTH, Fake, Troubles
-from tests.calibrate.fake_runs import PLAIN, TODAY, run
+from tests.calibrate.fake_runs import PLAIN, STREAMS, TODAY, here, run
+
+RATES = ("matmul", "stream")
+"""Kinds of probes that a spec of an unknown device needs."""
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +58,11 @@ def test_the_file_loads_and_estimates_say_where_it_was_measured(whole: tuple[Cal
     assert spec.machine.driver == "570.1"
     assert spec.machine.state["clock"].high == "1980 MHz"
     catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
-    hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
+    hw = hardware_of(here("h200-sxm-141gb", catalog), catalog=catalog)
     assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
     texts = [note.text for note in hw.notes]
     said = next(text for text in texts if text.startswith("kernel parameters measured on this machine by gpuplan calibrate: "))
-    assert "2026-11-21, 570.1, fake; ranges are those of its kernels around the fit: matmul 0.9" in said
+    assert "2026-11-21, 570.1, fake, GPU-0, power limit 700 W; ranges are those of its kernels around the fit: matmul 0.9" in said
     assert hw.parameter("grouped.bf16.efficiency").value == pytest.approx(TRUTH["grouped.bf16.efficiency"], rel=0.03)
     residual = spec.residual["matmul"]
     assert hw.parameter("matmul_residual").spread == (residual.low.value, residual.high.value)
@@ -71,7 +74,7 @@ def test_engines_take_what_was_measured_of_the_kernels_that_they_leave_to_pytorc
     _, folder = whole
     catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
     for engine in ("vllm", "sglang"):
-        hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog, engine=engine)
+        hw = hardware_of(here("h200-sxm-141gb", catalog), catalog=catalog, engine=engine)
         shipped = hardware_of(parse_target("h200-sxm-141gb", PLAIN), catalog=PLAIN, engine=engine)
         assert hw.parameter("matmul.bf16.efficiency").value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
         for own in ("matmul.fp8_block.efficiency", "grouped.fp8_block.efficiency"):
@@ -82,14 +85,14 @@ def test_engines_take_what_was_measured_of_the_kernels_that_they_leave_to_pytorc
 def test_what_was_not_measured_comes_from_the_shipped_file(whole: tuple[CalibrationReport, Path]) -> None:
     _, folder = whole
     catalog = Catalog([shipped_folder(), folder / "config" / "gpuplan"])
-    with_it = hardware_of(parse_target("8xh200-sxm-141gb", catalog), catalog=catalog)
+    with_it = hardware_of(here("8xh200-sxm-141gb", catalog), catalog=catalog)
     shipped = hardware_of(parse_target("8xh200-sxm-141gb", PLAIN), catalog=PLAIN)
     name = next(name for name in shipped.parameters if name.endswith("all_reduce.full"))
     assert with_it.parameter(name).value == shipped.parameter(name).value
 
 
 def test_collectives_of_several_ranks(tmp_path: Path) -> None:
-    report = run(tmp_path, ranks=8)
+    report = run(tmp_path, ranks=8, kinds=("collective", "transfer", "launch", "graph"))
     spec = load_spec(Measured, report.written[0])
     assert spec.collective is not None
     assert spec.machine is not None
@@ -107,7 +110,7 @@ def test_collectives_of_several_ranks(tmp_path: Path) -> None:
 
 
 def test_norms_and_activations_have_a_say_in_what_streams_take(tmp_path: Path) -> None:
-    report = run(tmp_path, slow_norms=1.4)
+    report = run(tmp_path, slow_norms=1.4, kinds=STREAMS)
     found = report.made.sets["stream"]
     assert TRUTH["stream.efficiency"] / 1.4 < found.values["efficiency"].value < TRUTH["stream.efficiency"]
     low, _, high = report.made.ranges()["stream"]
@@ -134,7 +137,7 @@ def test_groups_across_nodes_tell_the_network(tmp_path: Path) -> None:
     told = truth.parameter(f"fabric.{far}.transfer.pair").value
     assert report.made.sets["network.transfer"].values["pair"].value == pytest.approx(told, rel=0.03)
     catalog = Catalog([shipped_folder(), tmp_path / "config" / "gpuplan"])
-    hw = hardware_of(parse_target("32xh200-sxm-141gb", catalog), catalog=catalog)
+    hw = hardware_of(here("32xh200-sxm-141gb", catalog), catalog=catalog)
     written = load_spec(Measured, report.written[0])
     assert written.network is not None
     assert hw.parameter(f"fabric.{far}.all_reduce.full").value == written.network.all_reduce.full.value
@@ -142,7 +145,7 @@ def test_groups_across_nodes_tell_the_network(tmp_path: Path) -> None:
 
 
 def test_collectives_of_an_unknown_device_give_it_links(tmp_path: Path) -> None:
-    report = run(tmp_path, ranks=4, name="NVIDIA X9000")
+    report = run(tmp_path, ranks=4, name="NVIDIA X9000", kinds=("matmul", "stream", "collective", "transfer"))
     assert "collective.all_reduce" in report.made.sets
     catalog = Catalog.open(env={"XDG_CONFIG_HOME": str(tmp_path / "config")})
     hw = hardware_of(parse_target("4xx9000", catalog), catalog=catalog)
@@ -158,32 +161,32 @@ def test_an_edited_file_is_still_used_and_told(whole: tuple[CalibrationReport, P
     (tmp_path / "measured").mkdir()
     (tmp_path / "measured" / "h200-sxm-141gb.yaml").write_text(text.replace("tile_m: {value: 64", "tile_m: {value: 32", 1))
     catalog = Catalog([shipped_folder(), tmp_path])
-    hw = hardware_of(parse_target("h200-sxm-141gb", catalog), catalog=catalog)
+    hw = hardware_of(here("h200-sxm-141gb", catalog), catalog=catalog)
     assert hw.parameter("matmul.bf16.tile_m").value == 32
     assert any(note.code == "hw.measured-edited" and str(tmp_path) in note.text for note in hw.notes)
 
 
 def test_an_unknown_device_gets_a_spec_from_what_was_measured(tmp_path: Path) -> None:
-    report = run(tmp_path, name="NVIDIA X9000")
+    report = run(tmp_path, name="NVIDIA X9000", kinds=RATES)
     assert [path.name for path in report.written] == ["x9000.yaml", "x9000.yaml"]
     catalog = Catalog.open(env={"XDG_CONFIG_HOME": str(tmp_path / "config")})
     hw = hardware_of(parse_target("x9000", catalog), catalog=catalog)
     assert hw.family == "hopper"
     assert hw.peaks["bf16"].source.kind == "measured"
-    again = run(tmp_path, name="NVIDIA X9000")
+    again = run(tmp_path, name="NVIDIA X9000", kinds=RATES)
     assert again.plan.subject.spec is None
 
 
 def test_an_unknown_processor_takes_the_family_of_its_kind(tmp_path: Path) -> None:
     name = "Ampersand Octocore 9000 CPU @ 2.00GHz"
-    report = run(tmp_path, name=name, architecture="x86_64", units=8, memory=32e9)
+    report = run(tmp_path, name=name, architecture="x86_64", units=8, memory=32e9, kinds=RATES)
     assert report.plan.subject.id == "cpu-ampersand-octocore-9000-8c"
     assert report.plan.subject.family == "x86"
     assert report.usable_as == "cpu-ampersand-octocore-9000-8c"
 
 
 def test_a_part_of_a_gpu_is_not_taken_for_the_whole(tmp_path: Path) -> None:
-    report = run(tmp_path, units=32)
+    report = run(tmp_path, units=32, kinds=RATES)
     assert report.plan.subject.id == "h200-32u"
     assert report.plan.subject.family == "hopper"
 
@@ -193,7 +196,7 @@ def test_few_rows_leave_parameters_with_the_family(tmp_path: Path) -> None:
     from gpuplan.calibrate.measure.cases import cases
     from gpuplan.calibrate.measure.measured_subject import ground_of
 
-    report = run(tmp_path)
+    report = run(tmp_path, kinds=("matmul",))
     matmuls = [sample for key, sample in report.run.samples.items() if key.startswith("matmul:bf16")][:9]
     (case,) = cases(matmuls, ground_of(report.plan.subject, matmuls, PLAIN), "x")
     values = cross_fit(case).values

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from gpuplan.calibrate.device import DeviceLostError, Probe
+from gpuplan.calibrate.device import DeviceLostError, Probe, TimedLaunches
+from gpuplan.calibrate.measure.anchor import Anchor
 from gpuplan.calibrate.measure.session import CalibrationWish, Listener, calibrate, plan
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.specs.base import load_spec
@@ -71,9 +73,43 @@ def test_a_handful_of_matmuls_makes_no_spec(tmp_path: Path, monkeypatch: pytest.
 def test_drift_is_noticed_by_the_anchor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.ANCHOR_EVERY_S", 0.02)
     report = run(tmp_path, drift=(1500, 2500))
-    assert any("slower while measuring" in text for text in report.run.warnings)
+    assert any("slower" in text for text in report.run.warnings)
     assert max(report.run.drift) > 1.2
     assert report.made.sets["matmul.bf16"].values["efficiency"].value == pytest.approx(TRUTH["matmul.bf16.efficiency"], rel=0.03)
+
+
+def test_a_slow_down_that_lasts_begins_again_and_is_no_mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuplan.calibrate.measure.runner.ANCHOR_EVERY_S", 0.0)
+    report = run(tmp_path, drift=(700, 10**9), kinds=("stream", "norm", "activation"))
+    (change,) = report.run.changes
+    assert re.fullmatch(r"the device became (2[89]|3[0-2])% slower and stayed so", change)
+    assert not [one for one in report.run.samples.values() if one.marks]
+    found = report.made.sets["stream"].values["efficiency"].value
+    assert found == pytest.approx(TRUTH["stream.efficiency"] / 1.3, rel=0.03), "one state of the device, not two"
+    assert any("stayed so while it was measured" in why for why in report.only_here)
+
+
+def drifting(before: float, after: float, at: int) -> TimedLaunches:
+    """A kernel that takes another time from some call on."""
+    calls = iter(range(10**9))
+    return lambda launches: launches * (before if next(calls) < at else after)
+
+
+def test_an_anchor_soaks_until_times_agree() -> None:
+    def figures(run: TimedLaunches) -> list[float]:
+        return [run(1) for _ in range(7)]
+
+    warm = Anchor(drifting(1e-3, 1.2e-3, 30), figures, contended=False, clock=lambda: 0.0)
+    warm.soak(5.0)
+    assert warm.settled
+    assert warm.sank == pytest.approx(0.2, abs=0.01)
+    assert warm.soaked > 0.7
+    assert warm.check() == pytest.approx(1.0)
+    cold = Anchor(drifting(1e-3, 1.2e-3, 60), figures, contended=False, clock=lambda: 0.0)
+    cold.soak(0.0)
+    shares = [cold.check() for _ in range(8)]
+    assert max(shares) == pytest.approx(1.2)
+    assert cold.has_changed(), "what is off does not become what is right"
 
 
 def test_memory_errors_are_told(tmp_path: Path) -> None:

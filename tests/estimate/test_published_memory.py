@@ -39,3 +39,27 @@ def test_each_flag_of_torchtune_takes_what_its_readme_says(printed: float, given
     )  # fmt: skip
     tensors: Any = train(ask).figures["allocated_memory_bytes"].value
     assert float(tensors) / GIB == pytest.approx(printed, rel=0.04)
+
+
+@pytest.mark.parametrize(("engine", "made"), [("internevo@2023-11", 14.0), ("internevo", 6.0)])
+@pytest.mark.parametrize("recompute", ["full", "none"])
+def test_the_step_of_the_optimizer_is_a_moment_of_its_own(engine: str, made: float, recompute: Any) -> None:
+    # InternEvo 06e8301, hybrid_zero_optim.py, _step: flat gradients in 16 and in 32 bits, and two temporaries of torch 1.13's
+    # AdamW, all gone before the next forward pass, whose activations take their place or more.
+    ask = TrainAsk(
+        model="llama-3.1-8b", on="4xa800-sxm-80gb", engine=engine, seq_len=2048, global_batch=4, micro_batch=1, tp=1, pp=4, cp=1,
+        vpp=1, recompute=recompute,
+    )  # fmt: skip
+    estimate = train(ask)
+    whole = next(one for one in estimate.breakdowns if one.title.startswith("memory"))
+    parts: Any = {name: float(term.value) for name, term in whole.named.items()}
+    states = sum(parts[name] for name in ("weights", "gradients", "optimizer"))
+    passing = parts["activations"] + parts.get("transient", 0.0)
+    assert parts["widened_gradients"] == pytest.approx(max(made * states / 16 - passing, 0.0))
+
+
+@pytest.mark.parametrize(("pp", "ends"), [(4, (8, 8)), (5, (6, 7)), (6, (5, 6))])
+def test_internevo_gives_layers_left_over_to_its_last_stages(pp: int, ends: tuple[int, int]) -> None:
+    # InternEvo 06e8301, pipeline_utils.py, partition_uniform: 32 layers on 6 stages are 5, 5, 5, 5, 6, 6.
+    estimate = train(TrainAsk(model="llama-3.1-8b", on=f"{pp}xa800-sxm-80gb", engine="internevo", tp=1, pp=pp, cp=1, vpp=1))
+    assert tuple(term.value for name in ("first", "full") if (term := estimate.find(f"stage.{name}_layers"))) == ends

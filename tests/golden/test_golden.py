@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 from functools import cache
 from math import isclose
@@ -34,6 +34,9 @@ TOLERANCE = 1e-5
 """What a processor's own rounding may change; everything beyond is a change of the estimate."""
 WIDTH = 80
 
+each = pytest.mark.parametrize("scenario", SCENARIOS, scope="module")
+"""All tests of a scenario run one after the other, so that it is answered once."""
+
 
 @cache
 def asked(scenario: str) -> dict[str, Any]:
@@ -41,11 +44,16 @@ def asked(scenario: str) -> dict[str, Any]:
     return found
 
 
-@cache
-def answered(scenario: str) -> Estimate:
+def options(scenario: str) -> tuple[str, Mapping[str, Any]]:
+    """The task and the options of a scenario."""
     task, *words = shlex.split(asked(scenario)["command"])
     words = [str(HERE / scenario / word) if word.endswith(".json") else word for word in words]
-    return estimate(task, parsed_options(task, words))
+    return task, parsed_options(task, words)
+
+
+@cache
+def answered(scenario: str) -> Estimate:
+    return estimate(*options(scenario))
 
 
 def short(value: float) -> float:
@@ -106,7 +114,7 @@ def test_there_are_scenarios() -> None:
     assert {asked(one)["exit"] for one in SCENARIOS} == {0, 3}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each
 def test_the_answer_is_the_golden_one(scenario: str, request: pytest.FixtureRequest) -> None:
     new, path = tree(answered(scenario)), HERE / scenario / "tree.json"
     if request.config.getoption("--update-golden", False):
@@ -115,19 +123,19 @@ def test_the_answer_is_the_golden_one(scenario: str, request: pytest.FixtureRequ
     assert not changes, f"{asked(scenario)['command']}: {len(changes)} values moved\n  " + "\n  ".join(changes)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each
 def test_the_answer_repeats_what_was_asked(scenario: str) -> None:
     task, *words = shlex.split(asked(scenario)["command"])
     given = said(question(ASKS[task], of_question(parsed_options(task, words))))
     assert given.keys() - answered(scenario).question.keys() <= {"task"}, "an option was dropped"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each
 def test_the_verdict_is_the_expected_exit_code(scenario: str) -> None:
     assert (Exit.OK if answered(scenario).verdict.fits else Exit.DOES_NOT_FIT) == asked(scenario)["exit"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each
 def test_the_table_is_the_golden_one(scenario: str, request: pytest.FixtureRequest) -> None:
     new, path = table(answered(scenario), Look(WIDTH)).replace(str(HERE), "tests/golden"), HERE / scenario / "table.txt"
     if request.config.getoption("--update-golden", False):
@@ -136,7 +144,7 @@ def test_the_table_is_the_golden_one(scenario: str, request: pytest.FixtureReque
     assert new == old, "\n".join(unified_diff(old.splitlines(), new.splitlines(), "golden", "now", lineterm="", n=1))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each
 def test_the_table_keeps_to_its_columns(scenario: str) -> None:
     wide = [line for line in table(answered(scenario), Look(WIDTH)).splitlines() if len(line) > WIDTH and "://" not in line]
     assert not wide

@@ -9,7 +9,7 @@ import pytest
 from gpuplan.errors import PlanError
 from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.remat import POLICIES, RESULTS, policy_of, remat_of
+from gpuplan.plan.remat import ALSO_CALLED, POLICIES, RESULTS, policy_of, remat_of
 from gpuplan.plan.train import Saving, TrainPlan
 from gpuplan.search.ask import train
 from gpuplan.work import Matmul
@@ -135,9 +135,20 @@ def test_bad_names_are_refused() -> None:
 
 
 def test_every_policy_is_made_of_known_names() -> None:
-    for keep, host in POLICIES.values():
+    for keep, host in (*POLICIES.values(), *ALSO_CALLED.values()):
         assert {*keep, *host} <= set(RESULTS)
-    assert all(remat_of(plan(name)) is not None for name in POLICIES)
+    assert all(remat_of(plan(name)) is not None for name in (*POLICIES, *ALSO_CALLED))
+
+
+def test_policies_of_jax_and_praxis_keep_what_theirs_do() -> None:
+    """praxis/layers/checkpoint_policy.py, custom_policy, and jax.checkpoint_policies, in the names that MaxText has for results."""
+    assert remat_of(plan("nothing_saveable")) == remat_of(plan("full"), drops_unread=True)
+    assert remat_of(plan("checkpoint_dots_with_no_batch_dims")) == remat_of(plan("minimal"))
+    assert remat_of(plan("save_dot_for_mlperf_200b")) == remat_of(plan("save_dot_with_context_except_mlp"))
+    less, more = (remat_of(plan(name)) for name in ("save_dot_except_logits_ffn1", "save_dot_except_logits"))
+    assert less is not None
+    assert more is not None
+    assert more.kept - less.kept == {"gate", "up", "expert_gate", "expert_up"}
 
 
 def test_int8_multiplies_twice_as_fast_and_sends_as_much() -> None:

@@ -222,9 +222,10 @@ def processor_name() -> str:
     return "cpu"
 
 
-def cores() -> int:
-    """Physical cores that this process may use: threads of one core are counted once."""
-    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+def cores(*, every: bool = False) -> int:
+    """Physical cores that this process may use, or `every` one of the machine: threads of one core are counted once."""
+    there = list(range(os.cpu_count() or 1))
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") and not every else there
     seen = {
         _text(f"/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list").strip() or str(one) for one in allowed
     }  # fmt: skip

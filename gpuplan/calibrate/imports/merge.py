@@ -6,7 +6,7 @@ kernels. Whatever they do not determine stays at its present value; every other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, ground_of
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
+from gpuplan.calibrate.only_here import doubts
 from gpuplan.calibrate.possible import too_fast
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay
@@ -91,6 +92,10 @@ def merge(
     unfitted = dict(fits.unfitted)
     tree: dict[str, Any] = _plain(load_yaml(out)[0]) if before is not None else _new(subject, out, made)
     key = _source(tree, made)
+    for place, one in list(fits.sets.items()):
+        if why := "; ".join(doubts(one)):
+            unfitted[place] = f"not believed: {why}"
+            del fits.sets[place]
     sets = _fabric(tree, fits, chain, unfitted, catalog)
     for place, one in sets.items():
         _put(tree, place, _set(one, key))
@@ -104,6 +109,21 @@ def merge(
     _residuals(tree, fits, sets, key)
     _say(tree, made, [*sets, *rates])
     return MergedMeasurement(_text(tree, out), sets, rates, unfitted)
+
+
+def with_serving(
+    subject: MeasuredSubject, out: Path, made: ImportedFile, engine: str, model: str, section: Callable[[str], Mapping[str, Any]]
+) -> str:  # fmt: skip
+    """The text of an accelerator's measured file with what runs of a model in an engine tell; `section` makes it of its source.
+
+    Raises:
+        SpecError: the measured file that is there is wrong.
+    """
+    tree: dict[str, Any] = _plain(load_yaml(out)[0]) if out.is_file() else _new(subject, out, made)
+    key = _source(tree, made)
+    tree.setdefault("serving", {}).setdefault(engine, {})[model] = dict(section(key))
+    _say(tree, made, [f"serving.{engine}.{model}"])
+    return _text(tree, out)
 
 
 def _refuse_impossible(points: Sequence[KeptPoint], made: ImportedFile, ground: FitBasis) -> None:
@@ -320,19 +340,42 @@ def with_earlier(text: str, out: Path) -> str:
     old, tree = _plain(load_yaml(out)[0]), _plain(parse_yaml(text, str(out))[0])
     if "machine" not in old:
         return text
-    taken = [place for place in _places(old) if place not in _places(tree)]
+    there, same = set(_places(tree)), _is_of_here(old, tree)
+    more = [place for place in _places(old) if place not in there]
+    taken = [place for place in more if same or str(_at(old, place).get("source", "")).startswith("import")]
+    if len(taken) < len(more):
+        lost = ", ".join(place for place in more if place not in taken)
+        told = f"not kept, since it was measured on another device or in another state: {lost}"
+        tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
     for place in taken:
         _put(tree, place, _renamed(_at(old, place)))
-    if not taken:
+    if "serving" in old:
+        tree["serving"] = old["serving"]
+        taken.append("serving")
+    if not more and not taken:
         return text
+    doubts = [f"{EARLIER}: {why.removeprefix(f'{EARLIER}: ')}" for why in old["machine"].get("only_here", [])] if same else []
+    if doubts and taken:
+        tree["machine"]["only_here"] = [*tree["machine"].get("only_here", []), *doubts]
     sources = {EARLIER if key == measured_file.HERE else key: one for key, one in old["sources"].items()}
     tree["sources"] = {**tree["sources"], **{key: one for key, one in sources.items() if key not in tree["sources"]}}
-    told = f"kept from the file before: {', '.join(taken)}"
-    tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
+    if taken:
+        told = f"kept from the file before: {', '.join(taken)}"
+        tree["machine"]["warnings"] = [*tree["machine"].get("warnings", []), told]
     residuals = {kind: _renamed(one) for kind, one in old.get("residual", {}).items() if kind not in tree.get("residual", {})}
-    if residuals:
+    if residuals and (same or taken):
         tree["residual"] = {**tree.pop("residual", {}), **residuals}
     return _text(tree, out)
+
+
+STATE = ("host", "uuid", "power_limit", "threads")
+"""What makes a machine the same in the same state, of which figures may stand beside each other."""
+
+
+def _is_of_here(old: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
+    """Whether what an earlier file tells is of the machine that was measured now, in the same state, or of an import."""
+    then, now = old["machine"], tree["machine"]
+    return "host" not in then or all(str(then.get(name, "")) == str(now.get(name, "")) for name in STATE)
 
 
 EARLIER = "earlier"

@@ -52,6 +52,8 @@ class FitBasis:
     bandwidth: Term
     units: Term
     l2: Term | None = None
+    last_cache: float = 0.0
+    """Bytes of the cache nearest to memory; 0 where none is known."""
     levels: tuple[Level, ...] = ()
     """The links between devices, the innermost first, where several measured together."""
     host: float | None = None
@@ -119,7 +121,7 @@ def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software
     if not samples or dtype not in ground.peaks:
         return []
     if decode:
-        near = 0.0 if ground.l2 is None else _float(ground.l2)
+        near = ground.last_cache
         samples = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 2e6]
     prefix = "attention.decode.bf16" if decode else f"attention.prefill.{dtype}"
 
@@ -153,7 +155,7 @@ def _stream(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[
     if not samples:
         return []
     # Norms and activations are what the streams of a model are, so they have a say as much as plain additions.
-    near = 0.0 if ground.l2 is None else 2 * _float(ground.l2)
+    near = 2 * ground.last_cache
     kept = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 5e6]
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:

@@ -1,14 +1,16 @@
 """How is every measured probe kept at once, so that an interrupted calibration goes on where it was?
 
 An append-only file with one JSON object a line: a header that says what is measured, the `plan` of all probes, then `begin` and
-`sample` or `skipped` for each of them, `hung` where the watchdog gave up, and `done` behind the last. What was measured is on the
-disk before the next probe. A torn last line is what a crash leaves behind, and is no error.
+`sample` or `skipped` for each of them, `hung` where the watchdog gave up, and `done` behind the last. What was measured is
+with the system before the next probe, and on the disk a second later. A torn last line is what a crash leaves behind, and is no
+error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +28,8 @@ from gpuplan.record import Record, field
 
 FORMAT = 1
 WAIT = "wait for its end, or stop it: two at once would disturb each other"
+SYNC_S = 1.0
+"""How long measured kernels may wait for the disk, which would cost more than many of them take."""
 DEATHS = 2
 """A probe in which the process died so often without a word is not tried again."""
 
@@ -130,6 +134,7 @@ class Journal:
         """
         self.path = path
         self._lock = Lock()
+        self._synced = float("-inf")
         try:
             torn = resume and exists(path) and not bytes_of(path, most=TABLE_BYTES, code="calibrate").endswith(b"\n")
             self._file = open_for_appending(path)
@@ -148,14 +153,19 @@ class Journal:
             self.add(header=dict(head))
 
     def add(self, **entry: Any) -> None:
-        """Append one line and wait until it is on the disk.
+        """Append one line; those of measured kernels wait for the disk once in `SYNC_S`, what decides how to go on at once.
+
+        A killed process loses nothing either way: what was written is with the system.
 
         Raises:
             UsageError: the disk is full, or the file cannot be written any more.
         """
         with self._lock:
-            # Only a crash of the whole machine would lose a `begin` that the system has not written yet: not worth the wait.
-            self._put(json.dumps(entry, separators=(",", ":")).encode() + b"\n", wait="begin" not in entry)
+            # Only a crash of the whole machine would lose what the system has not written yet: a second's kernels are no such loss.
+            late = time.monotonic() - self._synced > SYNC_S
+            wait = "begin" not in entry and (late or not entry.keys() <= {"sample", "skipped"})
+            self._put(json.dumps(entry, separators=(",", ":")).encode() + b"\n", wait=wait)
+            self._synced = time.monotonic() if wait else self._synced
 
     def close(self) -> None:
         """Close the file, which stays."""

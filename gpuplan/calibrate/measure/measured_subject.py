@@ -26,9 +26,9 @@ from gpuplan.probe.spec_draft import slug
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import Level, host_link_of
+from gpuplan.specs.measured_machine import WRITTEN
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
-from gpuplan.strict_yaml import read_text
 from gpuplan.term import Source, Term
 from gpuplan.yaml_text import yaml_text
 
@@ -36,7 +36,6 @@ WIRE = {"all_reduce": 2.0}
 """How often a byte of the buffer travels, in units of (ranks - 1) / ranks."""
 PROCESSORS = ("", "x86_64", "amd64", "aarch64", "arm64")
 """What stands for the architecture where the device is the processor itself."""
-MARK = "# Written by gpuplan calibrate."
 MEASURED_HERE = Source("measured", "gpuplan calibrate on this machine: the best rate of all probes, no datasheet")
 
 
@@ -72,7 +71,7 @@ def subject_of(identity: Identity, catalog: Catalog, host: Host) -> MeasuredSubj
     spec = _die(matching_spec(device, catalog), identity, catalog)
     family = spec.family if spec is not None else _family(identity, device.vendor, asked, catalog)
     part = spec is not None and not _whole(identity, spec)
-    if spec is not None and not part and not _ours(spec, catalog):
+    if spec is not None and not part and not overlay.drafted(catalog, spec.id):
         return MeasuredSubject(spec.id, spec.name, spec.vendor, family, spec, processor, identity.units)
     ident = slug(name) or "device"
     if processor:
@@ -101,12 +100,6 @@ def _whole(identity: Identity, spec: Accelerator) -> bool:
         return True
     devices = spec.devices.value if spec.devices is not None else 1.0
     return identity.units >= 0.9 * spec.units.count.value / devices
-
-
-def _ours(spec: Accelerator, catalog: Catalog) -> bool:
-    """Whether an earlier calibration wrote the spec."""
-    path = catalog.paths("accelerators")[spec.id]
-    return catalog.rank(path) > 0 and read_text(path).startswith(MARK)
 
 
 def _vendor(name: str, asked: cpu.Cpu | None) -> str:
@@ -197,6 +190,7 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
         bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
         units=units,
         l2=None if spec.l2 is None else spec.term("hw.l2", spec.l2),
+        last_cache=max((float(one.value) for one in (spec.l2, spec.l3) if one is not None), default=0.0),
         levels=levels_of(subject, span_of(samples), catalog, on),
         host=None if host_link is None else float(host_link.value),
         family=family,
@@ -247,7 +241,7 @@ def draft(subject: MeasuredSubject, identity: Identity, samples: Sequence[Sample
     stream = best_stream(samples)
     how = f"gpuplan calibrate, {identity.backend} on this machine"
     fastest = "the fastest matmul that was measured"
-    head = f"{MARK} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy."
+    head = f"{WRITTEN} Rates are the best that was measured, no datasheet: better figures and sources are welcome in a copy."
     source = {"kind": "measured", "checked": today}
     bandwidth = {
         "value": f"{(stream or 0) / 1e9:.4g} GB/s",

@@ -56,6 +56,8 @@ BUDGET: Mapping[Extent, float] = {"quick": 32.0, "default": 210.0, "full": 3600.
 """Seconds of measuring; a quarter as much again is kept for starting, retries and fits."""
 WHOLE: Mapping[Extent, float] = {"quick": 52.0, "default": 285.0, "full": math.inf}
 """Seconds until the fits begin, the first look at the device and all retries included."""
+SOAK: Mapping[Extent, float] = {"quick": 2.0, "default": 15.0, "full": 60.0}
+"""Seconds of load at most before anything is measured, until clocks and heat have settled."""
 SLOWEST: Mapping[Extent, float] = {"quick": 0.05, "default": 0.4, "full": 2.0}
 """Probes whose one launch is predicted to take longer are left out, in seconds."""
 SAMPLES: Mapping[Extent, int] = {"quick": 5, "default": 7, "full": 11}

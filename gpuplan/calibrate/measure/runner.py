@@ -2,22 +2,23 @@
 
 Every probe is prepared, run once, then timed in several samples that each last some milliseconds; its figure is their median.
 Probes come in a mixed order, so that heat and other drifts fall on all kinds alike, and a small anchor kernel is timed now and
-then: when it has become slower or faster, what was measured since is measured again. So is what was measured under throttling
-by heat, beside other processes that made it unsteady, or while memory errors were counted. What stays bad is marked.
+then: when it has become slower or faster, what was measured since is measured again, and everything where that lasts. So is what
+was measured under throttling by heat, beside other processes that made it unsteady, or while memory errors were counted. What
+stays bad is marked.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Probe, Reading, TimedLaunches
+from gpuplan.calibrate.measure.anchor import Anchor
 from gpuplan.calibrate.measure.journal import Journal, JournalContents
 from gpuplan.calibrate.measure.probe_list import Planned
-from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped
+from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped, faster, quartiles, spread
 from gpuplan.calibrate.measure.sample import plain as plain_of
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.record import Record, field
@@ -28,13 +29,11 @@ CROWDED = 0.10
 """Others that take this share of the processors make figures of them uncertain."""
 BUSY = 0.35
 """Where they take more, no figure is kept."""
-DRIFT = 0.06
-"""How far the anchor may be from the median of its figures; three times its own scatter where that is more."""
-CONTENDED_DRIFT = 0.15
-"""The same where others run on the same cores."""
-WARM_UP_S = 0.5
-"""How long the anchor runs before it is first timed, so that clocks are up."""
 ANCHOR_EVERY_S = 4.0
+RESTARTS = 2
+"""How often all is measured again when the device has become another for good."""
+SANK = 0.03
+"""A device that became slower by more than this until it had settled is told: cold figures would have been better."""
 RETRIES = 2
 RETRY_SHARE = 0.3
 COOL_S = 3.0
@@ -46,6 +45,7 @@ MOST_LAUNCHES = 2000
 PATIENCE = 4.0
 """A probe may take so many times what was predicted; then fewer samples of it are taken."""
 LEAST_SAMPLES = 3
+LATE = "no time left"
 FAILURES = 12
 """So many kernels that fail in a row mean that the device is broken, not the kernels."""
 
@@ -63,8 +63,14 @@ class Rules(Record, kw_only=True):
     cool: float = COOL_S
     contended: bool = False
     """Others run on the same cores, which only ever makes a kernel slower: the faster half of the samples counts."""
+    soak: float = 0.0
+    """Seconds of load at most, until clocks and heat have settled; 0: only as long as clocks need to come up."""
     retry_share: float = RETRY_SHARE
     """Retries may take this share of the budget."""
+
+
+class ChangedError(Exception):
+    """The device has become another for good: what was measured before belongs to a state that it has left."""
 
 
 class TooSlowError(Exception):
@@ -91,8 +97,10 @@ class ProbeRun(Record, kw_only=True):
     resumed: int = 0
     """How many samples an earlier run left."""
     drift: tuple[float, ...] = ()
-    """The anchor's figures as shares of their median so far."""
+    """What the anchor took, as shares of what it took when the device had settled."""
     warnings: tuple[str, ...] = field(default_factory=tuple)
+    changes: tuple[str, ...] = ()
+    """What became of the device for good while it was measured, after which all was measured again."""
 
 
 class Runner:
@@ -113,9 +121,9 @@ class Runner:
         self.readings: list[Reading] = []
         self.warnings: list[str] = []
         self.drift: list[float] = []
-        self._anchors: list[float] = []
-        self._drift_limit = DRIFT
-        self._anchor: TimedLaunches | None = None
+        self._anchor: Anchor | None = None
+        self._restarts = RESTARTS
+        self.changes: list[str] = []
         self._anchored = 0.0
         self._since: list[Planned] = []
         self._errors: int | None = None
@@ -141,14 +149,45 @@ class Runner:
         rest = [one for one in planned if one.probe.key() not in self.samples and one.probe.key() not in self.skipped]
         self._look()
         self._start_anchor(anchor)
+        while True:
+            try:
+                self._through(rest, len(planned), self.clock())
+                break
+            except ChangedError:
+                rest = self._all_again(planned)
+        return ProbeRun(
+            samples=self.samples, skipped=self.skipped, readings=tuple(self.readings), seconds=self.clock() - started,
+            resumed=resumed, drift=tuple(self.drift), warnings=tuple(self.warnings), changes=tuple(self.changes),
+        )  # fmt: skip
+
+    def _all_again(self, planned: Sequence[Planned]) -> list[Planned]:
+        """Mark what was measured before the device changed, let it settle, and say that all is measured again."""
+        self._restarts -= 1
+        share = self.drift[-1]
+        self.changes.append(f"the device became {abs(share - 1):.0%} {'slower' if share > 1 else 'faster'} and stayed so")
+        self._warn(f"change {self._restarts}", f"{self.changes[-1]}: all is measured again")
+        for sample in list(self.samples.values()):
+            self._keep(sample.replaced(marks=tuple(dict.fromkeys((*sample.marks, "drift")))))
+        self._since = []
+        self._soak()
+        late = {key for key, one in self.skipped.items() if one.why == LATE}
+        self.skipped = {key: one for key, one in self.skipped.items() if key not in late}
+        return [one for one in planned if one.probe.key() not in self.skipped]
+
+    def _through(self, rest: Sequence[Planned], count: int, started: float) -> None:
+        """Measure some probes, and again what was marked.
+
+        Raises:
+            ChangedError: the device has become another for good.
+        """
         again: list[Planned] = []
         whole = left = sum(one.cost for one in rest)
         for number, one in enumerate(rest):
             if self.clock() - started > self.rules.budget:
                 for late in rest[number:]:
-                    self._skip(late.probe, "no time left", keep=False)
+                    self._skip(late.probe, LATE, keep=False)
                 break
-            self.told.step(len(planned) - len(rest) + number, len(planned), self._time_left(started, whole, left), one.probe)
+            self.told.step(count - len(rest) + number, count, self._time_left(started, whole, left), one.probe)
             left -= one.cost
             sample = self._measure(one)
             if sample is not None:
@@ -160,10 +199,6 @@ class Runner:
                 again += self._check_anchor()
         again += self._check_anchor()
         self._retry(again, started)
-        return ProbeRun(
-            samples=self.samples, skipped=self.skipped, readings=tuple(self.readings), seconds=self.clock() - started,
-            resumed=resumed, drift=tuple(self.drift), warnings=tuple(self.warnings),
-        )  # fmt: skip
 
     def _time_left(self, started: float, whole: float, left: float) -> float:
         """Seconds that the rest should take at the pace so far, and no more than there are."""
@@ -312,35 +347,50 @@ class Runner:
             return
         with self.dog.limit(probe.key(), self.rules.prepare_limit):
             try:
-                self._anchor = self.device.prepare(probe)
+                kernel = self.device.prepare(probe)
             except (DeviceMemoryError, RuntimeError):
                 return  # Its own turn among the probes will tell why.
-            until = self.clock() + WARM_UP_S
-            spent = 0.0
-            while spent < WARM_UP_S and self.clock() < until:
-                spent += self._anchor(10)
-            low, middle, high = self._anchor_figures(self._anchor)
-            self._anchors.append(middle)
-            self._drift_limit = max(CONTENDED_DRIFT if self.rules.contended else DRIFT, 3 * (high - low) / middle)
+            self._anchor = Anchor(kernel, self._anchor_figures, contended=self.rules.contended, clock=self.clock)
+        self._soak()
 
-    def _anchor_figures(self, run: TimedLaunches) -> tuple[float, float, float]:
+    def _soak(self) -> None:
+        """Let clocks and heat settle under load, and say what that did."""
+        if self._anchor is None:
+            return
+        with self.dog.limit("the anchor kernel", self.rules.run_limit + 2 * self.rules.soak):
+            self._anchor.soak(self.rules.soak)
+        reading = self._look()
+        held = "" if reading is None or not reading.throttle else f" ({', '.join(reading.throttle)})"
+        if self._anchor.sank > SANK:
+            seconds = f"{self._anchor.soaked:.1f} s"
+            self._warn(
+                "soak", f"under load it became {self._anchor.sank:.0%} slower within {seconds}{held}: that is what is measured"
+            )
+        if not self._anchor.settled and self.rules.soak:
+            self._warn("unsettled", f"its speed had not settled after {self._anchor.soaked:.0f} s of load{held}")
+
+    def _anchor_figures(self, run: TimedLaunches) -> list[float]:
         launches = self._launches(run(1))
         figures = [run(launches) / launches for _ in range(7)]
-        return quartiles(faster(figures) if self.rules.contended else figures)
+        return faster(figures) if self.rules.contended else figures
 
     def _check_anchor(self) -> list[Planned]:
-        """Time the anchor: what was measured since it was last right is to be measured again where it drifted."""
+        """Time the anchor: what was measured since it was last right is to be measured again where it drifted.
+
+        Raises:
+            ChangedError: it has been off for so long that all is to be measured again.
+        """
         since, self._since = self._since, []
         self._anchored = self.clock()
-        if self._anchor is None or not self._anchors:
+        if self._anchor is None:
             return []
         with self.dog.limit("the anchor kernel", self.rules.run_limit):
-            figure = self._anchor_figures(self._anchor)[1]
-        self._anchors.append(figure)
-        share = figure / statistics.median(self._anchors)
+            share = self._anchor.check()
         self.drift.append(share)
-        if abs(share - 1) <= self._drift_limit:
+        if not self._anchor.is_off():
             return []
+        if self._anchor.has_changed() and self._restarts:
+            raise ChangedError
         self._warn("drift", f"the device has become {abs(share - 1):.0%} {'slower' if share > 1 else 'faster'} while measuring")
         for one in since:
             sample = self.samples.get(one.probe.key())
@@ -366,30 +416,3 @@ def counted(count: int, what: str, one: str = "", many: str = "") -> str:
     ('1 probe', '0 probes are')
     """
     return f"{count} {what}{one}" if count == 1 else f"{count} {what}s{many}"
-
-
-def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
-    """25th percentile, median and 75th percentile.
-
-    >>> quartiles([5.0, 1.0, 2.0, 4.0, 3.0])
-    (2.0, 3.0, 4.0)
-    """
-    if len(figures) < 2:
-        return figures[0], figures[0], figures[0]
-    low, middle, high = statistics.quantiles(figures, n=4, method="inclusive")
-    return low, middle, high
-
-
-def faster(figures: Sequence[float]) -> list[float]:
-    """The faster half, and no fewer than three.
-
-    >>> faster([5.0, 1.0, 2.0, 4.0, 3.0])
-    [1.0, 2.0, 3.0]
-    """
-    return sorted(figures)[: max(3, (len(figures) + 1) // 2)]
-
-
-def spread(figures: Sequence[float]) -> float:
-    """The interquartile range as a share of the median."""
-    low, middle, high = quartiles(figures)
-    return (high - low) / middle

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuplan.calibrate.device import Probe, Reading
@@ -76,3 +77,30 @@ def sample_of(data: Mapping[str, Any]) -> Sample:
             "reading": None if more is None else Reading(**more),
         }
     )
+
+
+def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
+    """25th percentile, median and 75th percentile.
+
+    >>> quartiles([5.0, 1.0, 2.0, 4.0, 3.0])
+    (2.0, 3.0, 4.0)
+    """
+    if len(figures) < 2:
+        return figures[0], figures[0], figures[0]
+    low, middle, high = statistics.quantiles(figures, n=4, method="inclusive")
+    return low, middle, high
+
+
+def faster(figures: Sequence[float]) -> list[float]:
+    """The faster half, and no fewer than three.
+
+    >>> faster([5.0, 1.0, 2.0, 4.0, 3.0])
+    [1.0, 2.0, 3.0]
+    """
+    return sorted(figures)[: max(3, (len(figures) + 1) // 2)]
+
+
+def spread(figures: Sequence[float]) -> float:
+    """The interquartile range as a share of the median."""
+    low, middle, high = quartiles(figures)
+    return (high - low) / middle

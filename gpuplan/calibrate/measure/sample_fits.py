@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from gpuplan.calibrate.possible import too_fast
 
 FEWEST = 5
 """Rows of which nothing is fitted."""
+MOST_IMPOSSIBLE = 0.25
+"""Where more of a kind of kernels are faster than the hardware can be, none of them is taken."""
 NEARER = "are nearer"
 """What is said of a set whose family's parameters meet the rows better than a fit does on rows that it has not seen."""
 
@@ -75,18 +78,29 @@ def fit_samples(samples: Sequence[Sample], ground: FitBasis, software: str) -> S
 
 
 def _possible(samples: Sequence[Sample], ground: FitBasis) -> tuple[list[Sample], dict[str, str]]:
-    """The samples that the hardware can have given; and of the others, by kind, what is wrong with the first."""
+    """The samples that the hardware can have given; and of the others, by kind, what is wrong with the first.
+
+    Where too many of a kind are faster than the hardware, the rest of them cannot be believed either: the part, the clock or the
+    data type is another.
+    """
     kept: list[Sample] = []
     wrong: dict[str, list[str]] = {}
+    there: Counter[str] = Counter()
     for one in samples:
-        why = too_fast(one.probe, one.seconds, ground)
+        kind, why = _kind(one), too_fast(one.probe, one.seconds, ground)
+        there[kind] += 1
         if why:
-            kind = one.probe.name or f"{one.probe.kind}.{one.probe.dtype}"
             wrong.setdefault(kind, []).append(why)
         else:
             kept.append(one)
-    said = {kind: f"{len(found)} rows are left out: {found[0]}" for kind, found in wrong.items()}
-    return kept, said
+    lost = {kind for kind, found in wrong.items() if len(found) > MOST_IMPOSSIBLE * there[kind]}
+    fate = {kind: "impossible, and none is taken" if kind in lost else "left out" for kind in wrong}
+    said = {kind: f"{len(found)} of {there[kind]} rows are {fate[kind]}: {found[0]}" for kind, found in wrong.items()}
+    return [one for one in kept if _kind(one) not in lost], said
+
+
+def _kind(one: Sample) -> str:
+    return one.probe.name or f"{one.probe.kind}.{one.probe.dtype}"
 
 
 def _fitted(case: FitCase, made: SampleFits) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gpuplan.calibrate import only_here
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import probe_list
@@ -28,6 +29,7 @@ from gpuplan.probe.host import Host
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
+from gpuplan.specs.measured_machine import this_host
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class CalibrationReport:
     written: Sequence[Path]
     usable_as: str
     """What `--on` takes for this device; nothing where estimates will not find the file."""
+    only_here: Sequence[str] = ()
+    """Why the figures are lent to no other machine."""
 
 
 def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener) -> CalibrationPlan:
@@ -192,11 +196,12 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
             hint = "measure more kinds, or longer, on a machine with nothing else to do"
             raise UsageError(Problem("calibrate.nothing", what, hint))
-        written, usable_as = _written(device, made, run, fits, wish)
+        why_here = only_here.reasons(made.identity, made.subject, run, fits.sets)
+        written, usable_as = _written(device, made, run, fits, wish, why_here)
         journal.add(done=str(made.out))
     finally:
         journal.close()
-    return CalibrationReport(made, run, fits, written, usable_as)
+    return CalibrationReport(made, run, fits, written, usable_as, why_here)
 
 
 def _is_worth_a_file(made: CalibrationPlan, fits: SampleFits, trusted: Sequence[Sample]) -> bool:
@@ -222,6 +227,7 @@ def _measure(
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,
+        soak=probe_list.SOAK[wish.extent],
     )
     dog = Watchdog(bark, int(Exit.UNKNOWN))
     runner = Runner(device, journal, dog, rules, told)
@@ -247,21 +253,24 @@ def anchor(planned: Sequence[Planned]) -> Probe | None:
     return min(matmuls, key=lambda one: abs(one.launch - 1e-3)).probe if matmuls else None
 
 
-def _written(device: Device, made: CalibrationPlan, run: Run, fits: SampleFits, wish: CalibrationWish) -> tuple[list[Path], str]:
+def _written(
+    device: Device, made: CalibrationPlan, run: Run, fits: SampleFits, wish: CalibrationWish, why_here: Sequence[str]
+) -> tuple[list[Path], str]:
     """Write the measured file, and a spec of the device where there is none: the paths, and what `--on` takes."""
     texts: dict[Path, str] = {}
     named = made.out.stem
     in_place = made.out.parent.name == "measured" and named == made.subject.id
     if made.subject.spec is None:
         trusted = [sample for sample in run.samples.values() if not sample.marks]
-        why = can_draft(made.identity, trusted)
-        if why is None:
+        if can_draft(made.identity, trusted) is None:
             folder = made.out.parent.parent / "accelerators" / made.subject.vendor if in_place else made.out.parent
             name = f"{made.subject.id}.yaml" if in_place else f"{named}-accelerator.yaml"
             texts[folder / name] = draft(made.subject, made.identity, trusted, wish.today)
         else:
             in_place = False
-    head = MeasuredHead(named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory())
+    head = MeasuredHead(
+        named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory(), this_host(), why_here
+    )  # fmt: skip
     with locked(made.out.parent):
         texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
         write_all(texts, force=True)

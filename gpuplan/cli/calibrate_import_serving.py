@@ -1,0 +1,132 @@
+"""What do imported runs of vLLM or SGLang say of the estimates for that model, accelerator and engine, and where is it kept?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuplan.calibrate.serving_fit import Factor, RunPoint, ServingFit, fit_serving, serving_section
+from gpuplan.errors import GpuplanError
+
+if TYPE_CHECKING:
+    from gpuplan.accuracy.rows import Row
+    from gpuplan.calibrate.imports.merge import ImportedFile
+    from gpuplan.search.library import Library
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.quantity import Sourced
+
+PINS: Mapping[Factor, str] = {"decode": "engine.decode_residual", "prefill": "engine.prefill_residual"}
+
+
+def fit_runs(
+    made: ImportedFile, runs: Path, ids: Sequence[str], accelerator: str, catalog: Catalog, out: Path
+) -> dict[str, Any]:  # fmt: skip
+    """Fit what the runs of a file tell of the models of those with some ids, and put it into a measured file.
+
+    Returns what is to be said: `factors` by model, `unfitted`, `left_out` and the paths that were `written`.
+    """
+    kind = made.kind
+    from gpuplan.accuracy.model import card_of
+    from gpuplan.accuracy.rows import Skip, read_rows
+    from gpuplan.search.library import Library
+    from gpuplan.specs.accelerator import Accelerator
+
+    library = Library(catalog)
+    engine = library.engine(kind)[0]
+    groups: dict[str, list[Row]] = defaultdict(list)
+    new: set[str] = set()
+    said: dict[str, Any] = {"factors": {}, "unfitted": {}, "left_out": [], "written": []}
+    for row in read_rows([runs]):
+        if row.task != "inference" or row.engine != kind or row.hardware.get("accelerator") != accelerator:
+            continue
+        if row.flag or row.fault:
+            said["left_out"] += [f"{row.id}: {row.flag or row.fault}"] if row.id in ids else []
+            continue
+        try:
+            model = library.keep(card_of(row, library.card))
+        except Skip as skip:
+            said["left_out"].append(f"{row.id}: {skip}")
+            continue
+        groups[model].append(row)
+        new |= {model} if row.id in ids else set()
+    serving: Any = engine.serving
+    start: dict[Factor, tuple[float, float, float]] = {
+        "decode": _usual(serving.decode_residual),
+        "prefill": _usual(serving.prefill_residual),
+    }
+    for model in sorted(new):
+        asked = _Runs(groups[model], library, said["left_out"])
+        found = fit_serving(asked, start)
+        said["unfitted"] |= {f"{model} {key}": why for key, why in found.unfitted.items()}
+        if not found.factors:
+            continue
+        said["factors"][model] = {
+            key: {
+                "value": one.value, "low": one.low, "high": one.high, "engine": start[key][0], "runs": one.runs,
+                "error_before": one.before, "error_held_back": one.held_back, "p90_held_back": one.p90,
+            }
+            for key, one in found.factors.items()
+        }  # fmt: skip
+        _write(made, engine.id, model, found, catalog.load(Accelerator, accelerator), out)
+        said["written"] = [str(out)]
+    return said
+
+
+def _usual(factor: Sourced) -> tuple[float, float, float]:
+    """A factor of an engine profile with its range."""
+    low, high = factor.accept or (factor.value, factor.value)
+    return factor.value, low, high
+
+
+class _Runs:
+    """Answers for all runs of a model with some factors in place of the engine's."""
+
+    def __init__(self, rows: Sequence[Row], library: Library, left_out: list[str]) -> None:
+        self.rows, self.library, self.left_out = rows, library, left_out
+
+    def __call__(self, factors: Mapping[Factor, float]) -> list[RunPoint]:
+        """The points of all runs that can be answered for; why others cannot is said once."""
+        from gpuplan.accuracy.inference import CLOSED, inference_points, serving_ask
+        from gpuplan.accuracy.rows import Skip
+        from gpuplan.search.serving import answer_serving
+
+        found: list[RunPoint] = []
+        for row in self.rows:
+            try:
+                ask = serving_ask(row, self.library.card, self.library.keep)
+                made = answer_serving(ask.replaced(pins={PINS[key]: value for key, value in factors.items()}), self.library)
+                points = {one.metric: one for one in inference_points(row, made)}
+            except (Skip, GpuplanError) as error:
+                why = f"{row.id}: {error}"
+                if why not in self.left_out:
+                    self.left_out.append(why)
+                continue
+            mbu: Any = None if (term := made.figures.get("mbu")) is None else term.value
+            if (step := points.get("tpot")) is not None:
+                found.append(RunPoint(run=row.id, factor="decode", measured=step.measured, expected=step.expected, mbu=mbu))
+            elif (rate := points.get("throughput")) is not None:
+                found.append(RunPoint(run=row.id, factor="decode", measured=1 / rate.measured, expected=1 / rate.expected))
+            first = points.get("ttft")
+            if first is not None and (row.run.get("mode") in CLOSED or row.run.get("concurrency") == 1):
+                # Under load the first token waits for other requests, which says nothing of how long prefill takes.
+                found.append(RunPoint(run=row.id, factor="prefill", measured=first.measured, expected=first.expected))
+        return found
+
+
+def _write(made: ImportedFile, engine: str, model: str, found: ServingFit, spec: Accelerator, out: Path) -> None:
+    from gpuplan.calibrate.imports.merge import with_serving
+    from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
+    from gpuplan.files.write import locked, write_all
+
+    count = None if spec.units is None else int(spec.units.count.value)
+    subject = MeasuredSubject(
+        spec.id, spec.name, spec.vendor, spec.family, spec, processor=spec.unit == "socket", units=count
+    )  # fmt: skip
+    told = replace(made, software=engine, rows=max(one.runs for one in found.factors.values()))
+    with locked(out.parent):
+        text = with_serving(subject, out, told, engine, model, lambda key: serving_section(found, key))
+        write_all({out: text}, force=True)
