@@ -23,10 +23,8 @@ from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, S
 from gpuplan.workload.counts import count
 
 Columns = Mapping[str, Any]
-"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike as texts under its own name."""
+"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike (texts, `head_dim`) as one value."""
 ROW = Source("measured", "the shape of a measured kernel")
-NO_WINDOW = 1e9
-"""Stands for a window where queries see all keys, beside rows that have one."""
 FORMATS: Mapping[str, WeightFormat] = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4", "sq": "int8", "int4_wo": "int4",
     "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4", "w4afp8": "int4",
@@ -204,7 +202,7 @@ TABLES: Mapping[str, Kernel] = {
     "oneccl": Kernel("collectives", ("op_name", "nccl_dtype"), _MESSAGE, nccl, lambda types: types["op_name"].replace("_", "-")),
     "custom_allreduce": Kernel(
         "own all-reduce", ("allreduce_dtype", "kernel_source"), _MESSAGE, custom_all_reduce,
-        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "as it runs"),
+        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "graph"),
     ),
 }  # fmt: skip
 """The tables that gpuplan has a kernel for, by the names of their files without `_perf`."""
@@ -232,8 +230,7 @@ def _matmul(
 
 def _attention(cols: Columns, hw: Hardware, *, dtype: Dtype, appends: bool, causal: bool = True) -> Term:
     heads, kv_heads = cols["num_heads"], cols["num_key_value_heads"]
-    window = cols.get("window_size")
-    windowed = None if window is None or not window.any() else number("window", np.where(window > 0, window, NO_WINDOW))
+    windowed = number("window", cols["window_size"]) if "window_size" in cols else None
     item = Attention(
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", heads),
