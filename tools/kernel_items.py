@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
+from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds, stream_seconds
 from gpuplan.plan.precision import WeightFormat, stored_in
@@ -134,14 +135,15 @@ def touched_experts(cols: Columns) -> Term:
 def nccl(cols: Columns, hw: Hardware) -> Term:
     """A collective of the library; messages are counted in elements."""
     size = cols["message_size"] * ELEMENT_BYTES[cols["nccl_dtype"]]
-    return _collective(size, cols["num_gpus"], KINDS[cols["op_name"]], hw, custom=False)
+    return collective_seconds(_item(size, cols["num_gpus"], KINDS[cols["op_name"]]), hw)
 
 
 def custom_all_reduce(cols: Columns, hw: Hardware) -> Term:
-    """The all-reduce of an engine, which takes its own kernel or the library's."""
-    return _collective(
-        cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce", hw, custom=True
-    )
+    """The all-reduce of an engine, which takes its own kernel or the library's; in a graph, or called by itself."""
+    item = _item(cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce")
+    if cols["kernel_source"].endswith("eager"):
+        return called_all_reduce_seconds(item, hw)
+    return collective_seconds(item, hw, custom_all_reduce=True)
 
 
 class Kernel(NamedTuple):
@@ -245,8 +247,7 @@ def _stored(cols: Columns) -> float:
     return 1.0 if cols["kv_cache_dtype"] == "fp8" else 2.0
 
 
-def _collective(size: Any, ranks: Any, kind: CollectiveKind, hw: Hardware, *, custom: bool) -> Term:
-    item = Collective(
+def _item(size: Any, ranks: Any, kind: CollectiveKind) -> Collective:
+    return Collective(
         name="row", kind=kind, size=number("size", size, "B"), group=number("group", ranks), stride=number("stride", 1.0)
     )
-    return collective_seconds(item, hw, custom_all_reduce=custom)

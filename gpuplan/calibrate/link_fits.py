@@ -9,6 +9,7 @@ kernel are found with its other parameters, beside the library's all-reduce, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -37,6 +38,8 @@ BASE = "vllm"
 BOUNDS = tuple(1.5 * 2.0**power for power in range(19, 26))
 """Where the largest message may lie that an engine gives to its own kernel: between neighbouring sizes of the tables."""
 KNOBS = {key: knob for key, knob in knob_tables.COLLECTIVE_KNOBS.items() if key not in ("switch", "ramp")}
+SMALL = 2.0**17
+"""Messages up to this take the accelerators less than the host needs to call for them."""
 SOFT = 0.1
 ALIKE = 0.05
 """Losses that differ by less than a row of ordinary error do not tell bounds apart: then the one that bounds least is taken."""
@@ -59,6 +62,11 @@ def own_all_reduces(
         if not switched:
             mine = mine.where((mine.columns["group"] <= 2) & (engine in PAIRS))
         found = fit_one(chip, mine, library)
+        calls = own_all_reduce_rows(rows, names, graphs=False)
+        calls = calls.where(~calls.held_back & (calls.columns["size"] <= SMALL))
+        if found is not None and len(calls):
+            issue = Parameter(float(np.median(calls.seconds)), "s")
+            found = replace(found, values={**found.values, "issue": issue})
         if found is not None:
             made["collective.custom_all_reduce" if engine == BASE and switched else f"collective.engines.{engine}"] = found
     return made

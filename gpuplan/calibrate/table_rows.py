@@ -194,13 +194,13 @@ def _element(row: TableRow) -> float:
     return ELEMENT_BYTES[name]
 
 
-def own_all_reduce_rows(rows: Iterable[TableRow], kernels: tuple[str, ...]) -> Rows:
-    """All-reduces of an engine in a graph, whose kernels' names begin so.
+def own_all_reduce_rows(rows: Iterable[TableRow], kernels: tuple[str, ...], *, graphs: bool = True) -> Rows:
+    """All-reduces of an engine in a graph, or called by itself, whose kernels' names begin so.
 
     Two message sizes in five are held back, in turn and others for each number of ranks: where an engine turns to the library
     is seen between neighbouring sizes.
     """
-    picked = [row for row in rows if row["kernel_source"].startswith(kernels) and not row["kernel_source"].endswith("eager")]
+    picked = [row for row in rows if row["kernel_source"].startswith(kernels) and row["kernel_source"].endswith("eager") != graphs]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
     cols = {"size": numbers(picked, "message_size") * 2.0, "group": numbers(picked, "num_gpus")}

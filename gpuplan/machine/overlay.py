@@ -244,10 +244,10 @@ def fabric_terms(link: Link, level: str, fabric: Fabric, engine: str | None) -> 
     found: dict[str, Term] = {}
     for kind in fabric.field_names():
         fit = getattr(fabric, kind)
+        if kind == "custom_all_reduce":
+            fit = fabric.engines.get(engine or "", fit)
         if isinstance(fit, CollectiveFit):
             found |= dict(terms_of(link, f"fabric.{level}.{kind}", fit))
-    if engine in fabric.engines:
-        found |= dict(terms_of(link, f"fabric.{level}.custom_all_reduce", fabric.engines[engine]))
     return found
 
 

@@ -302,6 +302,8 @@ class OwnAllReduceFit(CollectiveFit):
     """Ranks up to which the engine runs it: those of one host, or two without a switch between them."""
     up_to: Message
     """The largest message that the engine gives to it, as far as the rows tell; what is larger goes to the library."""
+    issue: Start | None = None
+    """What the host needs to call it by itself, without a graph; in a step the host runs ahead."""
 
 
 class Fabric(Section):

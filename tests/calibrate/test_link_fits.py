@@ -51,6 +51,7 @@ def test_calls_without_a_graph_are_left_out_and_every_number_of_ranks_has_rows_h
     found = own_all_reduce_rows(rows, ("Own",))
     assert len(found) == len(shapes)
     assert set(found.seconds.tolist()) == {1.0}
+    assert set(own_all_reduce_rows(rows, ("Own",), graphs=False).seconds.tolist()) == {2.0}
     for ranks in (2.0, 4.0, 8.0):
         mine = found.where(found.columns["group"] == ranks)
         sizes = np.log2(mine.columns["size"])

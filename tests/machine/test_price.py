@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.errors import UnknownError
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import (
     attention_seconds,
@@ -153,6 +154,18 @@ def test_each_engine_has_its_own_all_reduce(engine: str, microseconds: float) ->
     hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine=engine)
     small = collective("all_reduce", 2.0**17, 8.0)
     assert collective_seconds(small, hw, custom_all_reduce=True).value == pytest.approx(1e-6 * microseconds, rel=0.15)
+
+
+def test_a_call_by_itself_waits_for_the_host_and_copies() -> None:
+    # aiconfigurator-core 0.12.0, h100_sxm/comm, vLLM 0.24.0 without a graph over two ranks: 20.6 us for 16 KiB, 3.96 ms for 1 GiB,
+    # where NCCL takes 3.22 ms.
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine="vllm")
+    for size, measured in ((2.0**14, 20.6e-6), (2.0**30, 3.957e-3)):
+        assert called_all_reduce_seconds(collective("all_reduce", size, 2.0), hw).value == pytest.approx(measured, rel=0.1)
+    unmeasured = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine="tensorrt-llm")
+    item = collective("all_reduce", 2.0**14, 2.0)
+    in_graph = collective_seconds(item, unmeasured, custom_all_reduce=True)
+    assert called_all_reduce_seconds(item, unmeasured).value == in_graph.value
 
 
 def test_beyond_its_bounds_an_engine_leaves_sums_to_the_library() -> None:
