@@ -148,6 +148,14 @@ def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
     assert collective_seconds(far, hw, custom_all_reduce=True).value == collective_seconds(far, hw).value
 
 
+def test_latent_attention_is_no_plain_attention_of_its_width() -> None:
+    # aiconfigurator-core 0.12.0, b200_sxm/mla, SGLang 0.5.14 (trtllm_mla): one prompt of 8192, 128 heads of 192 and 128. What SGLang
+    # leaves of plain heads that are 192 wide to Triton's kernels takes four times as long.
+    hw = hardware_of(parse_target("dgx-b200", CATALOG), catalog=CATALOG, engine="sglang")
+    latent = attention(8192.0, 8192.0).replaced(heads=given(128.0), kv_heads=given(128.0), k_dim=given(192.0))
+    assert attention_seconds(latent, hw).value == pytest.approx(2.08e-3, rel=0.4)
+
+
 @pytest.mark.parametrize(("engine", "microseconds"), [("vllm", 7.9), ("sglang", 6.4), ("tensorrt-llm", 6.2)])
 def test_each_engine_has_its_own_all_reduce(engine: str, microseconds: float) -> None:
     # aiconfigurator-core 0.12.0, h100_sxm/comm, custom_allreduce_perf: 128 KiB over 8 ranks inside a CUDA graph.
