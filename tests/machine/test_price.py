@@ -149,7 +149,7 @@ def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
 
 
 def test_latent_attention_is_no_plain_attention_of_its_width() -> None:
-    # aiconfigurator-core 0.12.0, b200_sxm/mla, SGLang 0.5.14 (trtllm_mla): one prompt of 8192, 128 heads of 192 and 128. What SGLang
+    # aiconfigurator-core 0.12.0, b200_sxm/mla, SGLang 0.5.14 (trtllm_mla): a prompt of 8192, 128 heads of 192 and 128. What SGLang
     # leaves of plain heads that are 192 wide to Triton's kernels takes four times as long.
     hw = hardware_of(parse_target("dgx-b200", CATALOG), catalog=CATALOG, engine="sglang")
     latent = attention(8192.0, 8192.0).replaced(heads=given(128.0), kv_heads=given(128.0), k_dim=given(192.0))
