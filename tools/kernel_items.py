@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
+from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds, stream_seconds
 from gpuplan.plan.precision import WeightFormat, stored_in
@@ -23,7 +24,7 @@ from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, S
 from gpuplan.workload.counts import count
 
 Columns = Mapping[str, Any]
-"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike as texts under its own name."""
+"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike (texts, `head_dim`) as one value."""
 ROW = Source("measured", "the shape of a measured kernel")
 FORMATS: Mapping[str, WeightFormat] = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4", "sq": "int8", "int4_wo": "int4",
@@ -134,14 +135,15 @@ def touched_experts(cols: Columns) -> Term:
 def nccl(cols: Columns, hw: Hardware) -> Term:
     """A collective of the library; messages are counted in elements."""
     size = cols["message_size"] * ELEMENT_BYTES[cols["nccl_dtype"]]
-    return _collective(size, cols["num_gpus"], KINDS[cols["op_name"]], hw, custom=False)
+    return collective_seconds(_item(size, cols["num_gpus"], KINDS[cols["op_name"]]), hw)
 
 
 def custom_all_reduce(cols: Columns, hw: Hardware) -> Term:
-    """The all-reduce of an engine, which takes its own kernel or the library's."""
-    return _collective(
-        cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce", hw, custom=True
-    )
+    """The all-reduce of an engine, which takes its own kernel or the library's; in a graph, or called by itself."""
+    item = _item(cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce")
+    if cols["kernel_source"].endswith("eager"):
+        return called_all_reduce_seconds(item, hw)
+    return collective_seconds(item, hw, custom_all_reduce=True)
 
 
 class Kernel(NamedTuple):
@@ -155,8 +157,6 @@ class Kernel(NamedTuple):
     price: Callable[[Columns, Hardware], Term]
     label: Callable[[Mapping[str, str]], str]
     """What the printed table calls a type."""
-    apart: tuple[str, ...] = ()
-    """Columns of numbers that decide which kernel runs, so that rows that differ in them are priced apart."""
 
 
 _HEADS = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "step", "window_size")
@@ -190,15 +190,9 @@ def _named(key: str) -> Callable[[Mapping[str, str]], str]:
 
 TABLES: Mapping[str, Kernel] = {
     "gemm": Kernel("matmul", ("gemm_dtype",), ("m", "n", "k"), gemm, _named("gemm_dtype")),
-    "context_attention": Kernel(
-        "prefill", ("attn_dtype", "kv_cache_dtype"), _HEADS, context_attention, _over("attn_dtype"), ("head_dim", "window_size")
-    ),
-    "generation_attention": Kernel(
-        "decode", ("attn_dtype", "kv_cache_dtype"), _HEADS, generation_attention, _over("attn_dtype"), ("head_dim", "window_size")
-    ),
-    "encoder_attention": Kernel(
-        "encoder", ("attn_dtype",), (*_HEADS[:3], "head_dim"), encoder_attention, _named("attn_dtype"), ("head_dim",)
-    ),
+    "context_attention": Kernel("prefill", ("attn_dtype", "kv_cache_dtype"), _HEADS, context_attention, _over("attn_dtype")),
+    "generation_attention": Kernel("decode", ("attn_dtype", "kv_cache_dtype"), _HEADS, generation_attention, _over("attn_dtype")),
+    "encoder_attention": Kernel("encoder", ("attn_dtype",), (*_HEADS[:3], "head_dim"), encoder_attention, _named("attn_dtype")),
     "context_mla": Kernel("MLA prefill", ("mla_dtype", "kv_cache_dtype"), _LATENT, context_mla, _over("mla_dtype")),
     "generation_mla": Kernel("MLA decode", ("mla_dtype", "kv_cache_dtype"), _LATENT, generation_mla, _over("mla_dtype")),
     "mla_bmm": Kernel("MLA products", ("bmm_dtype", "op_name"), ("num_tokens", "num_heads"), mla_bmm, _named("bmm_dtype")),
@@ -210,7 +204,7 @@ TABLES: Mapping[str, Kernel] = {
     "oneccl": Kernel("collectives", ("op_name", "nccl_dtype"), _MESSAGE, nccl, lambda types: types["op_name"].replace("_", "-")),
     "custom_allreduce": Kernel(
         "own all-reduce", ("allreduce_dtype", "kernel_source"), _MESSAGE, custom_all_reduce,
-        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "as it runs"),
+        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "graph"),
     ),
 }  # fmt: skip
 """The tables that gpuplan has a kernel for, by the names of their files without `_perf`."""
@@ -238,13 +232,12 @@ def _matmul(
 
 def _attention(cols: Columns, hw: Hardware, *, dtype: Dtype, appends: bool, causal: bool = True) -> Term:
     heads, kv_heads = cols["num_heads"], cols["num_key_value_heads"]
-    window, width = cols.get("window_size"), float(cols["head_dim"][0])
-    windowed = None if window is None or not window.any() else number("window", float(window[0]))
+    windowed = number("window", cols["window_size"]) if "window_size" in cols else None
     item = Attention(
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", heads),
-        kv_heads=number("kv_heads", np.where(kv_heads > 0, kv_heads, heads)), k_dim=number("k_dim", width),
-        v_dim=number("v_dim", width), kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=causal,
+        kv_heads=number("kv_heads", np.where(kv_heads > 0, kv_heads, heads)), k_dim=number("k_dim", cols["head_dim"]),
+        v_dim=number("v_dim", cols["head_dim"]), kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=causal,
         appends=appends, window=windowed,
     )  # fmt: skip
     return attention_seconds(item, hw, replayed=True)
@@ -254,8 +247,7 @@ def _stored(cols: Columns) -> float:
     return 1.0 if cols["kv_cache_dtype"] == "fp8" else 2.0
 
 
-def _collective(size: Any, ranks: Any, kind: CollectiveKind, hw: Hardware, *, custom: bool) -> Term:
-    item = Collective(
+def _item(size: Any, ranks: Any, kind: CollectiveKind) -> Collective:
+    return Collective(
         name="row", kind=kind, size=number("size", size, "B"), group=number("group", ranks), stride=number("stride", 1.0)
     )
-    return collective_seconds(item, hw, custom_all_reduce=custom)

@@ -97,7 +97,6 @@ class SystemKernels:
     decode: Mapping[str, Sequence[str]]
     engine_prefill: Mapping[str, Mapping[str, EngineKernels]]
     engine_decode: Mapping[str, Mapping[str, EngineKernels]]
-    custom_all_reduce: str = "vllm_graph"
     rows: float = 64.0
     """Queries of one tile of prefill, as far as the rows tell."""
     dims: Mapping[str, Sequence[float]] = field(default_factory=dict)

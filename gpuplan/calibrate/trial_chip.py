@@ -130,14 +130,13 @@ class Chip:
         hw = self.hardware(parameters, levels=(self._level(ranks),))
         return _array(collective_row_seconds(rows.columns, hw, kind=kind))
 
-    def custom(self, rows: Rows, values: Mapping[str, float], ranks: float) -> NDArray[np.float64]:
-        """Seconds of an engine's own all-reduce kernel, beside a library that is never faster.
+    def custom(self, rows: Rows, values: Mapping[str, float], ranks: float, library: Mapping[str, float]) -> NDArray[np.float64]:
+        """Seconds of an engine's all-reduce: by its own kernel, or by the library, whose parameters are known.
 
         Raises:
             ValueError: the chip was made without a link.
         """
-        slow = {key: knob.start for key, knob in knobs.COLLECTIVE_KNOBS.items()} | {"start": 1.0, "ranks": ranks}
-        parameters = {**_wired("all_reduce", slow), **_wired("custom_all_reduce", {"switch": 1.0, "ranks": ranks, **values})}
+        parameters = {**_wired("all_reduce", library), **_wired("custom_all_reduce", {"switch": 1.0, "ranks": ranks, **values})}
         hw = self.hardware(parameters, levels=(self._level(ranks),))
         return _array(collective_row_seconds(rows.columns, hw, kind="all_reduce", custom=True))
 
@@ -148,7 +147,7 @@ class Chip:
 
 
 def _wired(name: str, values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    units = {**knobs.units_of(knobs.COLLECTIVE_KNOBS), "ranks": "1"}
+    units = {**knobs.units_of(knobs.COLLECTIVE_KNOBS), "ranks": "1", "most_ranks": "1", "up_to": "B"}
     return {f"fabric.link.{name}.{key}": (value, units[key]) for key, value in values.items()}
 
 
