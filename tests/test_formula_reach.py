@@ -130,14 +130,23 @@ def biased_latent_attention() -> Architecture:
 
 
 def of_kernels() -> set[str]:
-    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data; a grid, prompts short and long."""
-    hw = found("llama-3.1-8b", "h100", "vllm").subject.hw
+    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data.
+
+    A grid has prompts short and long, and batches that fill a chip and others that leave it to another kernel.
+    """
+    hw, other = (found("llama-3.1-8b", "h100", engine).subject.hw for engine in ("vllm", "tensorrt-llm"))
     value = {"sequences": 16.0, "q_len": 1.0, "kv_len": 4096.0, "heads": 32.0, "kv_heads": 8.0, "k_dim": 128.0, "v_dim": 128.0}
     leaves = {name: Term(name, number, "1", Source("definition", "a kernel")) for name, number in value.items()}
     element = Term("element", 2.0, "B", Source("definition", "a kernel"))
     item = Attention(name="row", **leaves, kv_element_bytes=element, dtype="bf16", causal=True)
     prompts = Term("q_len", np.array([1.0, 4096.0]), "1", Source("definition", "two candidates"))
-    return in_graphs([attention_seconds(item, hw, replayed=True), attention_seconds(item.replaced(q_len=prompts), hw)])
+    batches = item.replaced(
+        sequences=Term("sequences", np.array([[1.0], [16.0]]), "1", Source("definition", "two candidates")),
+        kv_heads=Term("kv_heads", np.array([8.0, 32.0]), "1", Source("definition", "two candidates")),
+        kv_len=Term("kv_len", 256.0, "1", Source("definition", "a kernel")),
+    )
+    many = (attention_seconds(item.replaced(q_len=prompts), hw), attention_seconds(batches, other))
+    return in_graphs([attention_seconds(item, hw, replayed=True), *many])
 
 
 def of_roofline() -> set[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
+from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds, stream_seconds
 from gpuplan.plan.precision import WeightFormat, stored_in
@@ -23,10 +24,8 @@ from gpuplan.work import Attention, Collective, CollectiveKind, Dtype, Matmul, S
 from gpuplan.workload.counts import count
 
 Columns = Mapping[str, Any]
-"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike as texts under its own name."""
+"""Columns of rows that are of one type: numbers as arrays, and what all rows have alike (texts, `head_dim`) as one value."""
 ROW = Source("measured", "the shape of a measured kernel")
-NO_WINDOW = 1e9
-"""Stands for a window where queries see all keys, beside rows that have one."""
 FORMATS: Mapping[str, WeightFormat] = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4", "sq": "int8", "int4_wo": "int4",
     "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4", "w4afp8": "int4",
@@ -136,14 +135,15 @@ def touched_experts(cols: Columns) -> Term:
 def nccl(cols: Columns, hw: Hardware) -> Term:
     """A collective of the library; messages are counted in elements."""
     size = cols["message_size"] * ELEMENT_BYTES[cols["nccl_dtype"]]
-    return _collective(size, cols["num_gpus"], KINDS[cols["op_name"]], hw, custom=False)
+    return collective_seconds(_item(size, cols["num_gpus"], KINDS[cols["op_name"]]), hw)
 
 
 def custom_all_reduce(cols: Columns, hw: Hardware) -> Term:
-    """The all-reduce of an engine, which takes its own kernel or the library's."""
-    return _collective(
-        cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce", hw, custom=True
-    )
+    """The all-reduce of an engine, which takes its own kernel or the library's; in a graph, or called by itself."""
+    item = _item(cols["message_size"] * ELEMENT_BYTES[cols["allreduce_dtype"]], cols["num_gpus"], "all_reduce")
+    if cols["kernel_source"].endswith("eager"):
+        return called_all_reduce_seconds(item, hw)
+    return collective_seconds(item, hw, custom_all_reduce=True)
 
 
 class Kernel(NamedTuple):
@@ -204,7 +204,7 @@ TABLES: Mapping[str, Kernel] = {
     "oneccl": Kernel("collectives", ("op_name", "nccl_dtype"), _MESSAGE, nccl, lambda types: types["op_name"].replace("_", "-")),
     "custom_allreduce": Kernel(
         "own all-reduce", ("allreduce_dtype", "kernel_source"), _MESSAGE, custom_all_reduce,
-        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "as it runs"),
+        lambda types: next((word for word in ("graph", "eager") if types["kernel_source"].endswith(word)), "graph"),
     ),
 }  # fmt: skip
 """The tables that gpuplan has a kernel for, by the names of their files without `_perf`."""
@@ -232,8 +232,7 @@ def _matmul(
 
 def _attention(cols: Columns, hw: Hardware, *, dtype: Dtype, appends: bool, causal: bool = True) -> Term:
     heads, kv_heads = cols["num_heads"], cols["num_key_value_heads"]
-    window = cols.get("window_size")
-    windowed = None if window is None or not window.any() else number("window", np.where(window > 0, window, NO_WINDOW))
+    windowed = number("window", cols["window_size"]) if "window_size" in cols else None
     item = Attention(
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", heads),
@@ -248,8 +247,7 @@ def _stored(cols: Columns) -> float:
     return 1.0 if cols["kv_cache_dtype"] == "fp8" else 2.0
 
 
-def _collective(size: Any, ranks: Any, kind: CollectiveKind, hw: Hardware, *, custom: bool) -> Term:
-    item = Collective(
+def _item(size: Any, ranks: Any, kind: CollectiveKind) -> Collective:
+    return Collective(
         name="row", kind=kind, size=number("size", size, "B"), group=number("group", ranks), stride=number("stride", 1.0)
     )
-    return collective_seconds(item, hw, custom_all_reduce=custom)

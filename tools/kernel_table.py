@@ -24,7 +24,7 @@ import numpy as np
 from kernel_items import TABLES, Kernel
 from kernel_pages import FILE, as_yaml, printed
 
-from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, install
+from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean, install
 from gpuplan.machine.hardware import Hardware
 from gpuplan.ranges import time_ends
 from gpuplan.search.library import Library
@@ -125,7 +125,7 @@ def judged_tables(tables: Sequence[Table], *, by: Sequence[str] = (), most: int 
         for types, columns in groups(read(table, kernel, by, most), kernel, by):
             label = " ".join([kernel.label(types), *(f"{key}={types[key]}" for key in by)])
             cell = (hw.accelerator, who, kernel.name, label)
-            cells.setdefault(cell, []).append(judged(kernel, {**columns, **types}, hw))
+            cells.setdefault(cell, []).append(judged(kernel, {**types, **columns}, hw))
             versions.setdefault(cell, set()).add(table.version)
     lines = [line(cell, parts, " ".join(sorted(versions[cell]))) for cell, parts in sorted(cells.items())]
     return {"kernels": lines, "uncovered": dict(sorted(uncovered.items()))}
@@ -138,26 +138,37 @@ def read(table: Table, kernel: Kernel, by: Sequence[str], most: int) -> dict[str
     step = max(whole.num_rows // most, 1) if most else 1
     picked = whole.take(np.arange(0, whole.num_rows, step))
     columns = {name: picked[name].to_numpy() if name in picked.column_names else np.zeros(picked.num_rows) for name in names}
-    for name in kernel.types:
+    for name in (*kernel.types, *by):
         if name not in picked.column_names:
             where = f"{table.system} {table.backend} {table.version}"
-            raise UsageError(Problem("kernel-table.column", f"{table.name} has no column `{name}`", "is the package newer?", where))
+            hint = did_you_mean(name, picked.column_names) or f"it has {', '.join(picked.column_names)}"
+            raise UsageError(Problem("kernel-table.column", f"{table.name} has no column `{name}`", hint, where))
     return columns
 
 
 def groups(
     columns: Mapping[str, np.ndarray], kernel: Kernel, by: Sequence[str] = ()
 ) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
-    """The rows of each type: the texts that they have in common, and their columns of numbers with `seconds`."""
+    """The rows of each type: the texts that they have in common, and their columns of numbers with `seconds`.
+
+    A type comes in parts, where its rows have several head dimensions, or some of them a window (`window_size`).
+    """
     keys = (*kernel.types, *by)
     texts = {key: np.asarray(columns[key]).astype(str) for key in keys}
     seconds = np.asarray(columns["latency"], dtype=float) * 1e-3
     kept = np.isfinite(seconds) & (seconds > 0)
-    joined = np.array(["\t".join(row) for row in zip(*texts.values(), strict=True)])
+    # An estimate asks about one model at a time: one head dimension, and a window or none.
+    one_of = {key: np.asarray(columns[key], dtype=float) for key in ("head_dim",) if key in kernel.numbers}
+    windowed = np.asarray(columns["window_size"], dtype=float) > 0 if "window_size" in kernel.numbers else np.zeros(len(seconds))
+    columns_apart = [*texts.values(), *(values.astype(str) for values in one_of.values()), windowed.astype(str)]
+    joined = np.array(["\t".join(row) for row in zip(*columns_apart, strict=True)])
     for one in np.unique(joined[kept]):
         mask = kept & (joined == one)
-        numbers = {key: np.asarray(columns[key], dtype=float)[mask] for key in kernel.numbers}
-        yield dict(zip(keys, str(one).split("\t"), strict=True)), {**numbers, "seconds": seconds[mask]}
+        numbers: dict[str, Any] = {key: np.asarray(columns[key], dtype=float)[mask] for key in kernel.numbers}
+        numbers |= {key: float(values[mask][0]) for key, values in one_of.items()}
+        if not windowed[mask][0]:
+            numbers.pop("window_size", None)
+        yield dict(zip(keys, str(one).split("\t")[: len(keys)], strict=True)), {**numbers, "seconds": seconds[mask]}
 
 
 def judged(kernel: Kernel, columns: Mapping[str, Any], hw: Hardware) -> Judged:

@@ -11,25 +11,20 @@ from gpuplan.plan.words import BaseWeights, LoraTargets
 EVERYWHERE: LoraTargets = "all"
 """Matrices with adapters where a row names none: said, so that adapters are asked for whose rank is the engine's habit."""
 
-ADAPTERS: Mapping[str, LoraTargets] = {"adapter": "qv", "adapter-v2": "all"}
-"""Matrices beside which LLaMA-Adapters train something: attention's, or all of them, whose scales and biases the second has."""
-
 
 def adapters_of(row: Row) -> dict[str, Any]:
     """The adapters of a row's plan; their rank is left to the engine where the row does not say it.
 
-    LLaMA-Adapter's prompts in attention, and the scales and biases of its second version beside every matrix, are asked for as the
-    least low-rank adapters of them: what the frozen layers keep to pass gradients on is the same, and neither adds anything to
-    speak of.
+    LLaMA-Adapter's prompts in attention are asked for as the least low-rank adapters of it: what the frozen layers keep to pass
+    gradients on is the same, and neither adds anything to speak of. Its second version also keeps the outputs of all matrices.
 
     Raises:
         Skip: they are of a kind that no plan has.
     """
     if row.kind == "finetune-adapter":
-        kind = str(row.run.get("adapter"))
-        if kind not in ADAPTERS:
-            raise Skip(f"no plan for adapters of the kind `{kind}`")
-        return {"lora": 1, "lora_targets": ADAPTERS[kind], "base_weights": _base_weights(row)}
+        if row.run.get("adapter") != "adapter":
+            raise Skip(f"no plan for adapters of the kind `{row.run.get('adapter')}`")
+        return {"lora": 1, "lora_targets": "qv", "base_weights": _base_weights(row)}
     if not row.kind.endswith(("lora", "qlora")):
         return {}
     said = row.run.get("lora")

@@ -97,7 +97,6 @@ class SystemKernels:
     decode: Mapping[str, Sequence[str]]
     engine_prefill: Mapping[str, Mapping[str, EngineKernels]]
     engine_decode: Mapping[str, Mapping[str, EngineKernels]]
-    custom_all_reduce: str = "vllm_graph"
     rows: float = 64.0
     """Queries of one tile of prefill, as far as the rows tell."""
     dims: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -259,9 +258,19 @@ def _two(
     if not decode and _TRITON in (kernels.first, kernels.second):
         tiles = (*tiles, *({**one, "masks": 1.0} for one in tiles))
     own = _best(mine, model, tiles, decode=decode)
-    if kernels.apart:
-        tiles = (APART,)
-    return own, _best(theirs, model, tiles, decode=decode)
+    other = _best(theirs, model, (APART,) if kernels.apart else tiles, decode=decode)
+    # What an estimate takes a kernel for includes rows that the engine ran in yet another one.
+    everything = attention_rows(rows, multiplied, stored, sorted({row["kernel_source"] for row in rows}))
+    everything = everything.where(everything.held_back)
+    left = left_rows(everything, kernels.leaves if other is not None else {}, float(chip.units.value))
+    return _judged(own, everything.where(~left), model), _judged(other, everything.where(left), model)
+
+
+def _judged(made: FitResult | None, rows: Rows, model: Predict) -> FitResult | None:
+    """The fit with measured over predicted of all rows held back that an estimate prices by it."""
+    if made is None:
+        return None
+    return replace(made, ratios=rows.seconds / model(rows, {key: one.value for key, one in made.values.items()}))
 
 
 def _best(rows: Rows, model: Predict, tiles: Sequence[Mapping[str, float]], *, decode: bool) -> FitResult | None:

@@ -3,8 +3,9 @@
 A backend (PyTorch, JAX, a fake in tests) implements `Device`; everything above it (which probes, how often, what is
 trustworthy, fits, files) knows no framework. A backend is a module `gpuplan.calibrate.backends.<name>` (`torch`, `jax`) with
 
-- `open_device(index: int | None) -> Device`: the device of that number, or the first one (under torchrun and srun: that of the
-  local rank). Raises UsageError where the framework is not installed or there is no such device.
+- `open_device(index: DeviceChoice) -> Device`: the device of that number, or the first one (under torchrun and srun: that of the
+  local rank), or the processor where that is asked for. Raises UsageError where the framework is not installed or there is no such
+  device; also where a device is there that the framework cannot drive, since the processor never stands in for it unasked.
 
 One process drives. Where several were started (RANK, SLURM_PROCID), `open_device` joins them; the device of rank 0 is measured
 as if it were alone, and what it prepares and runs of kind `collective` and `transfer` it has the others do too. The others have
@@ -24,6 +25,9 @@ ProbeKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
+DeviceChoice: TypeAlias = int | Literal["cpu"] | None
+"""Which device is meant: that of a number, the processor whatever else there is, or the first one."""
+PROCESSOR: Literal["cpu"] = "cpu"
 PEER_TIMEOUT = "GPUPLAN_PEER_TIMEOUT"
 """The variable of the environment with the seconds after which a backend gives up a rank that does not answer."""
 

@@ -23,16 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuplan.calibrate import attention_fits
+from gpuplan.calibrate import attention_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
-from gpuplan.calibrate.fit import FitResult, Parameter, errors_of, fit
+from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.table_rows import (
     Rows,
     TableRow,
     collective_rows,
-    custom_rows,
     matmul_rows,
     stream_rows,
     table,
@@ -47,8 +46,6 @@ LINEARS = tuple(FRAMEWORKS.values())
 NCCL: Mapping[CollectiveKind, str] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
-LARGEST_CUSTOM = 2.0**23
-"""Above 8 MiB the engines' own kernels are no faster than NCCL, which some then call."""
 STREAMS = ("add", "mlp_act", "input_layernorm", "attn_rope")
 CLEAR = 9.5e-6
 """Times in steps of 1 us say little below."""
@@ -104,6 +101,18 @@ class Fitted:
         low, high = np.quantile(np.concatenate(ratios), [0.1, 0.9])
         return float(low), float(high)
 
+    def engine_spreads(self) -> dict[str, tuple[float, float]]:
+        """The same of each engine's attention, of all its kernels and types, by its place in the measured file."""
+        ratios: dict[str, list[Any]] = {}
+        for key, made in self.sets.items():
+            top, _, place = key.partition(".")
+            engine, _, rest = place.partition(".")
+            section = rest.partition(".")[0].removesuffix("_beyond")
+            if top == "engines" and section in ("prefill", "decode"):
+                ratios.setdefault(f"engines.{engine}.residual.{section}", []).append(made.ratios)
+        ends = {place: np.quantile(np.concatenate(each), [0.1, 0.9]) for place, each in ratios.items()}
+        return {place: (float(low), float(high)) for place, (low, high) in ends.items()}
+
 
 def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     """The matmul parameters of each data type, pooled over engines and of each engine.
@@ -142,9 +151,6 @@ def fit_system(folder: Path, system: str, spec: Accelerator, link: float | None 
         _add(made, "stream", _stream(chip, rows))
     if link is not None:
         made.sets |= fit_links(folder, system, chip).sets
-        custom = custom_rows(table(folder, system, "custom_allreduce"), KERNELS[system].custom_all_reduce)
-        custom = custom.where(custom.columns["size"] <= LARGEST_CUSTOM)
-        _add(made, "collective.custom_all_reduce", _custom(chip, custom))
     return made
 
 
@@ -158,8 +164,8 @@ def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
     return Fitted({key: one for part in parts for key, one in part(folder, system, chip).items()})
 
 
-def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
-    """The parameters of the collectives on a system's own links.
+def fit_links(folder: Path, system: str, chip: Chip, *, switched: bool = True) -> Fitted:
+    """The parameters of the collectives on a system's own links, of the library and of each engine; `switched`: they are no PCIe.
 
     Raises:
         UsageError: the table is missing or empty.
@@ -169,6 +175,8 @@ def fit_links(folder: Path, system: str, chip: Chip) -> Fitted:
     for kind, name in NCCL.items():
         _add(made, f"collective.{kind}", _collective(chip, collective_rows(rows, name), kind))
     made.sets["collective.transfer"] = made.sets["collective.all_to_all"]  # two ranks exchanging is the nearest to point to point
+    library = {key: one.value for key, one in made.sets["collective.all_reduce"].values.items()}
+    made.sets |= link_fits.own_all_reduces(folder, system, chip, library, switched=switched)
     return made
 
 
@@ -221,12 +229,3 @@ def _collective(chip: Chip, rows: Rows, kind: CollectiveKind) -> FitResult | Non
         return chip.collective(given, knobs, kind, most)
 
     return fit(rows, knob_tables.collective_knobs(kind), fixed, predict, starts={"switch": knob_tables.SWITCHES})
-
-
-def _custom(chip: Chip, rows: Rows) -> FitResult | None:
-    if len(rows) < FEWEST:
-        return None
-    most = float(rows.columns["group"].max())
-    knobs = {key: knob for key, knob in knob_tables.COLLECTIVE_KNOBS.items() if key != "switch"}
-    made = fit(rows, knobs, {}, partial(chip.custom, ranks=most))
-    return replace(made, values={**made.values, "switch": Parameter(1.0, "B"), "ranks": Parameter(most, "1")})

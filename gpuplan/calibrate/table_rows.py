@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
@@ -193,13 +193,19 @@ def _element(row: TableRow) -> float:
     return ELEMENT_BYTES[name]
 
 
-def custom_rows(rows: Iterable[TableRow], backend: str) -> Rows:
-    """One-shot all-reduces of one engine's kernel; message size and ranks decide what is held back."""
-    picked = [row for row in rows if row["backend"] == backend]
+def own_all_reduce_rows(rows: Iterable[TableRow], kernels: tuple[str, ...], *, graphs: bool = True) -> Rows:
+    """All-reduces of an engine in a graph, or called by itself, whose kernels' names begin so.
+
+    Two message sizes in five are held back, in turn and others for each number of ranks: where an engine turns to the library
+    is seen between neighbouring sizes.
+    """
+    picked = [row for row in rows if row["kernel_source"].startswith(kernels) and row["kernel_source"].endswith("eager") != graphs]
     newest = max((_version(row["version"]) for row in picked), default=())
     picked = [row for row in picked if _version(row["version"]) == newest]
     cols = {"size": numbers(picked, "message_size") * 2.0, "group": numbers(picked, "num_gpus")}
-    return _made(picked, cols, ("size", "group"))
+    found = _made(picked, cols, ("size", "group"))
+    turn = np.round(np.log2(np.maximum(cols["size"], 1.0))) + 2 * np.round(np.log2(np.maximum(cols["group"], 1.0)))
+    return replace(found, held_back=turn % 5 < 2)
 
 
 def stream_rows(rows: Iterable[TableRow], kernel: str) -> Rows:

@@ -16,6 +16,7 @@ from gpuplan.calibrate.row_seconds import (
     trial_hardware,
 )
 from gpuplan.calibrate.table_rows import NO_WINDOW, Rows
+from gpuplan.errors import Problem, UnknownError
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
 
@@ -44,19 +45,27 @@ class Chip:
     link: Term | None = None
 
     @classmethod
-    def of(cls, spec: Accelerator, link: float | None = None) -> Chip:
+    def of(cls, spec: Accelerator, link: float | None = None, stand_in: Accelerator | None = None) -> Chip:
         """The chip of a datasheet; `link` is what one accelerator sends to all others, in B/s.
 
+        `stand_in` is the chip whose compute units and cache count where the datasheet has none, as in its estimates.
+
         Raises:
-            ValueError: the datasheet does not tell the compute units or the cache.
+            UnknownError: nothing tells the compute units or the cache.
         """
-        if spec.units is None or spec.l2 is None:
-            raise ValueError(f"{spec.id} needs `units` and `l2` to be calibrated")
+        known = [one for one in (spec, stand_in) if one is not None]
+        units = next((one.units for one in known if one.units is not None), None)
+        l2 = next((one.l2 for one in known if one.l2 is not None), None)
+        if units is None or l2 is None:
+            hint = f"add them to the file of {spec.id}"
+            raise UnknownError(
+                Problem("calibrate.no-units", f"{spec.id} has no `units` or no `l2`, which fits need", hint, spec.id)
+            )
         return cls(
             peaks={dtype: spec.term(f"hw.{dtype}_flop_per_s", spec.peak(dtype)) for dtype in spec.dtypes()},
             bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
-            units=spec.term("hw.sm_count", spec.units.count),
-            l2=spec.l2.value,
+            units=shape_term("hw.sm_count", units.count.value),
+            l2=l2.value,
             link=None if link is None else shape_term("hw.link", link, "B/s"),
         )
 
@@ -122,14 +131,13 @@ class Chip:
         hw = self.hardware(parameters, levels=(self._level(ranks),))
         return _array(collective_row_seconds(rows.columns, hw, kind=kind))
 
-    def custom(self, rows: Rows, values: Mapping[str, float], ranks: float) -> NDArray[np.float64]:
-        """Seconds of an engine's own all-reduce kernel, beside a library that is never faster.
+    def custom(self, rows: Rows, values: Mapping[str, float], ranks: float, library: Mapping[str, float]) -> NDArray[np.float64]:
+        """Seconds of an engine's all-reduce: by its own kernel, or by the library, whose parameters are known.
 
         Raises:
             ValueError: the chip was made without a link.
         """
-        slow = {key: knob.start for key, knob in knobs.COLLECTIVE_KNOBS.items()} | {"start": 1.0, "ranks": ranks}
-        parameters = {**_wired("all_reduce", slow), **_wired("custom_all_reduce", {"switch": 1.0, "ranks": ranks, **values})}
+        parameters = {**_wired("all_reduce", library), **_wired("custom_all_reduce", {"switch": 1.0, "ranks": ranks, **values})}
         hw = self.hardware(parameters, levels=(self._level(ranks),))
         return _array(collective_row_seconds(rows.columns, hw, kind="all_reduce", custom=True))
 
@@ -140,7 +148,7 @@ class Chip:
 
 
 def _wired(name: str, values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
-    units = {**knobs.units_of(knobs.COLLECTIVE_KNOBS), "ranks": "1"}
+    units = {**knobs.units_of(knobs.COLLECTIVE_KNOBS), "ranks": "1", "most_ranks": "1", "up_to": "B"}
     return {f"fabric.link.{name}.{key}": (value, units[key]) for key, value in values.items()}
 
 

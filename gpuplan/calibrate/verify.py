@@ -80,6 +80,8 @@ class Foretold(Record, kw_only=True):
     fits: bool = True
     kinds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by kind of kernel."""
+    without: float | None = None
+    """Seconds that would be expected without the calibration, where something else is known of the kernels."""
 
 
 class VerifyRow(Record, kw_only=True):
@@ -95,6 +97,8 @@ class VerifyRow(Record, kw_only=True):
     """Of a time the seconds of each kind of kernel, measured and foretold, where the profiler told."""
     others: float | None = None
     """The share of the processors that other processes took meanwhile, where these are what ran it."""
+    without: float | None = None
+    """What would be expected without the calibration."""
 
     @property
     def error(self) -> float:
@@ -188,7 +192,7 @@ def verify(picked: Sequence[tuple[VerifyCase, Foretold]], where: Where) -> Itera
         low, expected, high = told.seconds
         yield VerifyRow(
             case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high,
-            parts=_parts(made.kinds, told), others=made.others,
+            parts=_parts(made.kinds, told), others=made.others, without=told.without,
         )  # fmt: skip
         if made.memory is not None and told.memory is not None:
             low, expected, high = told.memory
@@ -294,3 +298,10 @@ def median_error(lines: Sequence[VerifyRow], what: Literal["time", "memory"] = "
     """The median of |predicted / measured - 1|, or None where nothing of that kind was measured."""
     errors = [abs(line.error) for line in lines if line.what == what]
     return statistics.median(errors) if errors else None
+
+
+def median_error_without(lines: Sequence[VerifyRow]) -> float | None:
+    """The same of times as they would be expected without the calibration, or None where that is not known of them all."""
+    times = [line for line in lines if line.what == "time"]
+    errors = [abs(line.without / line.measured - 1) for line in times if line.without is not None]
+    return statistics.median(errors) if errors and len(errors) == len(times) else None

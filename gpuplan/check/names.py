@@ -97,6 +97,9 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
         yield ("accelerator",), "accelerators", spec.accelerator
         if spec.scale_out is not None and spec.scale_out.network is not None:
             yield ("scale_out", "network"), "networks", spec.scale_out.network
+        for at, inside in enumerate(spec.fabric):
+            if inside.collectives is not None:
+                yield ("fabric", at, "collectives"), "measured", inside.collectives
     elif isinstance(spec, Cluster):
         yield ("accelerator",), "accelerators", spec.accelerator
         yield ("system",), "systems", spec.system
@@ -110,6 +113,8 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
             yield ("like",), "measured", spec.like
         for engine in spec.engines:
             yield ("engines", engine), "engines", engine
+        for engine in {} if spec.collective is None else spec.collective.engines:
+            yield ("collective", "engines", engine), "engines", engine
     elif isinstance(spec, Engine):
         if spec.attention_like is not None:
             yield ("attention_like",), "engines", spec.attention_like

@@ -63,7 +63,7 @@ def calibrate(
     backend: Annotated[
         str, Option("--backend", metavar="NAME", help="auto, torch, jax, or module:Class of your own device")
     ] = "auto",
-    device: Annotated[str | None, Option("--device", metavar="N", help="Which of several devices; the first without it")] = None,
+    device: Annotated[str | None, Option("--device", metavar="N", help="The number of the device, or `cpu`")] = None,
     kinds: Annotated[
         str | None, Option("--kinds", metavar="KIND,…", help="Only these kinds of probes, such as `matmul,stream`")
     ] = None,

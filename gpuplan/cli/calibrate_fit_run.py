@@ -63,7 +63,7 @@ def fit_tables(asked: FitTablesRequest) -> None:
     spec = _spec(asked, catalog)
     rate = None if spec.scale_up is None else spec.scale_up.bandwidth_per_direction
     link = None if rate is None else rate.value
-    chip = Chip.of(spec, link)
+    chip = Chip.of(spec, link, _stand_in(spec, catalog))
     made = table_fits.Fitted()
     for kind, one in (("matmul", table_fits.fit_matmuls), ("attention", table_fits.fit_attention), ("links", table_fits.fit_links)):
         if kind in wanted and (kind != "links" or link is not None):
@@ -107,6 +107,16 @@ def _spec(asked: FitTablesRequest, catalog: Catalog) -> Accelerator:
         raise UnknownError(Problem("calibrate.no-chip", f"no accelerator is called `{part}`", hint)) from None
 
 
+def _stand_in(spec: Accelerator, catalog: Catalog) -> Accelerator | None:
+    """The chip that the measured file of this one names as like it."""
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.measured import Measured
+
+    path = catalog.paths("measured").get(spec.id)
+    like = None if path is None else catalog.read(Measured, path).like
+    return catalog.load(Accelerator, like) if like is not None and like in catalog.paths("accelerators") else None
+
+
 def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
     """The efficiency and the start of streams on a chip, as an estimate takes them.
 
@@ -146,7 +156,10 @@ def _write(file: Path, made: Fitted) -> None:
     with locked(file.parent):
         before = text_of(file, code="calibrate")
         table = _table_key(before, file)
-        after = rewritten(before, {key: list(yaml_lines(table_set(one, table))) for key, one in made.sets.items()})
+        blocks = {key: list(yaml_lines(table_set(one, table))) for key, one in made.sets.items()}
+        for place, (low, high) in made.engine_spreads().items():
+            blocks[place] = list(yaml_lines({"source": table, "low": round(low, 3), "high": round(high, 3)}))
+        after = rewritten(before, blocks)
         for kind in ("matmul", "grouped"):
             spread = made.spread(f"{kind}.")
             if spread is not None:

@@ -18,7 +18,7 @@ from gpuplan.errors import Exit, Problem, UnknownError, UsageError, install
 from gpuplan.units import human
 
 if TYPE_CHECKING:
-    from gpuplan.calibrate.device import Device, Probe
+    from gpuplan.calibrate.device import Device, DeviceChoice, Probe
     from gpuplan.calibrate.measure.session import CalibrationPlan, CalibrationReport, CalibrationWish
 
 QUIET_S = 10.0
@@ -98,7 +98,7 @@ def measure(asked: CalibrateRequest) -> int:
     progress = Progress()
     try:
         with terminable():
-            device = open_device(asked.backend, None if asked.device is None else _index(asked.device))
+            device = open_device(asked.backend, device_choice(asked.device))
             return _measure_on(device, asked, wish, progress)
     except RanksLostError as error:
         hint = "what was measured is kept; start all ranks again to go on"
@@ -179,10 +179,16 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _index(text: str) -> int:
+def device_choice(text: str | None) -> DeviceChoice:
+    """What `--device` names: a number, or the processor.
+
+    Raises:
+        UsageError: neither.
+    """
+    from gpuplan.calibrate.device import PROCESSOR
     from gpuplan.plan.read import count
 
-    return count("device", text, least=0)
+    return PROCESSOR if text == PROCESSOR else None if text is None else count("device", text, least=0)
 
 
 def _list(made: CalibrationPlan) -> list[str]:

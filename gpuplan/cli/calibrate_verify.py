@@ -21,7 +21,7 @@ def verify(
     ] = None,
     sizes: Annotated[str | None, Option("--sizes", metavar="SIZE,…", help="Models, such as 150m,850m; chosen otherwise")] = None,
     backend: Annotated[str, Option("--backend", metavar="NAME", help="torch; others have no model to run")] = "torch",
-    device: Annotated[str | None, Option("--device", metavar="N", help="Which of several devices; the first without it")] = None,
+    device: Annotated[str | None, Option("--device", metavar="N", help="The number of the device, or `cpu`")] = None,
     specs: o.SpecsDirs = None,
     json: Annotated[bool, Option("--json", help="JSON instead of the table")] = False,
 ) -> None:

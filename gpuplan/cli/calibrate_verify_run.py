@@ -45,7 +45,7 @@ def verify_model(asked: VerifyRequest) -> int:
         UsageError: wrong words, no PyTorch, no such device, or nothing that fits it.
         UnknownError: the device has no spec or nothing is measured of it.
     """
-    from gpuplan.calibrate.verify import chosen, explained, median_error, sizes_of, verify
+    from gpuplan.calibrate.verify import chosen, explained, median_error, median_error_without, sizes_of, verify
     from gpuplan.cli.specs import open_catalog
 
     given = None if asked.tolerance is None else _share(asked.tolerance)
@@ -79,6 +79,8 @@ def verify_model(asked: VerifyRequest) -> int:
         from gpuplan.render.verify import verify_text
 
         sys.stdout.write(verify_text(identity.name, on, lines, tolerance, oracle.replaced))
+        if (plain := median_error_without(lines)) is not None:
+            print(f"without the calibration the median error of times would be {plain:.1%}")
     return int(Exit.OK if passed else Exit.ASSERTION_FAILED)
 
 
@@ -97,9 +99,9 @@ def _share(text: str) -> float:
 
 def _opened(number: str | None) -> Device:
     from gpuplan.calibrate.measure.opening import open_device
-    from gpuplan.plan.read import count
+    from gpuplan.cli.calibrate_run import device_choice
 
-    return open_device("torch", None if number is None else count("device", number, least=0))
+    return open_device("torch", device_choice(number))
 
 
 def _where(identity: Identity, free: float) -> Where:
@@ -157,16 +159,29 @@ class Oracle:
             needed=float(needed),
             fits=made.verdict.fits,
             kinds=foretold_kinds(made.figures[names[case.task]]),
+            without=self._without(case, names[case.task]),
         )
 
-    def _asked(self, case: VerifyCase) -> Estimate:
+    def _without(self, case: VerifyCase, figure: str) -> float | None:
+        """What would be expected without the calibration; None where there is none, or nothing else is known of the kernels."""
+        bare = self.catalog.without_calibrations()
+        if bare.layers("measured", self.on) == self.catalog.layers("measured", self.on):
+            return None
+        try:
+            made: Any = self._asked(case, bare).figures[figure].value
+        except UnknownError:
+            return None
+        return float(made)
+
+    def _asked(self, case: VerifyCase, catalog: Catalog | None = None) -> Estimate:
         from gpuplan.plan.ask import ServeAsk, TrainAsk
         from gpuplan.search.library import Library
         from gpuplan.search.serving import answer_serving
         from gpuplan.search.training import answer_training
 
         card = case.size.card()
-        library = Library(self.catalog, {card.id: card})
+        library = Library(catalog or self.catalog, {card.id: card})
+        library.is_here(self.on)
         common: dict[str, Any] = {"model": card.id, "on": self.on, "engine": ENGINES[self.where.kind]}
         short = {None: "fp32", "bfloat16": "bf16", "float16": "fp16"}[self.where.half]
         if case.task == "train":
@@ -214,13 +229,14 @@ def _range(made: Estimate, figure: str) -> tuple[float, float, float]:
 
 
 def _record(on: str, lines: Sequence[VerifyRow], tolerance: float, passed: bool) -> dict[str, Any]:
-    from gpuplan.calibrate.verify import median_error
+    from gpuplan.calibrate.verify import median_error, median_error_without
 
     return {
         "on": on,
         "tolerance": tolerance,
         "passed": passed,
         "median_error": median_error(lines),
+        "median_error_without_calibration": median_error_without(lines),
         "median_memory_error": median_error(lines, "memory"),
         "lines": [
             {

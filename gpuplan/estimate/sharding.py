@@ -22,6 +22,7 @@ from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
+from gpuplan.workload.program import ADAPTERS
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import StageParams
 
@@ -129,6 +130,20 @@ def tensors_of_stage(pricer: StepPricer, at: str, stage: Stage) -> Term:
         for key, block in pricer.work.blocks.items()
     }  # fmt: skip
     return total(f"{at}.tensors", found)
+
+
+def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
+    """Tensors of the layers of a stage that have gradients: all of them, or both matrices of each adapter beside frozen ones."""
+    if not pricer.plan.tuning.frozen:
+        return tensors_of_stage(pricer, at, stage)
+    found = {
+        key: product.term(
+            f"{at}.{key}.trained_tensors", a=stage.layers[key],
+            b=pricer.leaves(f"{key}.adapter_matrices", len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)),
+        )
+        for key, block in pricer.work.blocks.items()
+    }  # fmt: skip
+    return total(f"{at}.trained_tensors", found)
 
 
 def slice_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:

@@ -16,6 +16,7 @@ from gpuplan.estimate.sharding import (
     optimizer_seconds,
     scattered_gradient_seconds,
     tensors_of_stage,
+    trained_tensors,
 )
 from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
@@ -138,7 +139,7 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
             parts["optimizer"] = remaining_seconds.term(
                 f"{at}.exposed_optimizer", whole=parts["optimizer"], hidden=parts["offload_disk"]
             )
-    parts["step_host"] = pricer.subject.habit("step_host", profile.host.step)
+    parts["step_host"] = step_host_seconds(pricer, at, stage)
     counted = total(f"{at}.one_rank", dict(parts))
     if profile.straggle is not None:
         parts["stragglers"] = straggler_seconds.term(
@@ -221,6 +222,17 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
                 f"{at}.micro.pipeline_send", comm=handed, overlap=pricer.subject.habit("pp_overlap", profile.overlap.pp)
             )
     return micro
+
+
+def step_host_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:
+    """Time of a step that belongs to no kernel: once, and for each product or norm whose weights are trained."""
+    once, each = pricer.subject.habit("step_host", pricer.profile.host.step), pricer.profile.host.tensor
+    if each is None:
+        return once
+    tensors = repeated_seconds.term(
+        f"{at}.tensors_host", count=trained_tensors(pricer, at, stage), seconds=pricer.subject.habit("tensor_host", each)
+    )
+    return total(f"{at}.step_host", {"once": once, "tensors": tensors})
 
 
 def added_seconds(pricer: StepPricer, at: str, stage: Stage, added: Sourced) -> Term:

@@ -261,12 +261,20 @@ def shots_seconds(*, one: Seconds, two: Seconds, bulk: Seconds, ramp: Seconds) -
 @formula(Source("definition", "the faster of two"))
 def best_all_reduce_seconds(
     *, transfer: Seconds, latency: Seconds, custom_transfer: Seconds, custom_latency: Seconds, group: Count, inside: Count,
-    residual: Ratio,
+    most_ranks: Count, size: Bytes, up_to: Bytes, residual: Ratio,
 ) -> Seconds:  # fmt: skip
-    """The faster of the library's all-reduce and an engine's own kernel, which needs the whole group `inside` one level.
+    """The faster of the library's all-reduce and an engine's own kernel.
 
-    >>> best_all_reduce_seconds(transfer=1e-6, latency=9e-6, custom_transfer=1e-6, custom_latency=3e-6, group=8.0, inside=8.0,
-    ...     residual=1.0)
+    The kernel needs the whole group `inside` one level, and runs with `most_ranks` ranks and `up_to` bytes at most.
+
+    >>> given = dict(transfer=1e-6, latency=9e-6, custom_transfer=1e-6, custom_latency=3e-6, residual=1.0)
+    >>> best_all_reduce_seconds(group=8.0, inside=8.0, most_ranks=8.0, size=1e6, up_to=8e6, **given)
     4e-06
+    >>> best_all_reduce_seconds(group=8.0, inside=8.0, most_ranks=4.0, size=1e6, up_to=8e6, **given)
+    1e-05
     """
-    return residual * where(group > inside, transfer + latency, minimum(transfer + latency, custom_transfer + custom_latency))
+    return residual * where(
+        (group > minimum(inside, most_ranks)) + (size > up_to) > 0,
+        transfer + latency,
+        minimum(transfer + latency, custom_transfer + custom_latency),
+    )

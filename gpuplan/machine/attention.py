@@ -62,7 +62,9 @@ def _by_shape(item: Attention, hw: Hardware, section: str, kind: str, kernel: Ke
         return kernel(item, own)
     left = f"{own}.leaves"
     windowed = item.window is not None and f"{left}.windows" in hw.parameters
-    if windowed or f"{left}.width_{item.k_dim.value:g}" in hw.parameters:
+    # Latent attention has keys wider than values, and kernels of its own: what an engine leaves of plain heads says nothing of it.
+    plain = all_true(item.k_dim.value == item.v_dim.value)
+    if windowed or (plain and f"{left}.width_{item.k_dim.value:g}" in hw.parameters):
         return kernel(item, other)
     bounds = [one for one in _bounds(item, hw, left) if any_true(one.taken())]
     if not bounds:

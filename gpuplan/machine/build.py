@@ -70,7 +70,7 @@ def hardware_of(
         link, fabric = _fabric_of(level, chip, own.chain, catalog)
         if fabric is not None:
             parameters |= _collectives(link, level.name, fabric, engine, catalog)
-            if link.file.describes == "fabric" and not level.name.startswith(NETWORKS):
+            if link.file.describes == "fabric" and not level.name.startswith(NETWORKS) and not level.collectives:
                 parameters |= _as_measured(level, target.count)
             parameters |= _as_late(level, parameters)
         fabrics.append(link)
@@ -145,7 +145,7 @@ def _collectives(link: Link, level: str, fabric: Fabric, engine: str | None, cat
     """The parameters of the collectives on a level, made once for all targets of an engine."""
     # The link goes along, so that no other file can come to its place in memory.
     key = ("collectives", id(link.file), id(fabric), link.borrowed, level, engine)
-    return catalog.once(key, lambda: (link, overlay.fabric_terms(link, level, fabric)))[1]
+    return catalog.once(key, lambda: (link, overlay.fabric_terms(link, level, fabric, engine)))[1]
 
 
 def _residuals(links: Sequence[Link], engine: str | None, catalog: Catalog) -> Mapping[str, Term]:
@@ -283,7 +283,7 @@ def _fabric_of(level: Level, chip: Accelerator, chain: Sequence[Link], catalog: 
     """The file whose collectives describe a level, and these.
 
     The accelerator's own count for its own links and, where `gpuplan calibrate` measured several nodes, for the network between
-    them; otherwise those of the topology.
+    them; otherwise those that the level names, or those of its topology.
 
     Raises:
         UnknownError: there is no file for that topology.
@@ -299,7 +299,7 @@ def _fabric_of(level: Level, chip: Accelerator, chain: Sequence[Link], catalog: 
         here = [link for link in here if level.topology == "switched" or (link.file.machine is not None and not link.borrowed)]
         if here:
             return here[0], here[0].file.collective
-    name = "fabric-network" if network else FABRIC_FILES[level.topology]
+    name = level.collectives or ("fabric-network" if network else FABRIC_FILES[level.topology])
     path = catalog.paths("measured").get(name)
     if path is None:
         hint = "add it, or run `gpuplan calibrate` on the machine"

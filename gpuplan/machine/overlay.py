@@ -240,11 +240,13 @@ def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
     return found
 
 
-def fabric_terms(link: Link, level: str, fabric: Fabric) -> dict[str, Term]:
-    """The collective parameters of one level: `fabric.<level>.<kind>.<key>`."""
+def fabric_terms(link: Link, level: str, fabric: Fabric, engine: str | None) -> dict[str, Term]:
+    """The collective parameters of one level, `fabric.<level>.<kind>.<key>`, with the engine's own all-reduce where it has one."""
     found: dict[str, Term] = {}
     for kind in fabric.field_names():
         fit = getattr(fabric, kind)
+        if kind == "custom_all_reduce":
+            fit = fabric.engines.get(engine or "", fit)
         if isinstance(fit, CollectiveFit):
             found |= dict(terms_of(link, f"fabric.{level}.{kind}", fit))
     return found

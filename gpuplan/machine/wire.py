@@ -28,8 +28,8 @@ _WIRE: dict[str, Formula[...]] = {
 def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
     """The time of one collective in seconds, its group placed on the fabric levels by size and stride; a group of one is free.
 
-    `custom_all_reduce` takes the one-shot kernel of serving engines where it was measured, is faster, and the group stays
-    on the innermost level.
+    `custom_all_reduce` takes the serving engine's own kernel where it was measured, is faster, the message is one that the engine
+    gives to it, and the group stays on the innermost level.
 
     Raises:
         UnknownError: the machine has no fabric, or no parameters are known for the kind.
@@ -75,7 +75,8 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     inside = latencies[0].args[0][1]
     return fabric.best_all_reduce_seconds.term(
         f"{name}.seconds",
-        transfer=transfer, latency=latency, group=item.group, inside=inside,
+        transfer=transfer, latency=latency, group=item.group, inside=inside, size=item.size,
+        most_ranks=hw.parameter(f"{custom}.most_ranks"), up_to=hw.parameter(f"{custom}.up_to"),
         custom_transfer=_shots(here, hw, custom, item),
         custom_latency=_latency(here, hw, custom, item.group, item.size, bulk=ZERO), residual=residual,
     )  # fmt: skip

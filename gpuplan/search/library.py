@@ -144,6 +144,10 @@ class Library:
             self._targets[on] = local_target(on, self.catalog) if names_local(on) else parse_target(on, self.catalog)
         return self._targets[on]
 
+    def is_here(self, on: str) -> None:
+        """Take what `--on` names for this very machine, whose own calibration counts; errors as `parse_target`."""
+        self._targets[on] = parse_target(on, self.catalog).replaced(local=True)
+
     def engine(self, name: str) -> tuple[Engine, tuple[Note, ...]]:
         """The profile that answers for an engine or framework, and what is to be said where it is another's.
 

@@ -40,6 +40,7 @@ Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
+_MACHINE = re.compile(r"^machine:", re.M)
 _SIZE = re.compile(r"\d+(?:gb|gib|g)")
 _FORM = re.compile(rf"{_SIZE.pattern}|sxm\d?|pcie|nvl|oam|hbm\d?e?")
 """What a name may leave out: how much memory and which form. Any other word (xt, ti, super, max-q, laptop …) is another part."""
@@ -152,6 +153,16 @@ class Catalog:
             return []
         below = list(self.folders)[: self.rank(winner)]
         return [winner, *(path for folder in reversed(below) for path in sorted((folder / kind).rglob(f"{ident}.yaml")))]
+
+    def without_calibrations(self) -> Catalog:
+        """The same folders, as if `gpuplan calibrate` had written no measured file into them."""
+        made = Catalog(self.folders)
+        measured = {
+            ident: [path for path in self.layers("measured", ident) if not _MACHINE.search(read_text(path))]
+            for ident in self.paths("measured")
+        }
+        made._paths["measured"] = {ident: paths[0] for ident, paths in measured.items() if paths}
+        return made
 
     def names(self, kind: str) -> dict[str, list[str]]:
         """Every alias and driver string of a kind, as `key` writes it, with the ids that claim it; no YAML is parsed."""

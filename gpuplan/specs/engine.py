@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
-from gpuplan.specs.engine_era import Era
+from gpuplan.specs.engine_era import Era, ever
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -319,10 +319,13 @@ class Engine(SpecFile):
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
 
     def dated(self, month: str | None) -> Engine:
-        """The engine as it was in a month (`YYYY-MM`); None: as it is today."""
+        """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
         profile = self.training
-        if month is None or profile is None:
+        if profile is None:
             return self
+        if month is None:
+            unsaid = ever(profile, self.eras)
+            return self.replaced(training=profile.replaced(**unsaid)) if unsaid else self
         given: dict[str, Any] = {}
         for era in reversed(self.eras):
             if month <= era.name:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
 from gpuplan.specs.engine_defaults import MicroBatch, TrainingDefaults
-from gpuplan.specs.quantity import BytesField, SecondsField
+from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
@@ -20,6 +20,8 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
+BYTES = ("logits_split", "at_step")
+"""Those of them that are bytes of memory."""
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
 
@@ -76,6 +78,35 @@ class Era(Schema):
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
         return given
+
+
+def ever(profile: Any, eras: Sequence[Era]) -> dict[str, Any]:
+    """The fields of a training profile whose bytes were others before, with those of every era in their range.
+
+    Whoever does not say which month's software runs may have any of them.
+    """
+    given: dict[str, Any] = {}
+    for name, (policy, part) in POLICIES.items():
+        if name in BYTES and (before := [value for era in eras if (value := getattr(era, name)) is not None]):
+            now = given.get(policy, getattr(profile, policy))
+            if (today := getattr(now, part)) is not None:
+                given[policy] = now.replaced(**{part: spanning(today, before)})
+    logits = [era.held_logits for era in eras if era.held_logits is not None]
+    if logits and profile.compiled is not None and profile.compiled.held_logits is not None:
+        given["compiled"] = profile.compiled.replaced(held_logits=spanning(profile.compiled.held_logits, logits))
+    return given
+
+
+def spanning(today: Sourced, before: Sequence[Sourced]) -> Sourced:
+    """A value whose range reaches to what it was before.
+
+    >>> now, then = Sourced(4.0, "B", "4 B", accept=(4.0, 10.0)), Sourced(13.0, "B", "13 B", accept=(6.0, 14.0))
+    >>> spanning(now, [then]).accept
+    (4.0, 13.0)
+    """
+    low, high = today.accept or (today.value, today.value)
+    values = [one.value for one in before]
+    return today.replaced(accept=(min(low, *values), max(high, *values)))
 
 
 def split_date(name: str) -> tuple[str, str | None]:

@@ -137,6 +137,8 @@ class Host(Schema):
     """To issue one layer's forward pass."""
     step: SecondsField
     """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
+    tensor: SecondsField | None = None
+    """Of a step for each product whose weights are trained, and each norm: gradient norm, optimizer launches; None: in `step`."""
     graph: SecondsField | None = None
     """To issue one layer's forward pass where kernels are replayed from graphs."""
     update: BytesPerSField | None = None

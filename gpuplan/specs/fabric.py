@@ -31,6 +31,7 @@ class Level(Record):
     `oversubscription` divides the bandwidth when all send at once (1 = none, or not stated). `dims` and `wrap` describe a
     torus. `measured_bus_bandwidth` is the all-reduce bus bandwidth (as nccl-tests defines it) that someone measured on this
     level with `size` accelerators. `latency_of` says whether `latency` is that of one message or of a small all-reduce.
+    `collectives` names the measured file whose collectives ran on this very level; empty: that of its topology counts.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Level(Record):
     dims: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()
     latency_of: Literal["message", "all_reduce"] = "message"
+    collectives: str = ""
 
 
 def level_of(system: System, at: FabricLevel, inside: int) -> Level | None:
@@ -73,6 +75,7 @@ def level_of(system: System, at: FabricLevel, inside: int) -> Level | None:
         dims=at.dims or () if at.size == inside else (),
         wrap=at.wrap or () if at.size == inside else (),
         latency_of=at.latency_of,
+        collectives=at.collectives or "",
     )
 
 
@@ -212,10 +215,12 @@ def host_link_of(accelerator: Accelerator, system: System | None) -> Term | None
 
 
 def fabric_notes(system: System, count: int) -> Iterator[Note]:
-    """What the reader should know about the levels of a system: direct copies that do not work."""
+    """What the reader should know about the levels of a system: direct copies that do not work, and whose collectives they have."""
     for at in system.fabric:
         if count > 1 and at.peer_to_peer.lower().startswith("off"):
             yield Note("target.no-peer-copies", f"{at.name} of {system.id}: direct copies are {at.peer_to_peer}")
+        if count > 1 and at.collectives is not None and at.note:
+            yield Note("target.fabric", f"{at.name} of {system.id}: {at.note}")
 
 
 def no_network(name: str, count: int, reached: int) -> UnknownError:

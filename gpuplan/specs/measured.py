@@ -308,6 +308,17 @@ class CollectiveFit(Section):
     """How well it fits."""
 
 
+class OwnAllReduceFit(CollectiveFit):
+    """The all-reduce kernel of a serving engine; `bulk` is what the second shot costs."""
+
+    most_ranks: Ranks
+    """Ranks up to which the engine runs it: those of one host, or two without a switch between them."""
+    up_to: Message
+    """The largest message that the engine gives to it, as far as the rows tell; what is larger goes to the library."""
+    issue: Start | None = None
+    """What the host needs to call it by itself, without a graph; in a step the host runs ahead."""
+
+
 class Fabric(Section):
     """Collectives on the links between accelerators, or on a network."""
 
@@ -319,8 +330,10 @@ class Fabric(Section):
     """Sum, each rank keeps its part."""
     all_to_all: CollectiveFit
     """Each rank to each."""
-    custom_all_reduce: CollectiveFit | None = None
-    """One- and two-shot all-reduce kernels of serving engines inside a CUDA graph; `bulk` is what the second shot costs."""
+    custom_all_reduce: OwnAllReduceFit | None = None
+    """One- and two-shot all-reduce kernels of serving engines inside a CUDA graph."""
+    engines: dict[Id, OwnAllReduceFit] = field(default_factory=dict)
+    """The same of engines that bring another one."""
     transfer: CollectiveFit | None = None
     """Point to point; `pair` and `start` count."""
 

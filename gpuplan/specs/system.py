@@ -74,6 +74,8 @@ class FabricLevel(Section):
     """By how much the links above are thinner than those below; nothing means not stated."""
     measured: tuple[MeasuredBandwidth, ...] = ()
     """Measured bus bandwidths with their conditions; `accept` of the best all-reduce is the range of other accounts."""
+    collectives: Id | None = None
+    """The measured file whose collectives ran on this level, where hosts of one topology differ; otherwise that of the topology."""
     dims: Dims | None = None
     """The shape of a torus or grid, in accelerators per axis."""
     wrap: tuple[bool, ...] | None = None

@@ -81,8 +81,8 @@ def test_rows_are_priced_as_the_machine_prices_them(tool: ModuleType) -> None:
 def test_types_windows_and_loads_are_told_apart(tool: ModuleType) -> None:
     hw = hardware()
     rows = [{**HEADS, **KV, "isl": 1, "step": 8191, "window_size": window, "latency": 1.0} for window in (0, 128)]
-    ((_, made),) = cells(tool, "generation_attention", rows, hw)
-    assert made.ratio[0] > 2 * made.ratio[1], "a window of 128 keys of 8192 is read faster"
+    (whole,), (window,) = (one.ratio for _, one in cells(tool, "generation_attention", rows, hw))
+    assert whole > 2 * window, "a window of 128 keys of 8192 is read faster"
 
     layer = {
         "num_tokens": 64,
@@ -138,6 +138,29 @@ def test_bad_calls_get_one_line(tool: ModuleType, tmp_path: Path, capsys: pytest
     assert said.out == ""
     assert len(said.err.strip().splitlines()) <= 2
     assert "error" in said.err
+
+
+def test_a_folder_of_the_package_is_judged_whole(tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    rows = [GEMM | {"framework": "VLLM", "latency": latency, "n": n} for latency in (0.05, 0.1) for n in (4096, 8192)]
+    for family, name, table in (
+        ("gemm", "gemm", {key: [row[key] for row in rows] for key in rows[0]}),
+        ("kda", "kda", {"phase": ["context"] * 3, "latency": [1.0] * 3}),
+    ):
+        place = tmp_path / "h100_sxm" / family / "vllm" / "0.24.0"
+        place.mkdir(parents=True)
+        parquet.write_table(arrow.table(table), place / f"{name}_perf.parquet")
+    assert tool.main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "h100-sxm-80gb" in said
+    assert "no kernel: kda 3" in said
+    assert tool.main([str(tmp_path), "--only", "gemm", "--by", "n"]) == 0
+    said = capsys.readouterr().out
+    assert "bf16 n=4096" in said
+    assert "bf16 n=8192" in said
+    assert tool.main([str(tmp_path), "--only", "gemm", "--by", "head_dim"]) == 2
+    assert "gemm has no column `head_dim`" in capsys.readouterr().err
 
 
 def test_what_is_on_record_is_what_the_pages_print(pages: ModuleType) -> None:

@@ -14,6 +14,8 @@ from gpuplan.calibrate.fit import Errors, FitResult, Parameter
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
 from gpuplan.calibrate.measure.runner import ProbeRun
 from gpuplan.calibrate.measure.session import CalibrationReport
+from gpuplan.calibrate.verify import VerifyRow, Where, chosen, median_error_without
+from gpuplan.cli.calibrate_verify_run import Oracle
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
@@ -182,3 +184,27 @@ def test_every_reason_has_its_words_and_a_sound_machine_none() -> None:
     assert "only 8 of the 64 cores" in told(threads=8, units=8, cores=64)
     assert "matmul.bf16: every tenth shape is off by 63% or more" in told(sets={"matmul.bf16": fitted(p90=0.63)})
     assert "stream: efficiency is at 1, the most" in told(sets={"stream": fitted(bound="at 1, the most that it can be")})
+
+
+def test_verify_foretells_with_the_calibration_of_this_machine(tmp_path: Path) -> None:
+    launches(tmp_path, clock=900.0)
+    library = Library(opened(tmp_path))
+    engine = library.engine("torch-loop")[0]
+    library.is_here(H200)
+    assert start(library.machine(H200, engine)) == pytest.approx(4.2e-6, rel=0.05)
+    bare = Library(opened(tmp_path).without_calibrations())
+    bare.is_here(H200)
+    assert start(bare.machine(H200, engine)) == start(on(H200, PLAIN))
+
+
+def test_verify_says_what_would_be_expected_without_the_calibration(tmp_path: Path) -> None:
+    run(tmp_path, kinds=("stream", "norm", "activation"))
+    where = Where(name="cuda:0", half="bfloat16", free=1e11)
+    _, known = (chosen(where, Oracle(H200, where, catalog), None)[0][0] for catalog in (PLAIN, opened(tmp_path)))
+    plain = chosen(where, Oracle(H200, where, PLAIN), None)[0][0][1]
+    assert plain.without is None, "there is no calibration"
+    assert known[1].without == pytest.approx(plain.seconds[1])
+    assert known[1].seconds[1] != plain.seconds[1]
+    rows = [VerifyRow(case=known[0], what="time", measured=2.0, low=1.0, expected=2.1, high=3.0, without=3.0)]
+    assert median_error_without(rows) == pytest.approx(0.5)
+    assert median_error_without([*rows, rows[0].replaced(without=None)]) is None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpuplan.estimate.recipe import training_profile
-from gpuplan.estimate.training import step_pricer, training_figures
+from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
 from gpuplan.formulas.collectives import all_to_all_wire, dispatch_wire
 from gpuplan.formulas.training import contended_seconds
 from gpuplan.plan.ask import TrainAsk
@@ -155,3 +156,23 @@ def test_whole_experts_of_sequence_parallel_ranks_sum_nothing() -> None:
 
     assert not summed("qwen3-235b-a22b")
     assert summed("deepseek-v3")
+
+
+def test_the_host_takes_as_long_for_a_step_as_there_are_tensors_and_less_where_it_is_compiled() -> None:
+    # A step of a small model on a fast accelerator is the host's: it must not cost what one of a large model does.
+    def priced(model: str, *, compiled: bool) -> TrainingFigures:
+        found = LIBRARY.look_up(TrainAsk(model=model, on="b200", engine="accelerate"), "train", with_price=False)
+        plan = TrainPlan(
+            parallel=Parallelism(zero_stage=0), seq_len=1024.0, micro_batch=1.0, global_batch=1.0, how=Manner(compiled=compiled)
+        )
+        return training_figures(found.subject, plan)
+
+    def host(found: TrainingFigures) -> float:
+        term = found.time.step.find("step.step_host")
+        assert term is not None
+        return float(np.asarray(term.value))
+
+    small, large = (priced(model, compiled=False) for model in ("llama-3.2-1b", "llama-3.1-8b"))
+    # A layer: queries, keys and values as one, output, gate and up projection as one, down; two norms.
+    assert host(large) / host(small) == pytest.approx((20 + 32 * 6 * 0.154) / (20 + 16 * 6 * 0.154), rel=0.01)
+    assert priced("llama-3.2-1b", compiled=True).time.step.value < 0.9 * small.time.step.value

@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.errors import UnknownError
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import (
     attention_seconds,
@@ -145,6 +146,58 @@ def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
     assert collective_seconds(small, hw, custom_all_reduce=True).value < 0.5 * collective_seconds(small, hw).value
     assert collective_seconds(large, hw, custom_all_reduce=True).value <= collective_seconds(large, hw).value
     assert collective_seconds(far, hw, custom_all_reduce=True).value == collective_seconds(far, hw).value
+
+
+def test_latent_attention_is_no_plain_attention_of_its_width() -> None:
+    # aiconfigurator-core 0.12.0, b200_sxm/mla, SGLang 0.5.14 (trtllm_mla): a prompt of 8192, 128 heads of 192 and 128. What SGLang
+    # leaves of plain heads that are 192 wide to Triton's kernels takes four times as long.
+    hw = hardware_of(parse_target("dgx-b200", CATALOG), catalog=CATALOG, engine="sglang")
+    latent = attention(8192.0, 8192.0).replaced(heads=given(128.0), kv_heads=given(128.0), k_dim=given(192.0))
+    assert attention_seconds(latent, hw).value == pytest.approx(2.08e-3, rel=0.4)
+
+
+@pytest.mark.parametrize(("engine", "microseconds"), [("vllm", 7.9), ("sglang", 6.4), ("tensorrt-llm", 6.2)])
+def test_each_engine_has_its_own_all_reduce(engine: str, microseconds: float) -> None:
+    # aiconfigurator-core 0.12.0, h100_sxm/comm, custom_allreduce_perf: 128 KiB over 8 ranks inside a CUDA graph.
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine=engine)
+    small = collective("all_reduce", 2.0**17, 8.0)
+    assert collective_seconds(small, hw, custom_all_reduce=True).value == pytest.approx(1e-6 * microseconds, rel=0.15)
+
+
+def test_a_call_by_itself_waits_for_the_host_and_copies() -> None:
+    # aiconfigurator-core 0.12.0, h100_sxm/comm, vLLM 0.24.0 without a graph over two ranks: 20.6 us for 16 KiB, 3.96 ms for 1 GiB,
+    # where NCCL takes 3.22 ms.
+    hw = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine="vllm")
+    for size, measured in ((2.0**14, 20.6e-6), (2.0**30, 3.957e-3)):
+        assert called_all_reduce_seconds(collective("all_reduce", size, 2.0), hw).value == pytest.approx(measured, rel=0.1)
+    unmeasured = hardware_of(parse_target("dgx-h100", CATALOG), catalog=CATALOG, engine="tensorrt-llm")
+    item = collective("all_reduce", 2.0**14, 2.0)
+    in_graph = collective_seconds(item, unmeasured, custom_all_reduce=True)
+    assert called_all_reduce_seconds(item, unmeasured).value == in_graph.value
+
+
+def test_beyond_its_bounds_an_engine_leaves_sums_to_the_library() -> None:
+    one = hardware_of(parse_target("dgx-a100-640gb", CATALOG), catalog=CATALOG, engine="vllm")
+    bound = one.parameter("fabric.nvlink3-nvswitch.custom_all_reduce.up_to").value
+    for size, own in ((bound, True), (2 * bound, False)):
+        item = collective("all_reduce", size, 2.0)
+        assert (collective_seconds(item, one, custom_all_reduce=True).value < collective_seconds(item, one).value) == own
+    rack = hardware_of(parse_target("gb200-nvl72", CATALOG), catalog=CATALOG, engine="sglang")
+    for ranks, own in ((4.0, True), (8.0, False)):
+        item = collective("all_reduce", 2.0**16, ranks)
+        assert (collective_seconds(item, rack, custom_all_reduce=True).value < collective_seconds(item, rack).value) == own
+
+
+@pytest.mark.parametrize(("ranks", "seconds"), [(2.0, 0.0267), (4.0, 0.156), (8.0, 0.649)])
+def test_a_system_may_name_whose_collectives_it_has(ranks: float, seconds: float) -> None:
+    # aiconfigurator-core 0.12.0, l40s/comm, nccl_perf 2.27.3: all-reduce of 512 MiB; all but pairs go through the host.
+    staged = hardware_of(parse_target("l40s-8", CATALOG), catalog=CATALOG)
+    item = collective("all_reduce", 2.0**29, ranks)
+    assert collective_seconds(item, staged).value == pytest.approx(seconds, rel=0.15)
+    peers = hardware_of(parse_target("8xl4", CATALOG), catalog=CATALOG)
+    assert peers.levels[0].bandwidth_per_direction.value == staged.levels[0].bandwidth_per_direction.value
+    if ranks > 2:
+        assert collective_seconds(item, peers).value < 0.5 * seconds
 
 
 def test_torus_uses_the_axes_that_the_group_spans() -> None:

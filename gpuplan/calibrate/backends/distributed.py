@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.device import PEER_TIMEOUT, DeviceMemoryError, Probe, RanksLostError, TimedLaunches
 from gpuplan.errors import Problem, UsageError
 from gpuplan.files.json_text import parse
@@ -53,6 +54,14 @@ class Peers:
         self._step = 0
         self._closed = threading.Event()
         self._beats: threading.Thread | None = None
+        self.neighbours: tuple[int, ...] = ()
+        """The processes of the other ranks on this node."""
+        self._load: Load | None = None
+        self._loads: dict[int, float] = {}
+
+    def loads(self) -> list[float]:
+        """What the others of each node take of its processors besides these processes, as its first rank last told."""
+        return list(self._loads.values())
 
     @classmethod
     def found(cls, torch: Any) -> Peers:
@@ -301,14 +310,19 @@ class Peers:
         return call
 
     def _everyone_is_here(self) -> None:
-        self._store.set(f"gpuplan/here/{self.rank}", os.environ.get(NODE_VARIABLE) or socket.gethostname())
+        self._store.set(f"gpuplan/here/{self.rank}", f"{os.environ.get(NODE_VARIABLE) or socket.gethostname()} {os.getpid()}")
         until = time.monotonic() + self._limit
         for rank in range(self.ranks):
             while not self._store.check([f"gpuplan/here/{rank}"]):
                 if time.monotonic() > until:
                     raise TimeoutError(f"rank {rank} did not come within {self._limit:g} s")
                 time.sleep(LOOK_S)
-        nodes = [bytes(self._store.get(f"gpuplan/here/{rank}")) for rank in range(self.ranks)]
+        told = [bytes(self._store.get(f"gpuplan/here/{rank}")).rpartition(b" ") for rank in range(self.ranks)]
+        nodes = [node for node, _, _ in told]
+        here = [rank for rank, node in enumerate(nodes) if node == nodes[self.rank]]
+        self.neighbours = tuple(int(told[rank][2]) for rank in here if rank != self.rank)
+        if self._where.type == "cpu" and here[0] == self.rank and self.rank:
+            self._load = Load(beside=self.neighbours)
         self._places, self.near = layout(nodes)
         self._first = nodes.count(nodes[0])
 
@@ -325,12 +339,15 @@ class Peers:
         while not self._closed.wait(BEAT_S):
             count += 1
             try:
-                self._store.set(f"gpuplan/beat/{self.rank}", str(count))
+                load = None if self._load is None else self._load.share()
+                self._store.set(f"gpuplan/beat/{self.rank}", str(count) if load is None else f"{count} {load:.3f}")
                 for rank in self._watched():
                     key = f"gpuplan/beat/{rank}"
-                    told = str(self._store.get(key)) if self._store.check([key]) else ""
+                    told = bytes(self._store.get(key)).decode() if self._store.check([key]) else ""
                     if rank not in heard or heard[rank][0] != told:
                         heard[rank] = (told, time.monotonic())
+                        if (share := told.partition(" ")[2]) and self.rank == 0:
+                            self._loads[rank] = float(share)
                     elif time.monotonic() - heard[rank][1] > self._limit:
                         self._leave(f"rank {rank} has not answered for {self._limit:g} s")
             except RuntimeError:

@@ -15,8 +15,19 @@ from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.jax_kernels import kernel, loop, over_links, refusal, tensor
-from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
+from gpuplan.calibrate.device import (
+    PROCESSOR,
+    DeviceChoice,
+    DeviceLostError,
+    DeviceMemoryError,
+    Identity,
+    Probe,
+    Reading,
+    TimedLaunches,
+)
 from gpuplan.errors import Problem, UsageError, install
+from gpuplan.probe import tpu
+from gpuplan.probe.host import Host
 
 INSTALL = f"{install('tpu')} brings JAX; on a TPU, its package `jax[tpu]`"
 LOST = ("data_loss", "device lost", "unavailable:", "aborted:", "illegal memory access", "halted")
@@ -25,23 +36,29 @@ FULL = ("resource_exhausted", "out of memory", "not enough memory")
 IDLE_RUNS = 7
 
 
-def open_device(index: int | None) -> JaxDevice:
+def open_device(index: DeviceChoice) -> JaxDevice:
     """The device of that number among those that JAX sees, or the first one.
 
     Raises:
-        UsageError: JAX is not installed or does not start, there is no such device, or several processes were started.
+        UsageError: JAX is not installed or does not start, there is no such device, several processes were started, or there is a
+            TPU or GPU that JAX does not see.
     """
     try:
         import jax
 
-        devices = jax.local_devices()
+        devices = jax.local_devices(backend=PROCESSOR) if index == PROCESSOR else jax.local_devices()
     except (ImportError, OSError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
         raise UsageError(Problem("calibrate.no-backend", f"JAX does not start: {first}", INSTALL)) from None
     if int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1"))) > 1:
         hint = "start one process, which sees all devices of its host; --backend torch joins several"
         raise UsageError(Problem("calibrate.one-process", "--backend jax measures in one process only", hint))
-    number = index or 0
+    number = index if isinstance(index, int) else 0
+    if index != PROCESSOR and devices[0].platform == PROCESSOR and os.environ.get("JAX_PLATFORMS") != PROCESSOR:
+        there = "a TPU" if tpu.ask_host(Host()).devices else "a GPU" if telemetry.nvidia_names() else ""
+        if there:
+            hint = f"{INSTALL}; or measure the processor with --device cpu"
+            raise UsageError(Problem("calibrate.no-accelerator", f"there is {there}, but JAX sees the processor only", hint))
     if number >= len(devices):
         hint = f"give a number from 0 to {len(devices) - 1}"
         raise UsageError(Problem("calibrate.no-device", f"--device {number}: JAX sees {len(devices)} of them", hint))
@@ -71,6 +88,7 @@ class JaxDevice:
             name=telemetry.processor_name() if processor else device.device_kind, backend="jax", index=self._index,
             driver=self._watch.driver() if self._platform == "gpu" else "", libraries=libraries,
             memory_bytes=self.memory().get("total"), units=telemetry.cores() if processor else getattr(device, "core_count", None),
+            cores=telemetry.cores(every=True) if processor else None,
             ranks=len(self._all), architecture=host.machine().lower() if processor else self._architecture(),
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from gpuplan.files.read import glance
@@ -30,12 +30,24 @@ def busy_seconds(text: str, processors: Iterable[int], tick: float) -> float | N
     return sum(found) / tick if found else None
 
 
+def worked_seconds(text: str, tick: float) -> float:
+    """Seconds that a process has worked, from the text of its /proc/PID/stat; 0 where it is gone.
+
+    >>> worked_seconds("7 (a b) S 1 7 7 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 1 0 5", 100.0), worked_seconds("", 100.0)
+    (2.0, 0.0)
+    """
+    columns = text.rpartition(")")[2].split()
+    return (float(columns[11]) + float(columns[12])) / tick if len(columns) > 12 else 0.0
+
+
 class Load:
     """Watches what other processes take of the processors that this one may use."""
 
-    def __init__(self, read: Callable[[], str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`read` gives the text of /proc/stat; the file where it is left out."""
-        self._read, self._clock = read or _stat, clock
+    def __init__(
+        self, read: Callable[[], str] | None = None, clock: Callable[[], float] = time.monotonic, beside: Sequence[int] = ()
+    ) -> None:
+        """`read` gives the text of /proc/stat, the file where it is left out; `beside` are processes that measure with this one."""
+        self._read, self._clock, self._beside = read or _stat, clock, beside
         allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
         self._processors = sorted(allowed)
         self._last: float | None = None
@@ -56,7 +68,8 @@ class Load:
         """The clock, the seconds that the processors have worked, and those that this process has."""
         tick = float(os.sysconf("SC_CLK_TCK")) if hasattr(os, "sysconf") else 100.0
         busy = busy_seconds(self._read(), self._processors, tick)
-        return None if busy is None else (self._clock(), busy, time.process_time())
+        own = time.process_time() + sum(worked_seconds(glance(STAT.parent / f"{one}/stat"), tick) for one in self._beside)
+        return None if busy is None else (self._clock(), busy, own)
 
 
 def _stat() -> str:

@@ -36,9 +36,9 @@ FRESH_S = 2.0
 class Watch:
     """Reads the state of one device: a GPU by its number and UUID, or the processor (None)."""
 
-    def __init__(self, index: int | None, uuid: str, *, rocm: bool, alone: bool = True) -> None:
-        """`alone`: no other process measures with this one, so that whoever else works on the processors disturbs it."""
-        load = Load() if index is None and alone else None
+    def __init__(self, index: int | None, uuid: str, *, rocm: bool, load: Load | None = None) -> None:
+        """`load` watches who else works on the processors, where these are measured; its own where it is left out."""
+        load = load or (Load() if index is None else None)
         self._read: Callable[[], Reading | None] = lambda: processor_reading(load)
         self._driver, self._last, self._at = "", None, float("-inf")
         self._target = ""

@@ -6,16 +6,30 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
+from gpuplan.calibrate.backends.load import Load
 from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
 from gpuplan.calibrate.backends.torch_timing import Timer
-from gpuplan.calibrate.device import Device, DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
+from gpuplan.calibrate.device import (
+    PROCESSOR,
+    Device,
+    DeviceChoice,
+    DeviceLostError,
+    DeviceMemoryError,
+    Identity,
+    Probe,
+    Reading,
+    TimedLaunches,
+)
 from gpuplan.errors import Problem, UsageError, install
 
 INSTALL = f"{install('calibrate')} brings PyTorch"
+KFD = Path("/dev/kfd")
+"""What the driver of AMD's GPUs makes."""
 LEAST_CONTEXT = 50e6
 """No context is smaller: one was there already."""
 LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable",
@@ -23,23 +37,23 @@ LOST = ("device-side assert", "unspecified launch failure", "illegal memory acce
 """What the messages of errors say after which no kernel runs in this process."""
 
 
-def open_device(index: int | None) -> Device:
+def open_device(index: DeviceChoice) -> Device:
     """The GPU of that number, or the first one (under torchrun and srun: that of the local rank); without GPUs the processor.
 
     Raises:
-        UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use.
+        UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use or
+            that is not measured through it.
     """
     try:
         import torch
     except (ImportError, OSError) as error:
         raise UsageError(Problem("calibrate.no-backend", f"PyTorch does not start: {error}", INSTALL)) from None
     peers = Peers.found(torch)
+    if index == PROCESSOR:
+        return TorchDevice(torch, None, peers)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        if shutil.which("nvidia-smi") and telemetry.nvidia_names():
-            hint = "install a PyTorch build with CUDA that suits the driver, or hide the GPUs with CUDA_VISIBLE_DEVICES="
-            if os.environ.get("CUDA_VISIBLE_DEVICES") != "":
-                raise UsageError(Problem("calibrate.no-cuda", "there is a GPU, but this PyTorch cannot use it", hint))
+        _no_other_gpu(torch)
         if index not in (None, 0):
             hint = "leave --device out to measure the processor"
             raise UsageError(Problem("calibrate.no-device", f"--device {index}: PyTorch sees no GPU", hint))
@@ -51,6 +65,27 @@ def open_device(index: int | None) -> Device:
     return TorchDevice(torch, number, peers)
 
 
+def _no_other_gpu(torch: Any) -> None:
+    """See that the processor would not be measured where somebody means a GPU.
+
+    Raises:
+        UsageError: there is a GPU.
+    """
+    processor = "or measure the processor with --device cpu"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    if not hidden and shutil.which("nvidia-smi") and telemetry.nvidia_names():
+        hint = f"install a PyTorch build with CUDA that suits the driver, {processor}"
+        raise UsageError(Problem("calibrate.no-cuda", "there is a GPU, but this PyTorch cannot use it", hint))
+    if not hidden and os.environ.get("HIP_VISIBLE_DEVICES") != "" and KFD.exists():
+        hint = f"install a PyTorch build with ROCm that suits the driver, {processor}"
+        raise UsageError(Problem("calibrate.no-rocm", "there is an AMD GPU, but this PyTorch cannot use it", hint))
+    others = {"Apple GPU": getattr(torch.backends, "mps", None), "Intel GPU": getattr(torch, "xpu", None)}
+    for name, module in others.items():
+        if module is not None and module.is_available():
+            hint = f"give a class of your own that drives it with --backend module:Class, {processor}"
+            raise UsageError(Problem("calibrate.other-gpu", f"there is an {name}, which PyTorch is not measured on here", hint))
+
+
 class TorchDevice:
     """A GPU by its number, or the processor (None), as PyTorch drives it."""
 
@@ -58,13 +93,20 @@ class TorchDevice:
         self._torch, self._index = torch, index
         self._where = torch.device("cpu") if index is None else torch.device("cuda", index)
         self._peers = peers
-        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), alone=peers.ranks == 1)
+        if index is None:
+            if peers.ranks > 1:
+                # torchrun gives every rank one thread. The others wait while rank 0 measures what all cores together do.
+                torch.set_num_threads(max(torch.get_num_threads(), telemetry.cores()))
+            peers.join(self._where)
+        load = Load(beside=peers.neighbours) if index is None else None
+        self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), load=load)
         before = None if index is None else self._watch.memory_used()
         if index is not None:
             with _told(torch):
                 torch.cuda.set_device(index)
         self._context = None if index is None else self._context_now(before)
-        peers.join(self._where)
+        if index is not None:
+            peers.join(self._where)
         self._timer = Timer(torch, self._where)
 
     def _context_now(self, before: float | None) -> float | None:
@@ -144,8 +186,11 @@ class TorchDevice:
             self._torch.cuda.empty_cache()
 
     def read(self) -> Reading | None:
-        """The device's state now."""
-        return self._watch.read()
+        """The device's state now; of processors the fullest of all ranks' counts."""
+        reading, loads = self._watch.read(), self._peers.loads()
+        if reading is None or not loads or self._index is not None:
+            return reading
+        return reading.replaced(others_load=max(reading.others_load or 0.0, *loads))
 
     def memory(self) -> Mapping[str, float]:
         """Bytes: total, free; on GPUs the context and what the allocator holds beyond tensors."""

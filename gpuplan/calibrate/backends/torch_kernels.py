@@ -26,9 +26,11 @@ BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4, "fp8": 1, "int8": 1}
 WIDTH = 4096
 """Length of the rows that norms work on."""
 COLD_BYTES = 256 * 2**20
-"""Copies that take turns add up to so much: more than any last-level cache of a GPU."""
+"""Copies that take turns add up to so much: twice the largest last-level cache of NVIDIA's GPUs."""
+COLD_BYTES_OF_AMD = 1024 * 2**20
+"""The same of AMD's, whose largest are of 256 MiB and need not forget the oldest first."""
 MOST_COPIES = 256
-"""Tensors of less than a MiB stay in a cache in part: their time is the start of a kernel."""
+"""Tensors of less than a MiB (on AMD's 4) stay in a cache in part: their time is the start of a kernel."""
 STORE_BYTES = 512 * 2**20
 """The store of weights on a processor: more than a share of its caches holds."""
 STORE_SHARE = 0.05
@@ -152,7 +154,8 @@ def _copies(torch: Any, where: Any, size: float) -> int:
         return 1
     free, _ = torch.cuda.mem_get_info(where)
     fit = int(0.5 * free / max(size, 1))
-    return max(1, min(MOST_COPIES, int(COLD_BYTES / max(size, 1)) + 1, fit))
+    cold = COLD_BYTES_OF_AMD if torch.version.hip else COLD_BYTES
+    return max(1, min(MOST_COPIES, int(cold / max(size, 1)) + 1, fit))
 
 
 def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpuplan.calibrate.device import Device, DeviceLostError
+from gpuplan.calibrate.device import Device, DeviceChoice, DeviceLostError
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean, install
 from gpuplan.probe import tpu
 from gpuplan.probe.host import Host
@@ -19,8 +19,8 @@ BACKENDS = ("torch", "jax")
 INSTALL = f"{install('calibrate')} brings PyTorch; on a TPU, {install('tpu')} brings JAX"
 
 
-def open_device(backend: str, index: int | None) -> Device:
-    """The device of that number, or the first one, through a backend: `auto`, `torch`, `jax` or `module:Class`.
+def open_device(backend: str, index: DeviceChoice) -> Device:
+    """The device of that number, the processor, or the first one, through a backend: `auto`, `torch`, `jax` or `module:Class`.
 
     `auto` takes the first framework that is installed; on the host of a TPU JAX goes first.
 
@@ -45,7 +45,7 @@ def open_device(backend: str, index: int | None) -> Device:
     return device
 
 
-def _own(backend: str, index: int | None) -> Device:
+def _own(backend: str, index: DeviceChoice) -> Device:
     module_name, _, name = backend.partition(":")
     hint = "write it as `package.module:Class`; the module must be found from this folder or be installed"
     here = str(Path.cwd())
@@ -56,7 +56,7 @@ def _own(backend: str, index: int | None) -> Device:
     except Exception as error:  # whatever the module of somebody else raises
         told = f"{error}" if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise UsageError(Problem("usage.word", f"--backend: cannot import `{module_name}`: {told}", hint)) from None
-    made: Callable[[int | None], Device] | None = getattr(module, name, None)
+    made: Callable[[DeviceChoice], Device] | None = getattr(module, name, None)
     if not callable(made):
         raise UsageError(Problem("usage.word", f"--backend: `{module_name}` has no class `{name}`", hint))
     try:
@@ -65,7 +65,7 @@ def _own(backend: str, index: int | None) -> Device:
         raise
     except Exception as error:
         what = f"--backend: `{backend}` opens no device: {type(error).__name__}: {error}"
-        raise UsageError(Problem("usage.word", what, "it is called with the number of the device, or None")) from None
+        raise UsageError(Problem("usage.word", what, "it is called with the number of the device, `cpu`, or None")) from None
     if not callable(getattr(device, "prepare", None)):
         hint = "gpuplan/calibrate/device.py says what a device must be able to do"
         raise UsageError(Problem("usage.word", f"--backend: what `{backend}` gives is no device", hint))
