@@ -320,13 +320,13 @@ def _base(chip: Chip, rows: Sequence[TableRow], dtype: str, kernels: SystemKerne
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
     kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
-    given = {"dtype": kind, "stored": element}
+    model = partial(chip.attention, dtype=kind, stored=element, decode=decode)
     if not decode:
         fixed = {**knob_tables.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
-        model = partial(chip.attention, **given, decode=False)  # type: ignore[arg-type]
-        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
-    model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
-    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
+        flat = partial(chip.prefill_flat, dtype=kind, stored=element)
+        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, flat)
+    flat = partial(chip.decode_flat, dtype=kind, stored=element)
+    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, flat)
     held = picked.where(picked.held_back)
     ratios = made.ratios[_far(chip, held, element)]
     big = made.ratios[_traffic(held, element) > 3 * chip.l2]
