@@ -106,7 +106,7 @@ class SystemKernels:
     stream: str = ""
 
 
-_HOPPER = SystemKernels(
+_WITH_FA3 = SystemKernels(
     {"bf16": ("vllm_flash_attn_fa3",), "fp8": ("fa3",)},
     {"bf16": ("vllm_flash_attn_fa3",), "fp8": ("vllm_flash_attn_fa3",)},
     {
@@ -121,7 +121,7 @@ _HOPPER = SystemKernels(
     },
     dims={"decode.fp8": (128,)},
 )
-_ADA = SystemKernels(
+_WITH_FLASHINFER = SystemKernels(
     {"bf16": ("vllm_flash_attn_fa2",), "fp8": _FLOW},
     {"bf16": ("flashinfer",), "fp8": ("vllm_flashinfer_fidecode",)},
     {
@@ -141,17 +141,17 @@ _ADA = SystemKernels(
     },
     dims={"prefill.fp8": (128,)},
 )  # fmt: skip
-_RTX_SGLANG = _but("flashinfer", 64, 192, 512, windows=True)
-_RTX = replace(
-    _ADA,
+_BY_WINDOW = _but("flashinfer", 64, 192, 512, windows=True)
+_WITH_FLASHINFER_BY_WINDOW = replace(
+    _WITH_FLASHINFER,
     engine_prefill={
-        **_ADA.engine_prefill,
-        "sglang": {"bf16": _RTX_SGLANG, "bf16_on_fp8": _RTX_SGLANG, "fp8": EngineKernels(_TRITON)},
+        **_WITH_FLASHINFER.engine_prefill,
+        "sglang": {"bf16": _BY_WINDOW, "bf16_on_fp8": _BY_WINDOW, "fp8": EngineKernels(_TRITON)},
     },
-    engine_decode={**_ADA.engine_decode, "sglang": {"bf16": _RTX_SGLANG, "fp8": _RTX_SGLANG}},
+    engine_decode={**_WITH_FLASHINFER.engine_decode, "sglang": {"bf16": _BY_WINDOW, "fp8": _BY_WINDOW}},
 )
 _DECODER, _PREFILLER = "vllm_flashinfer_trtllmdecode", "vllm_flashinfer_trtllmprefill"
-_BLACKWELL = SystemKernels(
+_WITH_GENERATED = SystemKernels(
     {"bf16": (_PREFILLER,), "fp8": _FLOW},
     {"bf16": (_DECODER,), "fp8": (_DECODER,)},
     {
@@ -166,7 +166,7 @@ _BLACKWELL = SystemKernels(
     },
     rows=128.0,
 )
-_AMPERE = SystemKernels(
+_WITH_FLASH = SystemKernels(
     {"bf16": ("vllm_flash_attn",)},
     {"bf16": ("vllm_flash_attn",)},
     {
@@ -183,8 +183,9 @@ _AMPERE = SystemKernels(
     grouped=True,
 )
 KERNELS: Mapping[str, SystemKernels] = {
-    "h100_sxm": replace(_HOPPER, stream="vidur-h100"), "h200_sxm": _HOPPER, "a100_sxm": _AMPERE, "l40s": _ADA,
-    "rtx_pro_6000_server": _RTX, "b200_sxm": _BLACKWELL, "b300_sxm": _BLACKWELL, "gb200": _BLACKWELL, "gb300": _BLACKWELL,
+    "h100_sxm": replace(_WITH_FA3, stream="vidur-h100"), "h200_sxm": _WITH_FA3, "a100_sxm": _WITH_FLASH, "l40s": _WITH_FLASHINFER,
+    "rtx_pro_6000_server": _WITH_FLASHINFER_BY_WINDOW, "b200_sxm": _WITH_GENERATED, "b300_sxm": _WITH_GENERATED,
+    "gb200": _WITH_GENERATED, "gb300": _WITH_GENERATED,
 }  # fmt: skip
 
 
@@ -319,13 +320,13 @@ def _base(chip: Chip, rows: Sequence[TableRow], dtype: str, kernels: SystemKerne
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
     kind: Dtype = "bf16" if decode or dtype == "bf16" else "fp8"
-    given = {"dtype": kind, "stored": element}
+    model = partial(chip.attention, dtype=kind, stored=element, decode=decode)
     if not decode:
         fixed = {**knob_tables.PREFILL_FIXED, "rows": Knob(kernels.rows, 1, 1)}
-        model = partial(chip.attention, **given, decode=False)  # type: ignore[arg-type]
-        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, partial(chip.prefill_flat, **given))  # type: ignore[arg-type]
-    model = partial(chip.attention, **given, decode=True)  # type: ignore[arg-type]
-    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, partial(chip.decode_flat, **given))  # type: ignore[arg-type]
+        flat = partial(chip.prefill_flat, dtype=kind, stored=element)
+        return fit(picked, knob_tables.PREFILL_KNOBS, fixed, model, flat)
+    flat = partial(chip.decode_flat, dtype=kind, stored=element)
+    made = fit(picked, knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED, model, flat)
     held = picked.where(picked.held_back)
     ratios = made.ratios[_far(chip, held, element)]
     big = made.ratios[_traffic(held, element) > 3 * chip.l2]

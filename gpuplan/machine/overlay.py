@@ -308,5 +308,6 @@ def _residual_term(
 
 
 def _residual(link: Link, kind: str, like: str, engine: str | None) -> Residual | None:
-    told: Mapping[str, Residual] = (link.file if engine is None else link.file.engines[engine]).residual  # type: ignore[assignment]
+    held = link.file.residual if engine is None else link.file.engines[engine].residual
+    told: Mapping[str, Residual] = {str(name): one for name, one in held.items()}
     return told.get(kind) or told.get(like)

@@ -162,7 +162,7 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _long(value: Any) -> bool:
     """Whether plain words are too long for a column."""
-    return not isinstance(value, (Sourced, SourcedText)) and len(_text(value)) > 40
+    return not isinstance(value, (Sourced, SourcedText)) and len(_text(value)) > 34
 
 
 def _matrix(value: Mapping[Any, Any]) -> bool:

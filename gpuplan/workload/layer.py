@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.models.architecture import Block
-from gpuplan.term import Term, total
+from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.draft import Draft, LayerSetting
 from gpuplan.workload.kinds.table import channels, kind_of, mixers
 from gpuplan.workload.program import LayerProgram, Role
 
+_MODULATION = Term(
+    "work.modulation_passes", 12.0, "1",
+    Source(
+        "docs", "fast-DiT: models.py", "https://github.com/chuanyangjin/fast-DiT/blob/0ddbd64/models.py",
+        "modulate and DiTBlock.forward: behind each of two norms a product and a sum, behind each half a gate",
+    ),
+)  # fmt: skip
+"""Times that a layer with an adaptive layer norm reads or writes the hidden width for it."""
 POST_NORMS = 4
 """Norms of a layer that has one behind each of its two halves as well (Gemma 2 and 3)."""
 
@@ -24,7 +32,7 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
         inside.summed()
     if block.mlp is not None:
         inner += channels(draft, block.mlp)
-    _elementwise(draft, inner, rms=block.norm == "rms")
+    _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0)
     ops = draft.ops
     if block.norms >= POST_NORMS:
         # The norm behind the feed-forward layer reads what that made.
@@ -32,12 +40,15 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     return LayerProgram(tuple(ops))
 
 
-def _elementwise(draft: Draft, widths: list[Term], *, rms: bool) -> None:
+def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool) -> None:
     """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
     setting, work, at = draft.setting, draft.setting.work, draft.at
-    passes = work.hidden_passes
+    apart = {"all": work.hidden_passes}
     if rms and work.rms_passes is not None:
-        passes = total(f"{at}.hidden_passes", {"all": passes, "rms": work.rms_passes})
+        apart["rms"] = work.rms_passes
+    if modulated:
+        apart["modulation"] = _MODULATION
+    passes = work.hidden_passes if len(apart) == 1 else total(f"{at}.hidden_passes", apart)
     hidden = layer_stream_bytes.term(
         f"{at}.hidden_traffic", tokens=work.tokens, width=setting.hidden, passes=passes, element_bytes=setting.types.activation,
         ways=setting.split.sp,

@@ -92,16 +92,6 @@ def test_a_collective_of_a_known_machine_is_recovered() -> None:
     assert found.errors.median_ape < 0.01
 
 
-def test_an_engines_all_reduce_of_a_known_machine_is_recovered() -> None:
-    group, size = (part.ravel() for part in np.meshgrid([2.0, 4.0, 8.0], np.exp2(np.arange(8, 23, 0.25))))
-    truth = {"pair": 0.55, "full": 0.75, "start": 4e-6, "per_doubling": 3e-7, "ramp": 0.0, "bulk": 5e-6}
-    model = partial(CHIP.custom, ranks=8.0)
-    rows = _made({"size": size, "group": group}, lambda rows: model(rows, truth))
-    free = {key: knob for key, knob in knobs.COLLECTIVE_KNOBS.items() if key != "switch"}
-    found = fit(rows, free, {}, model)
-    _near(found, truth, ("pair", "full", "start", "bulk"))
-
-
 def test_a_stream_of_a_known_machine_is_recovered() -> None:
     truth = {"efficiency": 0.85, "launch": 2.5e-6}
     rows = _made({"size": np.exp2(np.arange(12, 32, 0.1))}, lambda rows: CHIP.stream(rows, truth))

@@ -36,9 +36,6 @@ def test_vit_g_14_as_nemo_measured_it(on: str, published: float) -> None:
     assert images_per_s(made) == pytest.approx(published, rel=0.25)
 
 
-@pytest.mark.xfail(
-    reason="15 % too fast: its script averages weights tensor by tensor and autocasts them, neither of which is counted"
-)
 def test_dit_xl_2_as_fast_dit_measured_it() -> None:
     # chuanyangjin/fast-DiT 0d14a156, README: one A100, batch 128, checkpointing, mixed precision, latents made before:
     # 0.84 steps a second.

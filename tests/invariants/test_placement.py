@@ -52,8 +52,14 @@ def test_more_bandwidth_is_never_slower(on: str, kind: CollectiveKind) -> None:
             assert times == sorted(times, reverse=True), (hw.levels[at].name, group, stride)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("on", ["16xh100-sxm-80gb", "16xa100-sxm-80gb", "16xl40s", "16xmi300x"])
+STAGED = ("16xl40s", "all_to_all")
+"""Its host hands all-to-alls on through its own memory: as published, slower than a port of the network for each accelerator."""
+INSIDE = [
+    (on, kind) for on in ("16xh100-sxm-80gb", "16xa100-sxm-80gb", "16xl40s", "16xmi300x") for kind in KINDS if (on, kind) != STAGED
+]
+
+
+@pytest.mark.parametrize(("on", "kind"), INSIDE)
 def test_inside_a_node_is_faster_than_across_nodes(on: str, kind: CollectiveKind) -> None:
     hw = machine(on)
     assert sent(hw, kind, 8.0, 1.0) < sent(hw, kind, 16.0, 1.0)

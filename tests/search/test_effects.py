@@ -65,8 +65,8 @@ def values(one: Entry) -> list[Any]:
 
 
 @cache
-def library() -> Library:
-    return Library(Catalog.open(env={"HOME": "/nowhere"}))
+def library(*, calibrated: bool = False) -> Library:
+    return Library(Catalog.open(env={"HOME": "/nowhere"}, calibrated=calibrated))
 
 
 def says(made: Estimate) -> tuple[tuple[str, float], ...]:
@@ -75,7 +75,7 @@ def says(made: Estimate) -> tuple[tuple[str, float], ...]:
 
 
 def asked(task: str, given: dict[str, Any]) -> Estimate:
-    return estimated(ASKS[task](**given), advise=False, library=library())
+    return estimated(ASKS[task](**given), advise=False, library=library(calibrated=bool(given.get("calibrated"))))
 
 
 @pytest.mark.parametrize("label", QUESTIONS)
