@@ -99,6 +99,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("optimizer", tuning.optimizer.text, tuning.optimizer)
     if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
         _alone(habits, known.alone)
+    if known.etp is not None and described:
+        _expert_ways(habits, known.etp, found)
     if known.micro_batch is not None and described:
         _micro_batch(habits, known.micro_batch, found)
     if known.shard_group is not None and described:
@@ -164,6 +166,14 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
         each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
         if each and not rest:
             habits.take("micro_batch", each, said, str(each))
+
+
+def _expert_ways(habits: Habits, said: SourcedText, found: Found) -> None:
+    """Experts that are spread are cut as dense layers are, where the ranks of a pipeline stage suffice for that."""
+    ask = habits.ask
+    tp, ep, ranks = ask.tp or 1, ask.ep or 1, found.target.count // (ask.pp or 1)
+    if found.subject.arch.moes and tp > 1 and ep > 1 and ranks % (ep * tp) == 0:
+        habits.take("etp", tp, said, str(tp))
 
 
 def _shard_group(habits: Habits, said: SourcedText, found: Found) -> None:

@@ -44,6 +44,7 @@ Code: TypeAlias = Annotated[SourcedText, OneOf(("compiled", "eager"))]
 Types: TypeAlias = Annotated[SourcedText, OneOf(("bf16", "bf16-pure", "fp16", "fp32"))]
 Loss: TypeAlias = Annotated[SourcedText, OneOf(("whole", "chunked"))]
 MicroBatch: TypeAlias = Annotated[SourcedText, OneOf(("whole", "one-in-pipelines", "stages-in-pipelines"))]
+ExpertWays: TypeAlias = Annotated[SourcedText, OneOf(("as-tp",))]
 Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
 States: TypeAlias = Annotated[SourcedText, OneOf(("adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"))]
@@ -95,6 +96,8 @@ class TrainingDefaults(Schema):
     """Whether logits are made and reduced piece by piece."""
     micro_batch: MicroBatch | None = None
     """How a rank's batch is cut: not at all; or, with pipeline stages, into micro-batches of one or into as many as stages."""
+    etp: ExpertWays | None = None
+    """How many ranks share an expert where experts are spread: as many as share dense layers, if there are ranks enough for that."""
     shard_group: Group | None = None
     """Which ranks share one copy of sharded states: those of a slice, and gradients are reduced between slices."""
     documents: CountField | None = None
