@@ -99,6 +99,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("optimizer", tuning.optimizer.text, tuning.optimizer)
     if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
         _alone(habits, known.alone)
+    if known.dispatcher is not None and found.subject.arch.moes and ask.ep != 1:
+        habits.take("dispatcher", known.dispatcher.text, known.dispatcher)
     if known.etp is not None and described:
         _expert_ways(habits, known.etp, found)
     if known.micro_batch is not None and described:

@@ -45,6 +45,7 @@ Types: TypeAlias = Annotated[SourcedText, OneOf(("bf16", "bf16-pure", "fp16", "f
 Loss: TypeAlias = Annotated[SourcedText, OneOf(("whole", "chunked"))]
 MicroBatch: TypeAlias = Annotated[SourcedText, OneOf(("whole", "one-in-pipelines", "stages-in-pipelines"))]
 ExpertWays: TypeAlias = Annotated[SourcedText, OneOf(("as-tp",))]
+Dispatching: TypeAlias = Annotated[SourcedText, OneOf(("alltoall", "deepep", "hybridep"))]
 Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
 States: TypeAlias = Annotated[SourcedText, OneOf(("adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"))]
@@ -97,7 +98,9 @@ class TrainingDefaults(Schema):
     micro_batch: MicroBatch | None = None
     """How a rank's batch is cut: not at all; or, with pipeline stages, into micro-batches of one or into as many as stages."""
     etp: ExpertWays | None = None
-    """How many ranks share an expert where experts are spread: as many as share dense layers, if there are ranks enough for that."""
+    """How many ranks share an expert where experts are spread: as many as share dense layers, if there are enough."""
+    dispatcher: Dispatching | None = None
+    """How tokens reach experts that are spread over ranks."""
     shard_group: Group | None = None
     """Which ranks share one copy of sharded states: those of a slice, and gradients are reduced between slices."""
     documents: CountField | None = None

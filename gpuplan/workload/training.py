@@ -167,7 +167,7 @@ def training_work(
             ),
         ),
         expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
-        expert_skew=_expert_skew(plan),
+        expert_skew=None if habits is not None and habits.padded is not None else _expert_skew(plan),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
