@@ -283,6 +283,8 @@ def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attenti
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
+    biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
+    found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
