@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
+from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
@@ -101,6 +102,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         _alone(habits, known.alone)
     if known.dispatcher is not None and found.subject.arch.moes and ask.ep != 1:
         habits.take("dispatcher", known.dispatcher.text, known.dispatcher)
+    if known.replayed is not None and described:
+        _replayed(habits, known.replayed, found)
     if known.etp is not None and described:
         _expert_ways(habits, known.etp, found)
     if known.micro_batch is not None and described:
@@ -168,6 +171,18 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
         each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
         if each and not rest:
             habits.take("micro_batch", each, said, str(each))
+
+
+def _replayed(habits: Habits, said: SourcedText, found: Found) -> None:
+    """Graphs of whole steps, and the overlap that recipes switch on with them, where nothing is said of either."""
+    ask, arch = habits.ask, found.subject.arch
+    mxfp8 = ask.precision == "fp8" and ask.scaling == "blockwise"
+    attends = all(isinstance(block.mixer, Attention | Mla) for block in arch.blocks)
+    if said.text == "none" or not (mxfp8 and arch.moes and attends) or ask.ep == 1 or (ask.graphs, ask.overlap) != (None, None):
+        return
+    habits.take("graphs", True, said, "true")
+    beside = ("dp", "ep", *(("pp",) if (ask.pp or 1) > 1 else ()))
+    habits.take("overlap", beside, said, ",".join(beside))
 
 
 def _expert_ways(habits: Habits, said: SourcedText, found: Found) -> None:

@@ -97,6 +97,27 @@ def test_experts_are_spread_and_reached_as_the_engine_does(engine: str, given: d
     assert habits(made) == taken
 
 
+@pytest.mark.parametrize(
+    ("engine", "model", "given", "replays"),
+    [
+        # Megatron Bridge 067f987d, perf_recipes: *_full_iteration_mxfp8 of DeepSeek-V3, gpt-oss and Qwen3, since container 26.06.
+        ("nemo", "qwen3-30b-a3b", {}, True),
+        ("nemo@26.06", "qwen3-30b-a3b", {}, True),
+        ("nemo@26.04", "qwen3-30b-a3b", {}, False),
+        ("nemo", "nemotron-3-nano-30b-a3b", {}, False),
+        ("nemo", "llama-3.1-8b", {"ep": 1}, False),
+        ("nemo", "qwen3-30b-a3b", {"scaling": "tensorwise"}, False),
+        ("nemo", "qwen3-30b-a3b", {"graphs": False}, False),
+        ("nemo", "qwen3-30b-a3b", {"overlap": ("dp",)}, False),
+        ("megatron-lm", "qwen3-30b-a3b", {}, False),
+    ],
+)  # fmt: skip
+def test_mixtures_in_mxfp8_are_replayed_whole(engine: str, model: str, given: dict[str, Any], replays: bool) -> None:
+    run = RUN | {"ep": 8, "precision": "fp8", "scaling": "blockwise", "recompute": "full"} | given
+    taken = habits(answer(engine, "8xgb200", model, **run))
+    assert (taken.get("graphs"), taken.get("overlap")) == (("true", "dp,ep") if replays else (None, None))
+
+
 def test_tokens_travel_beside_nothing_unless_one_says_so() -> None:
     # overlap_moe_expert_parallel_comm is False by default in Megatron-Core and Megatron Bridge.
     run = RUN | {"ep": 8, "recompute": "full", "dispatcher": "alltoall"}
