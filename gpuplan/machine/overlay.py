@@ -111,13 +111,19 @@ def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[t
             yield name, Term(f"hw.{name}", value.value, value.unit, link.file.source_of(value, told, note))
 
 
-def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], dict[str, Note]]:
-    """The matmul parameters of each data type and kind, and notes on those that another data type or chip lends."""
+def matmul_terms(
+    chain: Sequence[Link], dtypes: Sequence[str], engine: str | None, matmuls_of: Mapping[str, str] | None = None
+) -> tuple[dict[str, Term], dict[str, Note]]:
+    """The matmul parameters of each data type and kind, and notes on those that another data type or chip lends.
+
+    `matmuls_of`: the engines whose matmuls of a kind stand for those of `engine`.
+    """
     found: dict[str, Term] = {}
     notes: dict[str, Note] = {}
+    others = {} if matmuls_of is None else matmuls_of
     for dtype in dtypes:
         for like in (dtype, *MATMUL_LIKE[dtype]):
-            hit = _fit_of(chain, "matmul", like, engine)
+            hit = _fit_of(chain, "matmul", like, others.get(like, engine))
             if hit is not None:
                 told = "" if like == dtype else f"of {like} matmuls, since {dtype} was not measured"
                 found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1], told))
@@ -126,7 +132,7 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
                     notes[dtype] = Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine")
                 break
         for kind in KINDS_OF.get(dtype, ()):
-            found |= _exactly(chain, "matmul", kind, engine)
+            found |= _exactly(chain, "matmul", kind, others.get(kind, engine))
     return found, notes
 
 
