@@ -60,6 +60,7 @@ WAVES = Window("number of tiles that a wave loses: it lies between 0 and 100", 0
 DEPTH = Window("length of a contraction that still loses much: it lies between 0 and 4,096", 0.0, 4096.0)
 PIECE = Window("piece of a contraction: it has between 1 and 1,048,576 elements", 1.0, 2.0**20)
 TILE = Window("side of a tile: it lies between 1 and 2,048", 1.0, 2048.0)
+TOKENS = Window("number of tokens: it lies between 1 and 1,048,576", 1.0, 2.0**20)
 RANKS = Window("number of ranks: it lies between 1 and 1,048,576", 1.0, 2.0**20)
 ELEMENT = Window("size of what one element takes: it is 64 B at most", 0.0, 64.0)
 MESSAGE = Window("size of a message: it lies between 1 B and 64 MiB", 1.0, 2.0**26)

@@ -8,8 +8,10 @@ the fullest rank is (`expert_load`).
 Choices that a reader should know:
 
 - Every engine has its own set of every type that its table holds, from all kernels that it takes for that type: which one it
-  takes for which model is nothing that a question says. Left out are modes that it leaves to the user, and kernels that only
-  layers without a gate run on where others run on other ones.
+  takes for which model is nothing that a question says. Left out are kernels that only layers without a gate run on where others
+  run on other ones.
+- TensorRT-LLM takes another kernel for steps of 128 tokens at most in 4 bits: it has a set of its own
+  (https://github.com/ai-dynamo/aiconfigurator, sdk/perf_database.py, query_moe: "aligned with trtllm, kernel source selection").
 - The base set, for engines of which nothing is measured, is TensorRT-LLM's (CUTLASS grouped kernels), or else SGLang's or vLLM's.
 - Some libraries choose a kernel up to five times too slow for single shapes. Such rows count less in the fit, and in full in
   the errors and the range.
@@ -20,6 +22,7 @@ Choices that a reader should know:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +32,7 @@ import numpy as np
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS
 from gpuplan.calibrate.expert_load import exponent_of, fullest_loads
-from gpuplan.calibrate.fit import FitResult, Predict, fit
+from gpuplan.calibrate.fit import FitResult, Parameter, Predict, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.row_seconds import matmul_row_seconds, shape_term, stream_row_seconds
 from gpuplan.calibrate.table_fits import Fitted, Gemm
@@ -52,16 +55,22 @@ GEMMS: Mapping[str, Gemm] = {
     "fp8_block": Gemm("fp8_block", "fp8", 1.0, 1.0, True, ()),
     "fp4": Gemm("nvfp4", "fp4", 0.5625, 0.5625, True, ()),
     "int4_wo": Gemm("int4_wo", "bf16", 2.0, INT4, False, ()),
+    "mxfp4_a8": Gemm("w4a8_mxfp4_mxfp8", "fp8", 1.0, MXFP4, True, ()),
     "mxfp4_wo": Gemm("w4a16_mxfp4", "bf16", 2.0, MXFP4, False, ()),
 }
+INSTEAD = {"mxfp4_wo": "mxfp4_a8"}
+"""What an engine that multiplies stored weights by 8-bit activations has in place of a kernel that widens them."""
+EIGHT_BITS = ("tensorrt-llm",)
+"""Engines that do so without being asked, on chips that multiply 4 bits: others widen MXFP4 to 16 bits unless told otherwise."""
 UNGATED = "nongated"
 """Kernels for layers without a gate."""
 UNGATED_TOP_K, UNGATED_LAYERS = (22.0, 512.0), (2688.0, 1856.0)
 """Layers of models without a gate (Nemotron 3), by experts of a token and in all, or by their widths."""
 TIMED_GATED = "sglang_fused_moe_triton"
 """The kernel that its table times with a gate also for them: their times are those of twice the width."""
-MODES = ("min_latency",)
-"""Kernels that an engine takes where its user asks for them."""
+FEW = "min_latency"
+"""A kernel that an engine takes for steps of few tokens, up to so many."""
+FEW_TOKENS = 128.0
 BASE = ("tensorrt-llm", "sglang", "vllm")
 TILES = (32.0, 128.0)
 """Fewest rows of an expert that are multiplied together: experts see few rows each, and most kernels for them are made so."""
@@ -80,19 +89,35 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     for kind, gemm in GEMMS.items():
         if gemm.dtype not in chip.peaks:
             continue
-        fits = {engine: _fit(chip, layers(rows, gemm, name), gemm, stream) for engine, name in FRAMEWORKS.items()}
+        fits = {
+            engine: _fit(chip, layers(rows, gemm, name), gemm, stream)
+            for engine, name in FRAMEWORKS.items() if _takes(made, engine, kind)
+        }  # fmt: skip
         good = {engine: one for engine, one in fits.items() if one is not None}
         base = next((engine for engine in BASE if engine in good), None)
-        if base is not None:
+        if base is not None and kind not in INSTEAD.values():
             made.sets[f"grouped.{kind}"] = good[base]
+        for engine, name in FRAMEWORKS.items():
+            few = _fit(chip, layers(rows, gemm, name, few=True), gemm, stream)
+            if few is not None:
+                most = {"most_tokens": Parameter(FEW_TOKENS, "1")}
+                made.sets[f"engines.{engine}.grouped_few.{kind}"] = replace(few, values={**few.values, **most})
         made.sets |= {f"engines.{engine}.grouped.{kind}": one for engine, one in good.items()}
     return made
 
 
-def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str) -> Rows:
-    """The layers of experts of one data type that a framework timed; widths, experts of the rank and of a token are a shape."""
+def _takes(made: Fitted, engine: str, kind: str) -> bool:
+    """Whether an engine runs a kind of kernel without being asked, where it has what was fitted so far."""
+    return engine in EIGHT_BITS if kind in INSTEAD.values() else f"engines.{engine}.grouped.{INSTEAD.get(kind)}" not in made.sets
+
+
+def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = False) -> Rows:
+    """The layers of experts of one data type that a framework timed; widths, experts of the rank and of a token are a shape.
+
+    `few`: of its kernel for few tokens, for so many of them.
+    """
     mine = [row for row in rows if row["moe_dtype"] == gemm.table and row["framework"] == framework]
-    mine = [row for row in mine if not any(mode in row["kernel_source"] for mode in MODES)]
+    mine = [row for row in mine if (FEW in row["kernel_source"]) == few and (row.number("num_tokens") <= FEW_TOKENS or not few)]
     gated = {row["kernel_source"] for row in mine if not without_gate(row)}
     mine = [row for row in mine if row["kernel_source"] in gated or UNGATED in row["kernel_source"]]
     tokens, top_k, experts, hidden, inner, ranks = (

@@ -53,6 +53,8 @@ POOR = 0.2
 """A set with a larger median error does not speak for the residual of its kind; its own `fit` tells."""
 GRAPHS = 4e-5
 """A kernel in a graph starts faster: where the table has more, the host started each by itself, and what it took is told apart."""
+UNTOLD = ("start", "walk", "split", "memory_efficiency", "unhidden", "reach", "near")
+"""What tells in kernels of few rows alone: where all of them waited for the host, the kernels of the base set speak for it."""
 ASIDE = ("custom_all_reduce", "transfer", "fp8_block", "int8_wo", "int4_wo")
 """Sets that do not speak for the residual of their kind."""
 
@@ -132,7 +134,7 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
             else:
                 _add(made, f"matmul.{kind}", base)
             for engine, framework in FRAMEWORKS.items():
-                own = _matmul(chip, rows, gemm, (framework,))
+                own = _matmul(chip, rows, gemm, (framework,), base)
                 _add(made, f"engines.{engine}.matmul.{kind}", own)
     return made
 
@@ -185,7 +187,10 @@ def _add(made: Fitted, key: str, outcome: FitResult | None, worst: float = 1.0) 
         made.sets[key] = outcome
 
 
-def _matmul(chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str]) -> FitResult | None:
+def _matmul(
+    chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str], base: FitResult | None = None
+) -> FitResult | None:
+    """The parameters of the linear layers of some frameworks; what a table without graphs does not tell is that of `base`."""
     picked = matmul_rows(rows, gemm.table, frameworks)
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
         return None
@@ -195,8 +200,11 @@ def _matmul(chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequen
     made = fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
     if made.values["start"].value <= GRAPHS:
         return made
-    fixed = {**knob_tables.MATMUL_FIXED, "start": knobs.pop("start")}
-    made = fit(picked, {**knobs, **knob_tables.ISSUE}, fixed, model, flat, soft=FINE)
+    if base is None:
+        return None
+    told = {key: knob for key, knob in knobs.items() if key not in UNTOLD}
+    fixed = {**knob_tables.MATMUL_FIXED, **{key: knobs[key].replaced(start=base.values[key].value) for key in UNTOLD}}
+    made = fit(picked, {**told, **knob_tables.ISSUE}, fixed, model, flat, soft=FINE)
     # Rows that all took what the host did tell nothing of the kernel.
     longer = picked.seconds > 2 * made.values["issue"].value
     return made if longer.sum() >= 10 * FEWEST else None

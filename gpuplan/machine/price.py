@@ -38,13 +38,26 @@ def matmul_seconds(item: Matmul, hw: Hardware, *, replayed: bool = False) -> Ter
     """The time of one matmul, batched or over experts, in seconds, with the quantisation of its left matrix where it needs one.
 
     `replayed`: the kernel alone runs again and again, as in a benchmark, so that its weights may still be in the chip's cache; in
-    a model's step those of other layers have taken their place. A benchmark without a graph also waits for the host.
+    a model's step those of other layers have taken their place. A benchmark without a graph also waits for the host. Over experts
+    an engine may have another kernel for few tokens.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    name, prefix = item.name, _matmul_set(item, hw)
-    peak = hw.peak(item.dtype)
+    prefix = _matmul_set(item, hw)
+    made = _seconds_of_set(item, hw, prefix, replayed=replayed)
+    few = prefix.replace("grouped.", "grouped_few.")
+    most = hw.parameters.get(f"{few}.most_tokens") if prefix.startswith("grouped.") else None
+    if most is None or item.tokens is None:
+        return made
+    other = _seconds_of_set(item.replaced(name=f"{item.name}.few"), hw, few, replayed=replayed)
+    return kernels.seconds_by_tokens.term(f"{item.name}.by_tokens", few=other, more=made, tokens=item.tokens, most=most)
+
+
+def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) -> Term:
+    """The time of one matmul by one set of parameters."""
+    name = item.name
+    peak = hw.peak("fp8" if prefix.endswith("_a8") else item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
     tile = hw.parameter(f"{prefix}.tile_m")
     if _widened(item):
@@ -117,7 +130,7 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     if _widened(item):
         kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
         if item.micro:
-            kinds.insert(0, "mxfp4_wo")
+            kinds = ["mxfp4_a8", "mxfp4_wo", *kinds]
     elif item.blocked:
         kinds.insert(0, f"{item.dtype}_block")
     sets = [f"matmul.{kind}" for kind in kinds]

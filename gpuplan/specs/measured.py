@@ -16,9 +16,10 @@ _BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 MatmulKind: TypeAlias = Literal[
     "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo", "mxfp4_wo",
+    "mxfp4_a8",
 ]  # fmt: skip
 """A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way,
-with scales by groups of integers or by blocks of 32 (MX)."""
+with scales by groups of integers or by blocks of 32 (MX); these by activations of 8 bits."""
 Kind: TypeAlias = Literal[
     "matmul", "grouped", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter",
     "all_to_all", "transfer",
@@ -30,6 +31,7 @@ More: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.MORE
 Waves: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.WAVES)]
 Depth: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.DEPTH)]
 Reach: TypeAlias = Annotated[Sourced, Measure("1", within=physics.PIECE)]
+Tokens: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TOKENS)]
 Tile: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TILE)]
 Ranks: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.RANKS)]
 Ratio: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
@@ -135,6 +137,8 @@ class MatmulFit(Section):
     """Share of the last-level cache that stays when the kernel alone runs again and again on the same weights, as benchmarks do."""
     near: Annotated[Sourced, Measure("1", within=physics.CACHED)] | None = None
     """Rate of that cache in units of the datasheet bandwidth; in a model's step other layers have replaced the weights."""
+    most_tokens: Tokens | None = None
+    """Of a kernel for few tokens: the most tokens of a step that an engine takes it for."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -353,6 +357,8 @@ class EngineFits(Section):
     """Instead of the matmuls above."""
     grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls over experts above."""
+    grouped_few: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Another kernel over experts that the engine takes for steps of few tokens, `most_tokens` at most."""
     prefill: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)

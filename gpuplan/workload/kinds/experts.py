@@ -42,7 +42,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
         outer = leaf(f"{path}.latent", moe.latent)
         draft.product(Role.NARROWED, work.tokens, outer, setting.hidden)
         draft.product(Role.WIDENED, work.tokens, setting.hidden, outer)
-    products(draft, moe, rows=rows, touched=touched, copies=copies, inner=inner, up=up, outer=outer)
+    products(draft, moe, rows=rows, touched=touched, tokens=group, copies=copies, inner=inner, up=up, outer=outer)
     apart = split.experts_apart
     size = exchange(draft, moe, leaf.split(f"{at}.sent_copies", copies, split.etp) if apart else copies, top_k, outer)
     widths: list[Term] = []
@@ -70,7 +70,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
 
 
 def products(
-    draft: Draft, moe: Moe, *, rows: Term, touched: Term, copies: Term, inner: Term, up: Term, outer: Term
+    draft: Draft, moe: Moe, *, rows: Term, touched: Term, tokens: Term, copies: Term, inner: Term, up: Term, outer: Term
 ) -> None:  # fmt: skip
     """The up and down projections of the experts that tokens of a step reach, and what they make for every copy of a token."""
     leaf = draft.leaves
@@ -78,13 +78,13 @@ def products(
     ups = tuple(draft.matrix(one, outer, inner, held, adapted_as=ADAPTED) for one in (("up", "gate") if moe.gated else ("up",)))
     wide = (draft.tensor("expert_gate", inner, copies),) if moe.gated else ()
     draft.product(
-        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True,
+        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True, tokens=tokens,
         reads=(draft.tensor("dispatched", outer, copies, multiplied=True),),
         makes=(*wide, draft.tensor("expert_up", inner, copies)),
         matrices=ups,
     )  # fmt: skip
     draft.product(
-        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True,
+        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True, tokens=tokens,
         reads=(draft.tensor("expert_inner", inner, copies, multiplied=True),),
         makes=(draft.tensor("expert_down", outer, copies),),
         matrices=(draft.matrix("down", inner, outer, held, adapted_as=ADAPTED),),
