@@ -29,6 +29,18 @@ def expert_share(*, skew: Ratio, place: Ratio) -> Ratio:
     return LN2 * log2(maximum(skew, EVEN)) * maximum(skew, EVEN) ** place / (maximum(skew, EVEN) - 1.0)
 
 
+@formula(Source("definition", "the busiest expert of the law of uneven routers; no expert has more than every token once"))
+def padded_load(*, experts: Count, top_k: Count, skew: Ratio) -> Ratio:
+    """Tokens of the fullest expert over the mean, where the busiest has `skew` times those of the idlest.
+
+    >>> padded_load(experts=8.0, top_k=2.0, skew=1.0), padded_load(experts=8.0, top_k=2.0, skew=4.0)
+    (1.0, 1.85)
+    >>> padded_load(experts=8.0, top_k=2.0, skew=1000.0), padded_load(experts=64.0, top_k=2.0, skew=1000.0)
+    (4.0, 6.91)
+    """
+    return minimum(expert_share(skew=skew, place=1.0), experts / top_k)
+
+
 @formula(LAW)
 def share_variance(*, skew: Ratio) -> Ratio:
     """Variance of the tokens of an expert, in units of the mean squared.

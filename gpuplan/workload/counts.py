@@ -58,6 +58,10 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "passes_of_a_norm": (2, Source("definition", "what a norm reads and what it writes")),
     "expert_skew": (200, _UNEVEN),
     "permute_passes": (4, _assumed("token copies are read and written on their way to the experts and back")),
+    "bias_kernels": (
+        4,
+        Source("definition", "for each expert: bias times weights, a sum behind each product, a copy"),
+    ),
     "permute_kernels": (4, _assumed("sort, permute, unpermute and weighted sum")),
     "state_passes": (2, _assumed("a decode step reads and writes the recurrent state")),
     "middle_of_chunk": (2, _MEAN),

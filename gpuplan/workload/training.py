@@ -32,7 +32,7 @@ from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
-from gpuplan.workload.engine_habits import with_habits
+from gpuplan.workload.engine_habits import with_biases, with_habits
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -167,7 +167,7 @@ def training_work(
             ),
         ),
         expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
-        expert_skew=_expert_skew(plan),
+        expert_skew=None if habits is not None and habits.padded is not None else _expert_skew(plan),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
@@ -188,7 +188,7 @@ def training_work(
     for key, (index, name) in block_keys(arch).items():
         block, encodes = arch.stacks[index].blocks[name], int(arch.stacks[index].kind == "encoder")
         setting, keeper = settings[encodes], keepers[encodes]
-        program = layer_program(setting, Phase.FORWARD.value, key, block)
+        program = with_biases(layer_program(setting, Phase.FORWARD.value, key, block), key, block.mlp, keeper.habits)
         back = backward(program, key, step.gradient, frozen=tuning.frozen)
         forward, back = with_habits(program, back, key, keeper.habits, sequence_parallel=p.sequence_parallel)
         adapters = None
