@@ -161,18 +161,6 @@ def memory_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio) -> S
     return size / (bandwidth * efficiency)
 
 
-@formula(Source("definition", "an engine has one kernel for few tokens and one for more"))
-def seconds_by_tokens(*, few: Seconds, more: Seconds, tokens: Count, most: Count) -> Seconds:
-    """Time of the kernel that an engine takes for so many tokens: `few` up to `most` of them.
-
-    >>> seconds_by_tokens(few=1e-5, more=3e-5, tokens=128.0, most=128.0)
-    1e-05
-    >>> seconds_by_tokens(few=1e-5, more=3e-5, tokens=129.0, most=128.0)
-    3e-05
-    """
-    return where(tokens <= most, few, more)
-
-
 @formula(Source("definition", "each element is read and written once at the full rate"))
 def quantise_seconds(
     *, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS, row: Seconds

@@ -51,7 +51,7 @@ def matmul_seconds(item: Matmul, hw: Hardware, *, replayed: bool = False) -> Ter
     if most is None or item.tokens is None:
         return made
     other = _seconds_of_set(item.replaced(name=f"{item.name}.few"), hw, few, replayed=replayed)
-    return kernels.seconds_by_tokens.term(f"{item.name}.by_tokens", few=other, more=made, tokens=item.tokens, most=most)
+    return attention_kernels.seconds_up_to.term(f"{item.name}.by_tokens", value=item.tokens, most=most, within=other, beyond=made)
 
 
 def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) -> Term:
