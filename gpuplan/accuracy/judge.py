@@ -140,8 +140,13 @@ def training_question(row: Row, answers: Answers) -> TrainAsk:
         Skip: the row says too little, or something that no plan can say.
     """
     about = engine_of(row, answers.knows)
-    engine = None if about[0] is None else answers.engine(about[0].partition("@")[0])
-    return _read(partial(training_ask, engine=about, defaults=None if engine is None else engine[0].defaults), row, answers)
+    found = None if about[0] is None else answers.engine(about[0].partition("@")[0])
+    engine = None if found is None else found[0]
+    made = _read(partial(training_ask, engine=about, defaults=None if engine is None else engine.defaults), row, answers)
+    written = engine is not None and engine.training is not None and engine.training.attention.scores == "written"
+    # Whoever runs a fused kernel in an engine that writes the scores out by itself says so.
+    fused = made.attention is None and str(row.run.get("attention")).startswith("flash")
+    return made.replaced(attention="flash2") if written and fused else made
 
 
 def _answer(ask: _Ask, answer: Callable[[_Ask], Estimate], asked: dict[str, Any]) -> Estimate:

@@ -3,8 +3,8 @@
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
 training `kind` and `framework`, for inference `engine`. `fitted: false`, of a row or beside `rows`, keeps it from every fit.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
-of the run, say); `known` of a row holds further settings of that kind. Everything that a row leaves out is None; keys that nobody
-knows are kept and not looked at.
+of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
+month of its title. Everything that a row leaves out is None; keys that nobody knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Row(Record, kw_only=True):
     month: str | None = None
     """The month of the software, as `YYYY-MM`, where the row's source tells it."""
     released: bool = False
-    """Whether that is the month of a release that the source names, and not the date of the page."""
+    """Whether the page itself says the month: it names a release of it, or is dated by it."""
     elsewhere: tuple[str, ...] = ()
     """What of `run` does not stand on the row's own page."""
     typed: bool = False
@@ -244,6 +244,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
         fault = f"no task is called `{task}`"
     source, known = _mapping(data.get("source")), _mapping(data.get("known"))
     month, released = _month(str(source.get("title") or ""))
+    released = released or (month is not None and source.get("dated") is True)
     parts = {part: {} if part in wrong else data[part] for part in PARTS}
     parts["run"] = {**known, **parts["run"]}
     named = [found for part in (data, source) if (found := part.get("elsewhere"))]

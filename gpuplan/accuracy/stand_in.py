@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from gpuplan.accuracy.rows import Row
 
-GRAPHS = ("gaudi",)
-"""Families of accelerators for which a fork of Megatron compiles graphs with fused attention, whatever its name says of eager."""
 USUAL = "megatron-lm"
 """What rows of papers that name no framework mostly are."""
 WIDER = 1.2
@@ -40,8 +38,6 @@ def _named(row: Row, knows: Knows) -> tuple[str | None, bool]:
         return said, stands_in
     if said is None:
         ident = said = _by_plan(row) if row.engine else USUAL
-    if said.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
-        return USUAL, True
     if ident == USUAL and row.run.get("attention") == "standard":
         return "megatron-2021", stands_in
     return (ident if stands_in else said), stands_in
