@@ -211,6 +211,8 @@ def _sharding(row: Row) -> dict[str, Any]:
 def _precision(row: Row) -> Precision | None:
     """The recipe that a row names; None where it says bf16 and no more, which is what is taken unless a recipe is named."""
     said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
+    if said == "unstated":
+        return None
     if said not in PRECISIONS:
         raise Skip(f"no plan for the precision `{said}`")
     stored = str(row.run.get("params_dtype") or "")
