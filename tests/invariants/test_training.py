@@ -16,6 +16,7 @@ from gpuplan.plan.train import Saving, TrainPlan, Tuning
 from gpuplan.search.ask import train
 from tests.estimate.subjects import MODELS, subject, traffic, train_plan
 from tests.search.spaces import legal_plans, space_for
+from tests.sweeps import thinned
 
 RANKS = 16
 ON = f"{RANKS}xh100-sxm-80gb"
@@ -345,7 +346,7 @@ def test_weights_that_stay_on_fewer_ranks_take_memory_and_no_more_time(model: st
         assert narrow.time.step.value <= wide.time.step.value * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3"])
+@pytest.mark.parametrize("model", thinned(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3"], every=3))
 def test_a_rate_is_as_uncertain_as_its_time(model: str) -> None:
     made = train(TrainAsk(model=model, on="256xh100", tokens=1e12))
     tokens = float(made.figures["tokens_per_step"].value)  # type: ignore[arg-type]

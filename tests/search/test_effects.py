@@ -14,6 +14,7 @@ from gpuplan.plan.option import Entry, entries
 from gpuplan.search.ask import estimated
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
+from tests.sweeps import thinned
 
 PLAN: dict[str, Any] = {"tp": 2, "pp": 1, "micro_batch": 1, "recompute": "none"}
 ALONE: dict[str, Any] = {"tp": 1, "pp": 1, "micro_batch": 1, "recompute": "none"}
@@ -77,7 +78,7 @@ def asked(task: str, given: dict[str, Any]) -> Estimate:
     return estimated(ASKS[task](**given), advise=False, library=library(calibrated=bool(given.get("calibrated"))))
 
 
-@pytest.mark.parametrize("label", QUESTIONS)
+@pytest.mark.parametrize("label", thinned(QUESTIONS, every=3))
 def test_every_option_acts_is_refused_or_is_named(label: str) -> None:
     task, base = QUESTIONS[label]
     plain = says(asked(task, base))
