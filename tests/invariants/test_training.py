@@ -258,6 +258,14 @@ def test_a_fuller_rank_of_experts_takes_more_memory_and_time() -> None:
     assert full.time.step.value > even.time.step.value
 
 
+def test_a_more_uneven_router_takes_more_memory_and_time() -> None:
+    base: dict[str, Any] = {"dp": 16.0, "ep": 4.0}
+    even, some, more = (figures("mixtral-8x7b", train_plan(**base, expert_skew=skew)) for skew in (None, 4.0, 40.0))
+    peaks, steps = ([one.memory.peak.value for one in (even, some, more)], [one.time.step.value for one in (even, some, more)])
+    assert peaks == sorted(set(peaks))
+    assert steps == sorted(set(steps))
+
+
 def test_experts_cut_by_tensor_parallelism_hold_as_much_as_whole_ones() -> None:
     whole = figures("mixtral-8x7b", train_plan(tp=2.0, dp=8.0, ep=8.0))
     cut = figures("mixtral-8x7b", train_plan(tp=2.0, dp=8.0, ep=4.0, etp=2.0))
