@@ -74,6 +74,8 @@ class Identity(Record, kw_only=True):
     """How many of them are on each node, where these are as many on every node; 0: all on one."""
     threads: int | None = None
     """With how many threads kernels run, where a processor is measured."""
+    own_time: bool = False
+    """Kernels are timed by what the one thread worked that runs them: what others take of its core is not in it."""
     cores: int | None = None
     """How many cores the machine has, where a processor is measured; `units` are those that this process may use."""
     architecture: str = ""

@@ -60,6 +60,9 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
+    pack = hw.parameters.get(f"{prefix}.pack")
+    if pack is not None:
+        size = kernels.packed_bytes.term(f"{name}.packed_bytes", size=size, **shape, right_bytes=item.right_bytes, pack=pack)
     compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
     memory = kernels.memory_seconds.term(
         f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")

@@ -134,8 +134,8 @@ class TorchDevice:
             total, _ = telemetry.host_memory()
             return Identity(
                 name=telemetry.processor_name(), libraries=libraries, memory_bytes=total, units=telemetry.cores(),
-                threads=torch.get_num_threads(), cores=telemetry.cores(every=True), architecture=platform.machine().lower(),
-                **shared,
+                threads=torch.get_num_threads(), own_time=torch.get_num_threads() == 1, cores=telemetry.cores(every=True),
+                architecture=platform.machine().lower(), **shared,
             )  # fmt: skip
         properties = torch.cuda.get_device_properties(self._index)
         hip = torch.version.hip

@@ -28,7 +28,7 @@ from gpuplan.calibrate.row_seconds import (
     trial_hardware,
 )
 from gpuplan.calibrate.table_rows import Rows
-from gpuplan.physics import CLOCKS
+from gpuplan.physics import CLOCKS, MORE
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FABRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 CHAINS = ("stream", "norm", "activation")
 """Kinds of probes that tell how fast memory-bound kernels are."""
+PACK = {"pack": Knob(0.5, *MORE.keeps(0, 3))}
+"""What a processor's kernels for several rows do beyond those of GPUs: they copy the weights."""
 THIN = (4.0,)
 """Rows of a tile in kernels for few rows."""
 
@@ -61,6 +63,7 @@ class FitBasis:
     inside: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What is known of the innermost links, by kind of collective, where only those of the network beyond were measured."""
     measured_peaks: bool = False
+    processor: bool = False
 
     def parameters(self, prefix: str) -> dict[str, tuple[float, str]]:
         """What the family says of one set of parameters, by key."""
@@ -110,11 +113,16 @@ def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: s
 
     # Of the rows that begin amid a tile the probes tell nothing: every expert has as many.
     knobs, fixed, units = _knobs(ground, prefix, knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, leave=("quantise", "straddle"))
+    if ground.processor and not grouped:
+        knobs, units = {**knobs, **PACK}, {**units, "pack": "1"}
     rows = _rows(samples, ("m", "n", "k", "batch"), software)
     # Kernels of processors for few rows are products of vectors, which fill no tile.
     others = {"tile_m": THIN} if ground.measured_peaks else {}
     shapes = _shapes(samples, ("n", "k", "batch") if grouped else ("n", "k"))
-    return [FitCase(prefix, section, rows, knobs, fixed, _family(ground, prefix), predict, shapes, others=others)]
+    family = _family(ground, prefix)
+    if family and "pack" in knobs:
+        family = {"pack": 0.0, **family}
+    return [FitCase(prefix, section, rows, knobs, fixed, family, predict, shapes, others=others)]
 
 
 def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, decode: bool) -> list[FitCase]:
@@ -292,6 +300,9 @@ def _knobs(
     stay = {key: Knob(value, 0, 1, unit) for key, (value, unit) in family.items() if key not in knobs or key in leave}
     stay = {**{key: knob for key, knob in fixed.items() if key not in stay}, **stay}
     free = {key: knob for key, knob in knobs.items() if key not in stay and (not family or key in family)}
+    if ground.measured_peaks:
+        # The best that was measured is the peak, so that a kernel may well reach all of it.
+        free = {key: knob.replaced(whole=knob.whole or key in ("efficiency", "memory_efficiency")) for key, knob in free.items()}
     return free, stay, {key: knob.unit for key, knob in {**free, **stay}.items()}
 
 

@@ -180,6 +180,7 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
             else (Level("scale_up", None, "switched", Term("hw.link", link, "B/s", MEASURED_HERE)),),
             family=family,
             measured_peaks=True,
+            processor=subject.processor,
         )
     system = catalog.load(System, spec.default_system) if spec.default_system is not None else None
     host_link = host_link_of(spec, system)
@@ -194,6 +195,7 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
         levels=levels_of(subject, span_of(samples), catalog, on),
         host=None if host_link is None else float(host_link.value),
         family=family,
+        processor=subject.processor,
     )
 
 

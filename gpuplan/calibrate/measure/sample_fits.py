@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuplan.calibrate.cross_fit import FitCase, best_cross_fit
 from gpuplan.calibrate.fit import FitResult
+from gpuplan.calibrate.gate import refusal
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.possible import too_fast
@@ -112,6 +113,9 @@ def _fitted(case: FitCase, made: SampleFits) -> None:
     before = case.family_error()
     if before is not None and one.errors.median_ape > before:
         made.unfitted[case.place] = f"the family's parameters {NEARER} ({before:.1%}) than the fit ({one.errors.median_ape:.1%})"
+        return
+    if why := refusal(one):
+        made.unfitted[case.place] = f"not believed: {why}"
         return
     made.sets[case.place] = one
 

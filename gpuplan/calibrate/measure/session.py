@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
@@ -9,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuplan.calibrate import only_here
+from gpuplan.calibrate import gate
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.journal import Journal, JournalContents, default_place, header, load
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
 from gpuplan.calibrate.measure.probe_list import Extent, Planned
-from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
+from gpuplan.calibrate.measure.runner import BUSY, PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import ProbeRun as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.sample_fits import NEARER, SampleFits, fit_samples
@@ -26,7 +27,7 @@ from gpuplan.calibrate.measured_file import MeasuredHead, measured_text
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.files.write import check_writable, locked, write_all
 from gpuplan.probe.host import Host
-from gpuplan.specs.base import load_spec
+from gpuplan.specs.base import as_spec, load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.measured_machine import this_host
@@ -196,7 +197,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
             hint = "measure more kinds, or longer, on a machine with nothing else to do"
             raise UsageError(Problem("calibrate.nothing", what, hint))
-        why_here = only_here.reasons(made.identity, made.subject, run, fits.sets)
+        why_here = gate.reasons(made.identity, made.subject, run, fits.sets)
         written, usable_as = _written(device, made, run, fits, wish, why_here)
         journal.add(done=str(made.out))
     finally:
@@ -227,6 +228,7 @@ def _measure(
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,
+        busy=math.inf if made.identity.own_time else BUSY,
         soak=probe_list.SOAK[wish.extent],
     )
     dog = Watchdog(bark, int(Exit.UNKNOWN))
@@ -273,6 +275,7 @@ def _written(
     )  # fmt: skip
     with locked(made.out.parent):
         texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
+        as_spec(Measured, made.out, texts[made.out])  # What nobody could read replaces nothing.
         write_all(texts, force=True)
     return list(texts), made.subject.id if in_place else ""
 
