@@ -40,8 +40,9 @@ class Probe(Record, kw_only=True):
     stream, norm, activation `size` (bytes read and written); launch, graph `launches` (empty kernels back to back);
     host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`
     and, where it is not 1, `stride`: how far the ranks of a group are apart. So many groups then work at once, as in training.
-    `dtype` is what is multiplied or moved, `name` the collective's kind where there is one. prefill_backward is the backward
-    pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
+    `dtype` is what is multiplied or moved, `name` the collective's kind, or what serving engines store (`formats.SERVED`), where a
+    device has a tuple `formats` of such names that it knows; others are asked for plain kernels only. prefill_backward is the
+    backward pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
     """
 
     kind: ProbeKind
@@ -127,6 +128,9 @@ class Device(Protocol):
 
     def read(self) -> Reading | None:
         """The device's state now, or None where nothing can be read."""
+
+    # Beside these a device may have `formats`, and `know(last_cache)`, which is told the bytes of the datasheet's last-level cache
+    # before anything is prepared: what takes turns should outgrow it.
 
     def memory(self) -> Mapping[str, float]:
         """Bytes by name: `total`, `free`; where known `context` (taken before the first tensor) and `reserved_overhead`."""

@@ -331,6 +331,23 @@ def _ran(*command: str) -> str | None:
     return ran.stdout if ran.returncode == 0 else None
 
 
+def amd_cache_bytes(nodes: Path = Path("/sys/class/kfd/kfd/topology/nodes")) -> float:
+    """Bytes of the largest cache of any AMD GPU as the driver lists them, the memory-side one included; 0 where it lists none.
+
+    The files of a cache say `level`, and `size` in KiB: drivers/gpu/drm/amd/amdkfd/kfd_topology.c of Linux.
+    """
+    sizes = [0.0]
+    for told in nodes.glob("*/caches/*/properties"):
+        if _properties(told.parents[2] / "properties").get("simd_count", 0.0):
+            sizes.append(1024 * _properties(told).get("size", 0.0))
+    return max(sizes)
+
+
+def _properties(path: Path) -> dict[str, float]:
+    words = [line.split() for line in glance(path).splitlines()]
+    return {name: float(value) for name, value, *_ in (one for one in words if len(one) > 1) if value.isdigit()}
+
+
 def _text(path: str) -> str:
     return glance(Path(path))
 

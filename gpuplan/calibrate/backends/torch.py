@@ -12,7 +12,8 @@ from typing import Any
 from gpuplan.calibrate.backends import telemetry
 from gpuplan.calibrate.backends.distributed import Peers
 from gpuplan.calibrate.backends.load import Load
-from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
+from gpuplan.calibrate.backends.torch_kernels import attention_backend, kernel, refusal
+from gpuplan.calibrate.backends.torch_tensors import DTYPES, Tensors
 from gpuplan.calibrate.backends.torch_timing import Timer
 from gpuplan.calibrate.device import (
     PROCESSOR,
@@ -25,6 +26,7 @@ from gpuplan.calibrate.device import (
     Reading,
     TimedLaunches,
 )
+from gpuplan.calibrate.formats import SERVED
 from gpuplan.errors import Problem, UsageError, install
 
 INSTALL = f"{install('calibrate')} brings PyTorch"
@@ -108,6 +110,12 @@ class TorchDevice:
         if index is not None:
             peers.join(self._where)
         self._timer = Timer(torch, self._where)
+        self._tensors = Tensors(torch, self._where)
+        self.formats = SERVED
+
+    def know(self, last_cache: float) -> None:
+        """The bytes of the last-level cache, as a datasheet has them; 0: none says it."""
+        self._tensors.last_cache = last_cache
 
     def _context_now(self, before: float | None) -> float | None:
         """Bytes that the context holds before the first tensor, and before libraries load their kernels; None where unknown.
@@ -172,7 +180,7 @@ class TorchDevice:
             if probe.kind in ("collective", "transfer"):
                 return self._guarded(self._peers.prepare(probe))
             self._free()
-            return self._guarded(self._timer.run(kernel(self._torch, self._where, probe)))
+            return self._guarded(self._timer.run(kernel(self._tensors, probe)))
 
     def _guarded(self, run: TimedLaunches) -> TimedLaunches:
         def timed(launches: int) -> float:

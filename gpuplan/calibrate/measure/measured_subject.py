@@ -191,12 +191,18 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
         bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
         units=units,
         l2=None if spec.l2 is None else spec.term("hw.l2", spec.l2),
-        last_cache=max((float(one.value) for one in (spec.l2, spec.l3) if one is not None), default=0.0),
+        last_cache=last_cache_of(subject),
         levels=levels_of(subject, span_of(samples), catalog, on),
         host=None if host_link is None else float(host_link.value),
         family=family,
         processor=subject.processor,
     )
+
+
+def last_cache_of(subject: MeasuredSubject) -> float:
+    """Bytes of the cache nearest to memory, as the datasheet has it; 0 where it does not say."""
+    spec = subject.spec
+    return 0.0 if spec is None else max((float(one.value) for one in (spec.l2, spec.l3) if one is not None), default=0.0)
 
 
 def _family_parameters(subject: MeasuredSubject, catalog: Catalog) -> Mapping[str, Term]:

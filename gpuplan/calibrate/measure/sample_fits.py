@@ -101,7 +101,8 @@ def _possible(samples: Sequence[Sample], ground: FitBasis) -> tuple[list[Sample]
 
 
 def _kind(one: Sample) -> str:
-    return one.probe.name or f"{one.probe.kind}.{one.probe.dtype}"
+    probe = one.probe
+    return probe.name if probe.kind == "collective" else ".".join(part for part in (probe.kind, probe.dtype, probe.name) if part)
 
 
 def _fitted(case: FitCase, made: SampleFits) -> None:

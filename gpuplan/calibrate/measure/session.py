@@ -15,7 +15,15 @@ from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, R
 from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.journal import Journal, JournalContents, default_place, header, load
-from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
+from gpuplan.calibrate.measure.measured_subject import (
+    MeasuredSubject,
+    can_draft,
+    draft,
+    ground_of,
+    last_cache_of,
+    levels_of,
+    subject_of,
+)
 from gpuplan.calibrate.measure.probe_list import Extent, Planned
 from gpuplan.calibrate.measure.runner import BUSY, PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import ProbeRun as Run
@@ -110,6 +118,8 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
     began = time.monotonic()
     identity = device.identity()
     subject = subject_of(identity, catalog, Host())
+    if (know := getattr(device, "know", None)) is not None:
+        know(last_cache_of(subject))
     levels_of(subject, identity.ranks, catalog, wish.on)  # What is wrong with --on is told before anything is measured.
     dtypes = tuple(one for one in probe_list.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
@@ -129,7 +139,12 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
         raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
     probes = list(
         probe_list.candidates(
-            list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near, processor=subject.processor
+            list(speed.flop_per_s),
+            identity.ranks,
+            wanted=wish.kinds,
+            near=identity.near,
+            processor=subject.processor,
+            served=tuple(getattr(device, "formats", ())),
         )
     )
     planned, refused = probe_list.choose(probes, wish.extent, speed, free, device.refuses)
