@@ -116,6 +116,9 @@ def test_products_by_blocks_are_those_of_the_engine_that_is_installed(
     found = engine_kernels.chosen(torch, torch.device("cpu"), probe)
     assert isinstance(found, engine_kernels.EngineKernel)
     assert found.library == ("vLLM" if module.startswith("vllm") else "SGLang")
+    told = engine_kernels.libraries(torch, torch.device("cpu"), [probe, Probe(kind="matmul", shape=SIDES)])
+    assert list(told) == ["fp8 by blocks"]
+    assert told["fp8 by blocks"].startswith(f"by {found.library}")
 
 
 def test_a_library_that_is_there_and_lacks_the_kernel_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from itertools import cycle
 from typing import Any, TypeAlias
 
@@ -63,8 +64,8 @@ def chosen(torch: Any, where: Any, probe: Probe) -> EngineKernel | str:
 
 @cache
 def _chosen(torch: Any, where: Any, kind: Any, dtype: str, name: str) -> EngineKernel | str:
-    ways = WAYS.get(name or f"{kind}.{dtype}")
-    what = WHAT.get(name or f"{kind}.{dtype}", f"{kind} of {dtype}")
+    key = name or f"{kind}.{dtype}"
+    ways, what = WAYS.get(key), WHAT.get(key, f"{kind} of {dtype}")
     if ways is None:
         return f"{what}: no library is known to have it"
     small = Probe(kind=kind, dtype=dtype, name=name, shape=SMALL.get(name) or SMALL[kind])
@@ -87,10 +88,22 @@ def _chosen(torch: Any, where: Any, kind: Any, dtype: str, name: str) -> EngineK
     return f"{what} cannot be measured: {'; '.join(reasons)}"
 
 
-def libraries(torch: Any, where: Any, probes: Mapping[str, Probe]) -> dict[str, str]:
-    """Whose kernels are measured, by what they are: for the file that says with which software that was."""
-    found = {name: chosen(torch, where, probe) for name, probe in probes.items()}
-    return {name: one.library for name, one in found.items() if isinstance(one, EngineKernel)}
+def libraries(torch: Any, where: Any, probes: Iterable[Probe]) -> dict[str, str]:
+    """Whose kernels stand for the served ones among some probes, with the version, by what they are."""
+    kinds = {key: probe for probe in probes if (key := _key(probe)) in WAYS}
+    found = {key: chosen(torch, where, probe) for key, probe in kinds.items()}
+    return {WHAT[key]: _version(one.library) for key, one in found.items() if isinstance(one, EngineKernel)}
+
+
+def _key(probe: Probe) -> str:
+    return probe.name or f"{probe.kind}.{probe.dtype}"
+
+
+def _version(library: str) -> str:
+    try:
+        return f"by {library} {version(PACKAGES[library])}"
+    except PackageNotFoundError:
+        return f"by {library}"
 
 
 def _sides(probe: Probe) -> tuple[int, int, int]:
@@ -287,6 +300,7 @@ def _latent(tensors: Tensors, probe: Probe) -> Kernel:
     return Kernel(call=lambda: run.run(plain, turned, *next(turn)), copies=len(latents))
 
 
+PACKAGES = {"vLLM": "vllm", "SGLang": "sglang", "FlashInfer": "flashinfer-python", "PyTorch": "torch"}
 VLLM_BLOCKS = "vllm.model_executor.layers.quantization.utils.fp8_utils"
 WAYS: Mapping[str, tuple[tuple[str, Make], ...]] = {
     "fp8_block": (

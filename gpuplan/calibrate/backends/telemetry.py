@@ -7,6 +7,7 @@ through /proc and /sys. Everything is read, nothing is ever set.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -250,6 +251,26 @@ def nvidia_names() -> list[str]:
     """What `nvidia-smi` lists; nothing where it fails."""
     text = _ran("nvidia-smi", "-L")
     return [line for line in (text or "").splitlines() if line.startswith("GPU")]
+
+
+def apple_name() -> str:
+    """What an Apple machine calls its chip, whose name its GPU has too."""
+    return (_ran("sysctl", "-n", "machdep.cpu.brand_string") or "").strip() or "Apple GPU"
+
+
+def apple_cores() -> int | None:
+    """How many cores the GPU of an Apple machine has."""
+    return cores_of(_ran("system_profiler", "SPDisplaysDataType") or "")
+
+
+def cores_of(text: str) -> int | None:
+    """How many cores a GPU has, from what `system_profiler SPDisplaysDataType` prints.
+
+    >>> cores_of("Apple M3 Max: Total Number of Cores: 40"), cores_of("")
+    (40, None)
+    """
+    made = re.search(r"Total Number of Cores: *(\d+)", text)
+    return int(made[1]) if made else None
 
 
 class _Nvml:

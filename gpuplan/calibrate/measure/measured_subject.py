@@ -105,7 +105,7 @@ def _whole(identity: Identity, spec: Accelerator) -> bool:
 def _vendor(name: str, asked: cpu.Cpu | None) -> str:
     if asked is not None and asked.vendor:
         return asked.vendor
-    first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].lower()).strip("-")
+    first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].partition("(")[0].lower()).strip("-")
     return first or "unknown"
 
 

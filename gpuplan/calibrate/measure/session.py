@@ -285,8 +285,12 @@ def _written(
             texts[folder / name] = draft(made.subject, made.identity, trusted, wish.today)
         else:
             in_place = False
+    identity = made.identity
+    if (served_by := getattr(device, "served_by", None)) is not None:
+        libraries = {**identity.libraries, **served_by(sample.probe for sample in run.samples.values())}
+        identity = identity.replaced(libraries=libraries)
     head = MeasuredHead(
-        named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory(), this_host(), why_here
+        named, made.subject, identity, wish.version, wish.extent, wish.today, device.memory(), this_host(), why_here
     )  # fmt: skip
     with locked(made.out.parent):
         texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
