@@ -74,7 +74,7 @@ DTYPE_SHARES: Mapping[str, float] = {
 STANDS_FOR: Mapping[str, str] = {"fp16": "bf16", "int8": "fp8"}
 """Data types that --quick leaves to another one, which estimates take in their place."""
 LONGER = ("int8_wo", "int4_wo")
-"""What --quick leaves out."""
+"""Narrow weights, which --quick leaves out, and all that processors have of what serving stores."""
 MEMORY_SHARE = 0.6
 """No probe needs more of the free memory."""
 ENOUGH = 8
@@ -115,10 +115,10 @@ def _served(kind: str, dtypes: Sequence[str], served: Sequence[str]) -> Iterator
     """Probes of what serving engines run, by the names that a device knows."""
     half = next((one for one in ("bf16", "fp16") if one in dtypes), "bf16")
     if kind == "matmul":
-        for name in (one for one in ("fp8_block", "int8_wo", "int4_wo") if one in served):
+        for name in (one for one in ("fp8_block", *LONGER) if one in served and (one in LONGER or "fp8" in dtypes)):
             for (n, k), m in product(WEIGHTS, ROWS):
                 yield _probe(kind, "fp8" if name == "fp8_block" else half, name, m=m, n=n, k=k, batch=1)
-    elif kind == "grouped_matmul" and served:
+    elif kind == "grouped_matmul" and "fp8" in dtypes and served:
         for (experts, n, k), m in product(EXPERTS, ROWS[:11]):
             yield _probe(kind, "fp8", m=m, n=n, k=k, batch=experts)
     elif kind == "decode":

@@ -44,11 +44,15 @@ class SampleFits:
         """Whether anything can be written from it."""
         return bool(self.sets or self.launch or self.backward)
 
+    def whole(self) -> dict[str, FitResult]:
+        """The sets that a measured file has a place for."""
+        return {place: one for place, one in self.sets.items() if place not in self.short}
+
     def ranges(self) -> dict[str, tuple[float, float, float]]:
         """10th percentile, median and 90th percentile of measured over predicted, by kind of work."""
         made: dict[str, tuple[float, float, float]] = {}
-        for kind in dict.fromkeys(one.residual for one in self.sets.values()):
-            ratios = np.concatenate([one.ratios for one in self.sets.values() if one.residual == kind])
+        for kind in dict.fromkeys(one.residual for one in self.whole().values()):
+            ratios = np.concatenate([one.ratios for one in self.whole().values() if one.residual == kind])
             low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
             made[kind] = float(low), float(middle), float(high)
         return made

@@ -144,7 +144,7 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
             wanted=wish.kinds,
             near=identity.near,
             processor=subject.processor,
-            served=tuple(getattr(device, "formats", ())),
+            served=[one for one in getattr(device, "formats", ()) if one in probe_list.LONGER or not subject.processor],
         )
     )
     planned, refused = probe_list.choose(probes, wish.extent, speed, free, device.refuses)
@@ -212,7 +212,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
             hint = "measure more kinds, or longer, on a machine with nothing else to do"
             raise UsageError(Problem("calibrate.nothing", what, hint))
-        why_here = gate.reasons(made.identity, made.subject, run, fits.sets)
+        why_here = gate.reasons(made.identity, made.subject, run, fits.whole())
         written, usable_as = _written(device, made, run, fits, wish, why_here)
         journal.add(done=str(made.out))
     finally:
