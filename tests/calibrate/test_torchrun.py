@@ -45,6 +45,8 @@ def test_collectives_of_this_machine_are_fitted(tmp_path: Path) -> None:
         env=env, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     print(ran.stdout, ran.stderr, f"{time.monotonic() - begun:.0f} s")
+    if ran.returncode == 2 and "not believed" in ran.stderr and "other processes take" in ran.stderr:
+        pytest.skip(f"not judged, on a machine that was busy: {ran.stderr.partition('error: ')[2]}")
     assert ran.returncode == 0, ran.stderr
     (path,) = (tmp_path / "config" / "gpuplan" / "measured").glob("*.yaml")
     file = load_spec(Measured, path)
