@@ -215,10 +215,9 @@ def _int4(tensors: Tensors, probe: Probe) -> Kernel:
     left = tensors.one("bf16", m, k)
     scales = torch.ones((k // GROUP, n, 2), dtype=torch.bfloat16, device=where)
     if on_cpu:
-        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.randint(0, 16, (n, k), dtype=torch.int32), 2)
+        # A processor packs slowly; any bytes are weights of this size.
         product = torch.ops.aten._weight_int4pack_mm_for_cpu
-        # A processor packs slowly: pieces of the store of bytes have the same size, and any bytes are weights.
-        copies = [one.view(torch.uint8).view(packed.shape) for one in tensors.turns("int8", packed.numel())]
+        copies = [one.view(torch.uint8) for one in tensors.turns("int8", n, k // 2)]
     else:
         pack, product = torch.ops.aten._convert_weight_to_int4pack, torch.ops.aten._weight_int4pack_mm
         raw = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8, device=where)
