@@ -78,9 +78,7 @@ def fit_serving(ask: Ask, start: Mapping[Factor, tuple[float, float, float]]) ->
     if too_much:
         worst = min(too_much, key=lambda one: one.measured / one.expected)
         share = f"{(worst.mfu or 0.0) * worst.expected / worst.measured:.0%}"
-        unfitted["prefill"] = (
-            f"{worst.run} multiplies its prompt at {share} of the peak or more: was it cached, or of another model?"
-        )
+        unfitted["prefill"] = f"{worst.run} multiplies its prompt at {share} of the peak: was it cached, or of another model?"
     told = {key: start[key][0] for key in FACTORS if key not in unfitted and any(one.factor == key for one in first)}
     points: Sequence[RunPoint] = first
     for _ in range(ROUNDS):

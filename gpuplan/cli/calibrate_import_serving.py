@@ -120,7 +120,7 @@ class _Runs:
 
 
 def _least_share(made: Estimate, seconds: float) -> float | None:
-    """Which share of the peak the products with weights of one prompt take in so many seconds; None where nothing is known of it."""
+    """Which share of the peak the products with weights of one prompt take in so many seconds; None where that is not known."""
     bound = made.bounds.get("prefill")
     if bound is None:
         return None
