@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from gpuplan.calibrate import verify
 from gpuplan.calibrate.measure import probe_list
 from gpuplan.cli.calibrate_run import CalibrateRequest, measure
 from gpuplan.cli.calibrate_verify_run import VerifyRequest, verify_model
@@ -27,6 +26,8 @@ TOLERANCE = 0.25
 TRIES = 3
 NOISY = 0.08
 """Where the samples of a case that count, the faster half, are so far apart in the middle, the machine was not quiet."""
+SIZES = "20m,50m"
+"""Models of which a processor's caches hold at most a part: of caches the machine's model knows nothing."""
 KINDS = "matmul,prefill,prefill_backward,stream,norm,activation,launch"
 
 
@@ -40,8 +41,6 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     # The model runs in 32 bits.
     monkeypatch.setattr(probe_list, "DTYPES", ("bf16", "fp32"))
     monkeypatch.setattr(probe_list, "DTYPE_SHARES", {"bf16": 1.0, "fp32": 4.0})
-    monkeypatch.setattr(verify, "CASE_S", {"cpu": 0.3})
-    monkeypatch.setattr(verify, "CASE_BYTES", {"cpu": 2.0**30})
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -56,7 +55,7 @@ def judged(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     )  # fmt: skip
     assert measure(asked) == 0
     capsys.readouterr()
-    verify_model(VerifyRequest(str(TOLERANCE), None, "torch", "cpu", (), json=True))
+    verify_model(VerifyRequest(str(TOLERANCE), SIZES, "torch", "cpu", (), json=True))
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     return told
 
