@@ -51,8 +51,8 @@ class SampleFits:
     def ranges(self) -> dict[str, tuple[float, float, float]]:
         """10th percentile, median and 90th percentile of measured over predicted, by kind of work."""
         made: dict[str, tuple[float, float, float]] = {}
-        for kind in dict.fromkeys(one.residual for one in self.whole().values()):
-            ratios = np.concatenate([one.ratios for one in self.whole().values() if one.residual == kind])
+        for kind in dict.fromkeys(one.residual for one in self.sets.values()):
+            ratios = np.concatenate([one.ratios for one in self.sets.values() if one.residual == kind])
             low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
             made[kind] = float(low), float(middle), float(high)
         return made
