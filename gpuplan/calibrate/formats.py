@@ -16,9 +16,10 @@ ELEMENT = {
 STORED = {"int8_wo": 1.0, "int4_wo": 0.53125, "paged_fp8": 1.0}
 """Bytes of an element of weights or keys that are stored narrower than they are multiplied; of 4-bit integers with 32 bits of scale
 and zero for every group of 128."""
+BLOCKED = "fp8_block"
 LATENT = "latent"
 PAGED = "paged"
-SERVED = ("fp8_block", "int8_wo", "int4_wo", PAGED, "paged_fp8", LATENT)
+SERVED = (BLOCKED, "int8_wo", "int4_wo", PAGED, "paged_fp8", LATENT)
 """The names of all such probes."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.formats import ELEMENT, LATENT, stored
+from gpuplan.calibrate.formats import BLOCKED, ELEMENT, LATENT, stored
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import ATTENTION, flop, moved
 from gpuplan.calibrate.row_seconds import (
@@ -104,7 +104,8 @@ def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
     try:
         if probe.kind in ("matmul", "grouped_matmul"):
             grouped, out = probe.kind == "grouped_matmul", max(element, 2.0)
-            return float(matmul_row_seconds(shape, hw, dtype=kind, left=element, right=stored(probe), out=out, grouped=grouped))
+            sides: Any = {"left": element, "right": stored(probe), "out": out}
+            return float(matmul_row_seconds(shape, hw, dtype=kind, **sides, grouped=grouped, blocked=probe.name == BLOCKED))
         if probe.kind in ("prefill", "decode"):
             if not shape.get("window"):
                 shape.pop("window", None)

@@ -11,11 +11,12 @@ from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.formats import SERVED
 from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.session import CalibrationWish, Listener, plan
+from gpuplan.calibrate.show import fitted_seconds
 from gpuplan.machine.build import hardware_of
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.measured import Measured
-from tests.calibrate.fake import Fake, Troubles
+from tests.calibrate.fake import Fake, Troubles, seconds, truth
 from tests.calibrate.fake_runs import PLAIN, here, run
 
 PLACES = ("matmul.fp8_block", "grouped.fp8", "attention.decode.fp8", "attention.latent.bf16")
@@ -61,3 +62,20 @@ def test_the_key_of_a_probe_says_what_it_is(name: str) -> None:
     kind = "decode" if name == "paged" else "matmul"
     probe = Probe(kind=kind, dtype="fp8", name=name, shape={"m": 1.0})
     assert f":{name}:" in probe.key()
+
+
+def test_what_is_shown_of_served_kernels_are_their_own_parameters() -> None:
+    hw = truth(1)
+    shape = {"m": 64.0, "n": 4096.0, "k": 4096.0, "batch": 1.0}
+    plain = Probe(kind="matmul", dtype="fp8", shape=shape)
+    blocks, four = plain.replaced(name="fp8_block"), Probe(kind="matmul", name="int4_wo", shape=shape)
+    assert fitted_seconds(blocks, hw) == pytest.approx(seconds(blocks, hw), rel=1e-6)
+    assert fitted_seconds(blocks, hw) != fitted_seconds(plain, hw)
+    assert fitted_seconds(four, hw) == pytest.approx(seconds(four, hw), rel=1e-6)
+    caches = {"sequences": 8.0, "q_len": 1.0, "kv_len": 4096.0, "heads": 16.0, "kv_heads": 1.0, "k_dim": 576.0, "v_dim": 512.0}
+    latent = Probe(kind="decode", name="latent", shape={**caches, "window": 0.0})
+    wide, narrow = (fitted_seconds(latent.replaced(name=name), hw) for name in ("paged", "paged_fp8"))
+    assert wide is not None
+    assert narrow is not None
+    assert narrow < wide
+    assert fitted_seconds(latent, hw) is not None

@@ -16,7 +16,7 @@ import numpy as np
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.cross_fit import FitCase
 from gpuplan.calibrate.device import Probe
-from gpuplan.calibrate.formats import ELEMENT, LATENT, PAGED, decode_place, matmul_place, stored
+from gpuplan.calibrate.formats import BLOCKED, ELEMENT, LATENT, PAGED, decode_place, matmul_place, stored
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.speed import moved
@@ -107,20 +107,20 @@ def _matmul(samples: Sequence[Sample], kind: str, ground: FitBasis, software: st
     dtype = samples[0].probe.dtype
     if dtype not in ground.peaks:
         return []
-    right = stored(samples[0].probe)
+    right, blocked = stored(samples[0].probe), samples[0].probe.name == BLOCKED
     samples = _from_memory(samples, ground)
     section = "grouped" if grouped else "matmul"
     element, prefix = ELEMENT[dtype], f"{section}.{kind}"
-    # Weights narrower than what is multiplied are priced by their own set; blocks have no mark here but their place.
-    trial = prefix if right < element else f"{section}.{dtype}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
         # Quantisation is not timed: the probes multiply what is quantised already. Estimates add it as the family has it.
         values = {key: value for key, value in values.items() if key != "quantise"}
-        hw = _hardware(ground, trial, values, units)
+        hw = _hardware(ground, prefix, values, units)
         out = max(element, 2.0)
         name: Any = dtype
-        return _array(matmul_row_seconds(rows.columns, hw, dtype=name, left=element, right=right, out=out, grouped=grouped))
+        return _array(
+            matmul_row_seconds(rows.columns, hw, dtype=name, left=element, right=right, out=out, grouped=grouped, blocked=blocked)
+        )
 
     # Of the rows that begin amid a tile the probes tell nothing: every expert has as many.
     knobs, fixed, units = _knobs(ground, prefix, knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, leave=("quantise", "straddle"))
