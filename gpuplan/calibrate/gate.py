@@ -17,8 +17,8 @@ from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
 from gpuplan.calibrate.measure.runner import CROWDED, ProbeRun
 from gpuplan.physics import RESIDUAL
 
-HOPELESS = 0.5
-"""A set that misses every second shape by more than this says nothing of the kernels that were measured."""
+HOPELESS = 2.0
+"""A set that misses every second shape by more than this factor says nothing of the kernels that were measured."""
 FAR = 0.5
 """A set of parameters that misses every tenth shape by more than this describes something else than the kernels of the part."""
 CLOCK = 0.9
@@ -41,8 +41,9 @@ def reasons(identity: Identity, subject: MeasuredSubject, run: ProbeRun, sets: M
 
 def refusal(one: FitResult) -> str:
     """Why a set of parameters is believed nowhere, not even where it was measured; nothing where it may be."""
-    if one.errors.median_ape > HOPELESS:
-        return f"every second shape is off by {one.errors.median_ape:.0%} or more"
+    factor = float(np.exp(np.median(np.abs(np.log(one.ratios)))))
+    if factor > HOPELESS:
+        return f"every second shape is off by a factor of {factor:.2g} or more"
     low, high = (float(end) for end in np.quantile(one.ratios, [0.1, 0.9]))
     if not (RESIDUAL.holds(low) and RESIDUAL.holds(high)):
         return f"measured times are {low:.2g} to {high:.2g} of what is foretold"
