@@ -123,7 +123,8 @@ class TrainOptions(TypedDict, total=False):
     expert_load: Number
     """Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1."""
     expert_skew: Number
-    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even."""
+    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
+    serving, as in measured uneven layers."""
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
     recompute: words.Recompute | None
@@ -267,8 +268,8 @@ class ServeOptions(TypedDict, total=False):
     pp: Whole
     """Pipeline parallel degree (stages)."""
     expert_skew: Number
-    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, 200, as in measured uneven
-    layers."""
+    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
+    serving, as in measured uneven layers."""
     price: Number
     """Your price for an hour of what --on counts, such as `2.50`."""
     price_kind: words.SoldAs | None
