@@ -111,7 +111,9 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
     own = answers.engine(row.engine) if row.engine else None
     printed = own[0].defaults.printed if own is not None and own[0].defaults is not None else None
-    wider = WIDER if engine_of(row, answers.knows)[1] else 1.0
+    name, stands_in = engine_of(row, answers.knows)
+    # Who names no engine is told a range for that.
+    wider = WIDER if stands_in and name is not None else 1.0
     points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
     return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
 
