@@ -112,6 +112,21 @@ def marked(rows: Sequence[Row], published: Sequence[Row]) -> list[Row]:
     return [row.replaced(kin=card(row) in seen) if row.task == "training" and row.group not in groups else row for row in rows]
 
 
+STEP_TOKENS = 2**22
+"""Tokens of a step where a page of whole runs says nothing of it: as Llama 2 took (arXiv 2307.09288, 2.2)."""
+
+
+def with_count(hardware: Mapping[str, Any], run: Mapping[str, Any], measured: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The machine of a run of which only the accelerators' hours are printed: one of them for each sequence of a step.
+
+    Whoever asks how many hours a run takes has to ask for some number, on which the rate of one of them hardly depends.
+    """
+    length = run.get("seq_len")
+    if "count" in hardware or not any(name.startswith("gpu_hours") for name in measured) or not isinstance(length, int):
+        return hardware
+    return {**hardware, "count": run.get("global_batch") or max(STEP_TOKENS // max(length, 1), 1)}
+
+
 class Skip(Exception):
     """A row that cannot be compared, and why."""
 
@@ -247,6 +262,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
     released = released or (month is not None and source.get("dated") is True)
     parts = {part: {} if part in wrong else data[part] for part in PARTS}
     parts["run"] = {**known, **parts["run"]}
+    parts["hardware"] = with_count(parts["hardware"], parts["run"], parts["measured"])
     named = [found for part in (data, source) if (found := part.get("elsewhere"))]
     if not all(_words(one) for one in named):
         fault, named = fault or "`elsewhere` is no list of words", []

@@ -29,7 +29,7 @@ from gpuplan.specs.engine_defaults import TrainingDefaults
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")
 PRECISIONS: Mapping[str, Precision] = {
-    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
+    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
@@ -65,6 +65,9 @@ def training_ask(
     planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
     # Whoever shares a sequence between ranks says so, even where nothing is said of how the model is divided.
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {"cp": 1}
+    if row.typed and "ep" in row.elsewhere:
+        # Known of the run, but not from its page: whoever types the page leaves it open, and it is found.
+        degrees.pop("ep", None)
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
     if run.get("etp"):
@@ -211,6 +214,8 @@ def _sharding(row: Row) -> dict[str, Any]:
 def _precision(row: Row) -> Precision | None:
     """The recipe that a row names; None where it says bf16 and no more, which is what is taken unless a recipe is named."""
     said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
+    if said == "unstated":
+        return None
     if said not in PRECISIONS:
         raise Skip(f"no plan for the precision `{said}`")
     stored = str(row.run.get("params_dtype") or "")

@@ -34,7 +34,9 @@ from gpuplan.plan.words import (
     WeightFormat,
 )
 
-PRECISION = Option("Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True)
+PRECISION = Option(
+    "Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True
+)
 OPTIMIZER = Option("Optimizer, such as `adamw`", NUMBERS, "NAME", samples=True)
 BATCH = Option("Sequences at the same time", RUN)
 CONTEXT = Option("Longest sequence that must fit, such as `32k` (32,768)", RUN, "TOKENS", length=True)
@@ -42,6 +44,13 @@ WEIGHTS = "Data type of the weights, such as `bf16`, `fp8`, `int4`"
 KV_CACHE = "Data type of the KV cache, such as `bf16` or `fp8`"
 TP = Option("Tensor parallel degree", PARALLEL, samples=True)
 PP = Option("Pipeline parallel degree (stages)", PARALLEL, samples=True)
+
+
+SKEW = Option(
+    "Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in serving,"
+    " as in measured uneven layers",
+    PARALLEL, "RATIO", least=1, most=1e9, too_small="the busiest expert has no less than the idlest, 1",
+)  # fmt: skip
 
 
 class TrainAsk(Common, kw_only=True):
@@ -135,6 +144,7 @@ class TrainAsk(Common, kw_only=True):
             "RATIO", least=1, most=1e6, too_small="the fullest rank has no less than the mean, 1",
         ),
     ] = None  # fmt: skip
+    expert_skew: Annotated[float | None, SKEW] = None
     sync_every: Annotated[
         int | None,
         Option("Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)", PARALLEL),
@@ -370,6 +380,7 @@ class ServeAsk(Common, kw_only=True):
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
+    expert_skew: Annotated[float | None, SKEW] = None
 
 
 class FitAsk(Common, kw_only=True):

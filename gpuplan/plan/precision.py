@@ -49,6 +49,11 @@ _DEEPSEEK = Source(
     "3.3.2 Fine-grained quantization",
 )
 _IEEE = Source("definition", "width of the number format")
+_TF32 = Source(
+    "docs",
+    "PyTorch: CUDA semantics, TensorFloat-32 on Ampere and later: fp32 values, of which matmuls read 10 bits of the mantissa",
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html",
+)
 
 _NVFP4_TRAINING = Source(
     "paper",
@@ -81,6 +86,7 @@ RECIPES: dict[Precision, TrainRecipe] = {
     "fp16": TrainRecipe("fp16", "fp16", 2, 4, None, 2, 2, _MIXED),
     "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, 2, _IEEE),
     "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, 4, _IEEE),
+    "tf32": TrainRecipe("tf32", "tf32", 4, 0, 4, 4, 4, _TF32),
     "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
     "int8": TrainRecipe("int8", "int8", 2, 4, None, 2, 2, _AQT),
     "nvfp4": TrainRecipe("nvfp4", "fp4", 2 + 2 * (0.5 + 1 / 16), 4, None, 2, 2, _NVFP4_TRAINING),
@@ -184,6 +190,8 @@ class StoredWeights(Record):
     source: Source
     blocked: bool = False
     """Weights share a scale by blocks of 128 x 128, and activations one for each 128 along a row."""
+    micro: bool = False
+    """Weights of 4 bits share a scale by blocks of 32 or 16: where they are widened, it is by the same kernels."""
 
 
 STORED: dict[WeightFormat, StoredWeights] = {
@@ -194,8 +202,8 @@ STORED: dict[WeightFormat, StoredWeights] = {
     "fp8-block": StoredWeights("fp8-block", 1.0 + 4 / 128**2, "fp8", False, _DEEPSEEK, blocked=True),
     "int8": StoredWeights("int8", 1.0, "int8", False, _IEEE),
     "int4": StoredWeights("int4", 0.5 + 2.5 / 128, None, False, _AWQ),
-    "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4),
-    "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP),
+    "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4, micro=True),
+    "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP, micro=True),
 }
 
 _GGML = Source(

@@ -166,14 +166,14 @@ def test_a_framework_that_nobody_knows_is_what_its_plan_is_like(tmp_path: Path, 
 
 
 def test_another_frameworks_profile_answers_in_a_wider_range_and_says_so(tmp_path: Path) -> None:
-    known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "its-own"))
+    known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "llm.c"))
     (one,), (other,) = known["rows"], unknown["rows"]
     assert other["expected"] == one["expected"]
     assert other["low"] == pytest.approx(one["low"] / 1.2)
     assert other["high"] == pytest.approx(one["high"] * 1.2)
     assert known["stood_in"] == []
-    assert unknown["stood_in"] == [{"id": "run-1", "framework": "its-own", "asked_as": "megatron-lm"}]
-    assert "its-own as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
+    assert unknown["stood_in"] == [{"id": "run-1", "framework": "llm.c", "asked_as": "megatron-lm"}]
+    assert "llm.c as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
 
 
 @pytest.mark.parametrize(
@@ -461,10 +461,37 @@ def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path) -> None
     assert (informed.tp, informed.micro_batch) == (typed.tp, typed.micro_batch) == (2, 1)
 
 
+def test_a_degree_from_elsewhere_is_left_open_by_who_types_the_page(tmp_path: Path) -> None:
+    (read,) = read_rows([written(tmp_path, changed(run={"ep": 2}, elsewhere=["ep"]))])
+    informed, typed = (training_question(one, answers()) for one in (read, read.as_typed()))
+    assert (informed.tp, informed.ep, typed.tp, typed.ep) == (2, 2, 2, None)
+    (plain,) = read_rows([written(tmp_path, changed(run={"ep": None}))])
+    assert training_question(plain.as_typed(), answers()).ep == 1
+
+
 def test_an_unknown_framework_is_left_out_of_what_is_typed(tmp_path: Path) -> None:
     (read,) = read_rows([written(tmp_path, changed(framework="its-own"))])
     assert training_question(read.as_typed(), answers()).engine is None
     assert training_question(read, answers()).engine == "megatron-lm"
+
+
+def test_a_paper_without_a_framework_is_asked_without_one(tmp_path: Path) -> None:
+    (read,) = read_rows([written(tmp_path, changed(framework=""))])
+    assert training_question(read, answers()).engine is training_question(read.as_typed(), answers()).engine is None
+
+
+@pytest.mark.parametrize(("said", "count"), [({}, 512), ({"global_batch": 96}, 96)])
+def test_hours_without_a_number_of_accelerators_are_asked_for_one_of_a_usual_step(
+    tmp_path: Path, said: dict[str, int], count: int
+) -> None:
+    row = changed(framework="", measured={"gpu_hours": 1000}) | {
+        "hardware": {"accelerator": "h100-sxm-80gb"}, "run": {"seq_len": 8192, "precision": "bf16"} | said,
+    }  # fmt: skip
+    (read,) = read_rows([written(tmp_path, row)])
+    assert training_question(read, answers()).on == f"{count}xh100-sxm-80gb"
+    (read,) = read_rows([written(tmp_path, row | {"measured": {"mfu": 0.4}})])
+    with pytest.raises(Skip):
+        training_question(read, answers())
 
 
 def test_both_figures_are_reported_and_budgeted(tmp_path: Path) -> None:
