@@ -221,3 +221,11 @@ def test_the_words_of_habits_are_words_of_options() -> None:
     assert of(words.Types) <= set(get_args(asks.Precision))
     assert of(words.States) == set(get_args(asks.Optimizer))
     assert of(words.Waiting) == set(get_args(asks.Offload))
+
+
+def test_who_names_no_engine_gets_the_pipeline_and_the_dispatcher_that_the_model_was_trained_with() -> None:
+    asked: dict[str, Any] = {"model": "deepseek-v3", "on": "2048xh800", "pp": 16, "precision": "fp8"}
+    assert habits(answer(None, **asked, ep=64)).items() >= {("schedule", "dualpipe"), ("dispatcher", "deepep")}
+    assert not {"schedule", "dispatcher"} & habits(answer("megatron-lm", **asked, ep=64)).keys()
+    assert not {"schedule", "dispatcher"} & habits(answer(None, **asked, ep=64, schedule="1f1b", dispatcher="alltoall")).keys()
+    assert "dispatcher" not in habits(answer(None, **asked, ep=1))
