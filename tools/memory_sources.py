@@ -30,7 +30,8 @@ from gpuplan.search.library import Library
 
 ENGINES = Path(__file__).parent.parent / "hardware_specs" / "engines"
 KNEW: Mapping[str, tuple[str, ...]] = {
-    "accelerate": ("qwen", "peft"), "axolotl": ("qwen", "peft"), "llama-factory": ("qwen", "peft"),
+    "accelerate": ("qwen", "qwen-sizes", "peft"), "axolotl": ("qwen", "qwen-sizes", "peft"),
+    "llama-factory": ("qwen", "qwen-sizes", "peft"),
     "megatron-deepspeed": ("bigscience",), "ms-swift": ("ms-swift",), "nanotron": ("nanotron",),
     "torchtitan": ("torchtitan", "torchao"), "kempnerforge": ("torchtitan", "torchao"), "torchtune": ("torchtune",),
     "litgpt": ("litgpt",),

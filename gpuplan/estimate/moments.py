@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import product, repeated_bytes
-from gpuplan.formulas.memory import chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
+from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
+from gpuplan.formulas.memory import alone_bytes, chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
 from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
 from gpuplan.plan.train import TrainPlan
@@ -91,25 +91,19 @@ def layer_bytes(at: str, work: TrainingWork) -> Term:
 
 def other_moments(
     at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
-    *, passing: dict[str, Term],
+    *, passing: dict[str, Term], whole: Term | None = None,
 ) -> dict[str, Term]:  # fmt: skip
-    """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading."""
+    """What other moments of a run need beyond the forward and backward pass: the optimizer's step, and loading.
+
+    `passing` is what such a moment does not hold; `whole` the gradients of a step where they are not there at the loss.
+    """
     found: dict[str, Term] = {}
-    trained, params = work.trained[stage.place], work.params[stage.place]
-    zero = plan.parallel.zero_stage
-    if recipe.widened is not None and "optimizer" not in plan.saving.offload:
-        widened = state_bytes.term(
-            f"{at}.widened", params=trained.dense, bytes_per_param=recipe.widened, shards=work.dense_shards if zero else ONE
-        )
-        if trained.experts is not None:
-            of_experts = state_bytes.term(
-                f"{at}.widened_of_experts", params=trained.experts, bytes_per_param=recipe.widened,
-                shards=work.expert_shards if zero else ONE,
-            )  # fmt: skip
-            widened = total(f"{at}.widened_of_all", {"dense": widened, "experts": of_experts})
-        found["widened_gradients"] = excess_bytes.term(
-            f"{at}.widened_gradients", size=widened, beside=total(f"{at}.passing_of_widening", dict(passing))
-        )
+    params, zero = work.params[stage.place], plan.parallel.zero_stage
+    if "optimizer" not in plan.saving.offload and not plan.saving.step_in_backward:
+        beside = total(f"{at}.passing_of_step", dict(passing))
+        for name, made in _step(at, subject, profile, work, recipe, stage, zero=zero).items():
+            size = made if whole is None else total(f"{at}.{name}_and_gradients", {"step": made, "gradients": whole})
+            found[name] = excess_bytes.term(f"{at}.{name}", size=size, beside=beside)
     if profile.sharding.loaded == "whole" and zero == 3:
         size = repeated_bytes.term(f"{at}.whole_model", count=params.dense, size=recipe.frozen or recipe.weight)
         loaded = between_ranks.term(f"{at}.loaded", size=size, ranks=work.dense_shards)
@@ -117,3 +111,42 @@ def other_moments(
             f"{at}.loading", size=loaded, beside=total(f"{at}.passing_of_loading", dict(passing | found))
         )
     return found
+
+
+def _step(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, zero: int
+) -> dict[str, Term]:  # fmt: skip
+    """What the optimizer's step makes of all that it steps at a time: with shards, and over lists of tensors without."""
+    made: dict[str, Term] = {}
+    sharded = zero > 0 and not alone(work.dense_ranks)
+    if recipe.widened is not None and (sharded or recipe.listed is None):
+        wide = _widened(f"{at}.widened", subject, profile, work, recipe.widened, stage, zero=zero)
+        made["widened_gradients"] = (
+            wide if recipe.listed is None else between_ranks.term(f"{at}.widened_shard", size=wide, ranks=work.dense_ranks)
+        )
+    if recipe.listed is not None and (not sharded or any_true(work.dense_ranks.value == 1)):
+        lists = _widened(f"{at}.listed", subject, profile, work, recipe.listed, stage, zero=0)
+        made["update_temporaries"] = (
+            alone_bytes.term(f"{at}.listed_alone", size=lists, group=work.dense_ranks) if sharded else lists
+        )
+    return made
+
+
+def _widened(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, each: Term, stage: Stage, *, zero: int
+) -> Term:
+    """`each` bytes of all parameters that the optimizer steps at a time."""
+    trained = work.trained[stage.place]
+    kinds = {"dense": (trained.dense, work.dense_shards)}
+    if trained.experts is not None:
+        kinds["experts"] = (trained.experts, work.expert_shards)
+    if zero == 3 and profile.gradients.stepped is not None:
+        shards = {kind: share.term(f"{at}.of_{kind}", amount=held, ways=ways) for kind, (held, ways) in kinds.items()}
+        most = subject.habit("stepped_at_once", profile.gradients.stepped)
+        group = smaller.term(f"{at}.group", a=total(f"{at}.shard", shards), b=most)
+        return repeated_bytes.term(at, count=group, size=each)
+    sizes = {
+        kind: state_bytes.term(f"{at}.{kind}", params=held, bytes_per_param=each, shards=ways if zero else ONE)
+        for kind, (held, ways) in kinds.items()
+    }
+    return sizes["dense"] if len(sizes) == 1 else total(at, sizes)

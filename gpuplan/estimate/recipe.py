@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.subject import PlanTerms
-from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.basic import part_of_bytes, repeated_bytes
 from gpuplan.plan.precision import FROZEN, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -18,6 +18,10 @@ _WIDENED = Term(
         "https://github.com/NVIDIA/Megatron-LM/blob/50b073cc788271efb5d4fbc92d987aeed2384f4f/docs/source/api-guide/dist_optimizer.md",
         "table of bytes per parameter: fp16 param, fp16 grads: 20 bytes, 4 + 16/d", "2026-11-21",
     ),
+)  # fmt: skip
+_SECOND = Term(
+    "recipe.second_of_moments", 0.5, "1",
+    Source("paper", "Decoupled Weight Decay Regularization", "https://arxiv.org/abs/1711.05101", "algorithm 2: two moments"),
 )  # fmt: skip
 
 
@@ -54,6 +58,8 @@ class RecipeTerms(Record):
     """The second moment of embedding and head where the optimizer has one for them only (Muon)."""
     widened: Term | None = None
     """What the optimizer's step makes of its shard for a moment, such as the fp32 copy of a 16-bit gradient; None: nothing."""
+    listed: Term | None = None
+    """Temporaries of a step that one rank makes alone over lists of tensors; None: one kernel updates in place."""
     extra: Term | None = None
     """What the engine keeps with the optimizer's states."""
 
@@ -80,11 +86,18 @@ class RecipeTerms(Record):
             made = made.replaced(gradient=subject.habit("gradient_bf16", profile.gradients.kept_bf16))
         if recipe.gradient is None and profile.gradients.type == "as-reduced" and _narrow_gradients(plan):
             made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
-        if recipe.master > 0 and profile.gradients.at_step is not None:
+        shards = plan.parallel.zero_stage > 0 or profile.gradients.stepped is None
+        if recipe.master > 0 and profile.gradients.at_step is not None and shards:
             made = made.replaced(widened=subject.habit("gradients_at_step", profile.gradients.at_step))
         if recipe.master > 0 and profile.optimizer_extra is not None:
             made = made.replaced(extra=subject.habit("optimizer_extra", profile.optimizer_extra))
-        return made.adapted(plan, subject, profile) if plan.tuning.frozen else made
+        made = made.adapted(plan, subject, profile) if plan.tuning.frozen else made
+        lists = profile.gradients.temporaries
+        if lists is not None and plan.optimizer == "adamw":
+            second = part_of_bytes.term("recipe.second_moment_bytes", size=made.moments, ratio=_SECOND)
+            copies = subject.habit("update_temporaries", lists)
+            made = made.replaced(listed=repeated_bytes.term("recipe.update_temporaries", count=copies, size=second))
+        return made
 
     def adapted(self, plan: TrainPlan, subject: PlanTerms, profile: TrainingProfile) -> RecipeTerms:
         """The same where weights are frozen and adapters are trained, all in one type where the engine names it."""

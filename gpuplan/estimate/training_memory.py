@@ -11,7 +11,9 @@ from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
+    alone_bytes,
     bucket_bytes,
+    excess_bytes,
     held_activation_bytes,
     new_gradient_bytes,
     partly_recomputed_bytes,
@@ -21,7 +23,6 @@ from gpuplan.formulas.memory import (
     tensor_bytes,
     uncounted_bytes,
     waiting_bytes,
-    without_pipeline_bytes,
 )
 from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
 from gpuplan.num import all_true, any_true
@@ -103,9 +104,7 @@ def _stage(
                 for kind, one in held.items()
             }
             whole = total(f"{at}.summed_gradients", sums)
-            parts["summed_gradients"] = (
-                without_pipeline_bytes.term(f"{at}.summed_without_pipeline", size=whole, pp=pp) if piped else whole
-            )
+            parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
     parts |= _copies(at, plan, work, recipe, stage)
@@ -128,22 +127,11 @@ def _stage(
             beside=total(f"{at}.passing_of_loss", dict(passing)),
             micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
         )  # fmt: skip
-    parts |= other_moments(at, subject, plan, profile, work, recipe, stage, passing=beside_step)
+    parts |= other_moments(at, subject, plan, profile, work, recipe, stage, passing=beside_step, whole=at_step.get("gradients"))
     counted = total(f"{at}.counted", dict(parts))
     parts |= _as_measured(at, subject, profile, parts["activations"], counted)
     allocated = total(f"{at}.tensors", dict(parts))
-    parts["fragmentation"] = allocator_bytes.term(
-        f"{at}.fragmentation", allocated=allocated, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation)
-    )
-    parts |= _outside(subject)
-    if profile.spread_lengths is not None and transient:
-        parts["spread_lengths"] = spread_lengths_bytes.term(
-            f"{at}.spread_lengths",
-            transient=parts["transient"],
-            share=subject.habit("spread_lengths", profile.spread_lengths),
-            needed=total(f"{at}.needed", dict(parts), begun=allocated),
-            capacity=subject.hw.memory_capacity,
-        )
+    parts |= _kept_free(at, subject, profile, parts, allocated)
     kept = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
     if at_step:
         parts = {"gradients_at_peak" if name == "gradients" else name: term for name, term in parts.items()}
@@ -153,6 +141,35 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _kept_free(at: str, subject: Subject, profile: TrainingProfile, parts: dict[str, Term], allocated: Term) -> dict[str, Term]:
+    """What the allocator keeps beside the tensors, and what is beside it: the context and communicators.
+
+    Temporaries of the optimizer's step that are as large as the model's tensors take blocks that are kept from before.
+    """
+    step = parts.get("update_temporaries")
+    without = {name: one for name, one in parts.items() if one is not step}
+    before = allocated if step is None else total(f"{at}.tensors_before_step", without)
+    kept = allocator_bytes.term(
+        f"{at}.fragmentation" if step is None else f"{at}.fragmentation_before_step",
+        allocated=before, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
+    )  # fmt: skip
+    made = {"fragmentation": kept if step is None else excess_bytes.term(f"{at}.fragmentation", size=kept, beside=step)}
+    made |= _outside(subject)
+    if profile.spread_lengths is None or "transient" not in parts:
+        return made
+    spread = spread_lengths_bytes.term(
+        f"{at}.spread_lengths" if step is None else f"{at}.spread_lengths_before_step",
+        transient=parts["transient"],
+        share=subject.habit("spread_lengths", profile.spread_lengths),
+        needed=total(f"{at}.needed", parts | made, begun=allocated),
+        capacity=subject.hw.memory_capacity,
+    )
+    if step is not None:
+        left = excess_bytes.term(f"{at}.step_beyond_kept", size=step, beside=kept)
+        spread = excess_bytes.term(f"{at}.spread_lengths", size=spread, beside=left)
+    return made | {"spread_lengths": spread}
 
 
 def _shares_buffers(profile: TrainingProfile) -> bool:

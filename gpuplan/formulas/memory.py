@@ -176,13 +176,13 @@ def stage_or_few_params(*, pp: Count, stage: Count, few: Count) -> Count:
 
 
 @formula(DEFINITION)
-def without_pipeline_bytes(*, size: Bytes, pp: Count) -> Bytes:
-    """What is only held where there are no pipeline stages.
+def alone_bytes(*, size: Bytes, group: Count) -> Bytes:
+    """What is only held where a group is a single rank: where there are no pipeline stages, or nothing to shard.
 
-    >>> without_pipeline_bytes(size=3.0, pp=1.0), without_pipeline_bytes(size=3.0, pp=2.0)
+    >>> alone_bytes(size=3.0, group=1.0), alone_bytes(size=3.0, group=2.0)
     (3.0, 0.0)
     """
-    return where(pp > 1, 0.0 * size, size)
+    return where(group > 1, 0.0 * size, size)
 
 
 @formula(DEFINITION)

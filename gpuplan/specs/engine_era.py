@@ -10,6 +10,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
 from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -18,10 +19,11 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
+    "temporaries": ("gradients", "temporaries"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
-BYTES = ("logits_split", "at_step")
-"""Those of them that are bytes of memory."""
+BYTES = ("logits_split", "at_step", "temporaries")
+"""Those of them that say how much memory is held."""
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
 
@@ -54,6 +56,8 @@ class Era(Schema):
     """Families of accelerators on which latent attention (MLA) had no fused kernel."""
     at_step: BytesField | None = None
     """Bytes that the optimizer's step made for each parameter beside its states."""
+    temporaries: Portion | None = None
+    """Copies of the second moment that the step made for a moment."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None

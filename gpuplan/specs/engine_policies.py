@@ -79,6 +79,12 @@ class Gradients(Schema):
     at_step: BytesField | None = None
     """Bytes that the optimizer's step makes for each parameter that a rank steps, beside its states: fp32 copies of 16-bit
     gradients, temporaries of an update that is no fused kernel; None: nothing."""
+    stepped: CountField | None = None
+    """Parameters of its shard that a rank steps at a time under ZeRO-3, where `at_step` is what sharding makes (DeepSpeed's
+    sub-groups) and nothing of it without; None: all at once, sharded or not."""
+    temporaries: Portion | None = None
+    """Copies of the second moment that AdamW makes for a moment where nothing is sharded and kernels run over lists of tensors
+    (PyTorch's `foreach`); None: one kernel updates in place."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None

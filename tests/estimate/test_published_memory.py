@@ -58,6 +58,39 @@ def test_the_step_of_the_optimizer_is_a_moment_of_its_own(engine: str, made: flo
     assert parts["widened_gradients"] == pytest.approx(max(made * states / 16 - passing, 0.0))
 
 
+def _parts(ask: TrainAsk) -> dict[str, float]:
+    """The parts of the memory of the most loaded rank."""
+    whole: Any = next(one for one in train(ask).breakdowns if one.title.startswith("memory"))
+    return {name: float(term.value) for name, term in whole.named.items()}
+
+
+@pytest.mark.parametrize(("seq_len", "printed"), [(512, 73.37), (1024, 73.64), (2048, 74.26), (4096, 78.76)])
+def test_a_step_over_lists_of_tensors_takes_the_place_of_what_the_allocator_keeps(seq_len: int, printed: float) -> None:
+    # modelscope/ms-swift cdb169b78, Benchmark.md, Full: Qwen 7B in bf16 on an A100, PyTorch 2.1.1, reserved memory in GiB. Weights,
+    # gradients, moments and the square roots of one of them are five copies of the model: 71.9 GiB, however short the samples are.
+    ask = TrainAsk(
+        model="qwen-7b", on="1xa100-sxm-80gb", engine="ms-swift@2023-11", precision="bf16-pure", seq_len=seq_len, global_batch=16,
+        micro_batch=1, recompute="full",
+    )  # fmt: skip
+    reserved: Any = train(ask).figures["reserved_memory_bytes"].value
+    assert float(reserved) / GIB == pytest.approx(printed, rel=0.03)
+    assert _parts(ask)["update_temporaries"] > 0
+    assert _parts(ask.replaced(engine="ms-swift@2025-09"))["update_temporaries"] == 0
+
+
+@pytest.mark.parametrize(("zero_stage", "stepped"), [(1, 6.74e9 / 2), (2, 6.74e9 / 2), (3, 1e9)])
+def test_deepspeed_widens_the_gradients_of_a_shard_or_of_a_sub_group(zero_stage: Any, stepped: float) -> None:
+    # DeepSpeed edaa72212, stage_1_and_2.py and stage3.py, step: a flat copy in 16 bits, and that in fp32.
+    parts = _parts(
+        TrainAsk(
+            model="llama-2-7b", on="2xh200", engine="deepspeed", seq_len=256, global_batch=2, micro_batch=1, recompute="full",
+            zero_stage=zero_stage, tp=1, pp=1, cp=1,
+        )
+    )  # fmt: skip
+    passing = parts["activations"] + parts["transient"]
+    assert parts["widened_gradients"] + passing == pytest.approx(6 * stepped, rel=0.01)
+
+
 @pytest.mark.parametrize(("pp", "ends"), [(4, (8, 8)), (5, (6, 7)), (6, (5, 6))])
 def test_internevo_gives_layers_left_over_to_its_last_stages(pp: int, ends: tuple[int, int]) -> None:
     # InternEvo 06e8301, pipeline_utils.py, partition_uniform: 32 layers on 6 stages are 5, 5, 5, 5, 6, 6.
