@@ -14,6 +14,8 @@ TORCH = ("fsdp", "torchtune", "litgpt", "torchtitan", "kempnerforge")
 FULLY_SHARD = ("torchtune", "torchtitan", "kempnerforge")
 MEGATRON = ("megatron-lm", "nemo")
 TRANSFORMERS = ("accelerate", "ms-swift", "axolotl", "llama-factory")
+OTHERS = ("deepspeed", "torch-eager", "torch-loop", "unsloth")
+"""Engines that nothing else is fitted of, beside whose kernels the same collectives run."""
 ON_GPUS = ("composer", *TORCH, *MEGATRON, "nanotron")
 JAX = ("maxtext",)
 
@@ -103,7 +105,7 @@ PLAN: Mapping[str, Group] = {
             "contention": Parameter(
                 0.2,
                 0.5,
-                ("composer", "fsdp", "litgpt", "nanotron", "deepspeed", *TRANSFORMERS),
+                ("composer", "fsdp", "litgpt", "nanotron", *OTHERS, *TRANSFORMERS),
                 ("contention",),
                 "what kernels lose to collectives beside them: multiprocessors and memory bandwidth",
             ),
