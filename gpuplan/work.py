@@ -32,8 +32,14 @@ class Matmul(Record, kw_only=True):
     """The gradient of weights: `k` counts rows of activations, which the product sums over, and `m` a width."""
     grouped: bool = False
     """The products are of experts, one kernel over all of them, and `m` is their mean."""
+    uneven: Term | None = None
+    """Of products over experts: 1 where these have uneven numbers of rows. None: all have `m`."""
+    tokens: Term | None = None
+    """Of products over experts: tokens of the step on all ranks, by which engines choose a kernel."""
     blocked: bool = False
     """Operands carry a scale for each block of 128 (weights: 128 x 128), as DeepSeek-V3's fp8 does."""
+    micro: bool = False
+    """Stored weights carry a scale for each block of 32 (the MX formats)."""
 
 
 class Attention(Record, kw_only=True):

@@ -166,6 +166,7 @@ def of_searches() -> set[str]:
     return names
 
 
+@pytest.mark.slow
 def test_every_formula_is_reached() -> None:
     reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline() | of_searches())
     live = {name for name, made in every_formula().items() if not is_reference(made)}
@@ -173,6 +174,7 @@ def test_every_formula_is_reached() -> None:
     assert sorted(reached - live) == [], "an estimate uses reference formulas: they belong with the live ones"
 
 
+@pytest.mark.slow
 def test_every_question_reaches_what_no_golden_scenario_does() -> None:
     golden: set[str] = set().union(*(of_answer(one) for one in SCENARIOS))
     for line in QUESTIONS:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuplan.formulas.inference import experts_touched
+from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
 from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
@@ -35,6 +35,8 @@ WIDTHS = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 """Bytes of an element of the left matrix, as an estimate of serving has it."""
 LATENT, ROTARY, NOPE, VALUE = 512.0, 64.0, 128.0, 128.0
 """The widths of DeepSeek-V3's attention (arXiv 2412.19437, 4.2), of which all rows of MLA are."""
+FEW = "min_latency"
+"""How a kernel is called that an engine takes for few tokens; rows of its other kernel are priced as that one's."""
 KINDS: Mapping[str, CollectiveKind] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all",
 }  # fmt: skip
@@ -49,8 +51,8 @@ def number(name: str, value: Any, unit: str = "1") -> Term:
 def gemm(cols: Columns, hw: Hardware) -> Term:
     """A linear layer of one type of weights."""
     kind = cols["gemm_dtype"]
-    right, dtype, blocked = (1.0, "bf16", False) if kind == "int8_wo" else _weights(kind, hw)
-    return _matmul(cols["m"], cols["n"], cols["k"], 1.0, hw, dtype=dtype, right=right, blocked=blocked)
+    kinds: dict[str, Any] = {"dtype": "bf16", "right": 1.0} if kind == "int8_wo" else _weights(kind, hw)
+    return _matmul(cols["m"], cols["n"], cols["k"], 1.0, hw, **kinds)
 
 
 def context_attention(cols: Columns, hw: Hardware) -> Term:
@@ -102,15 +104,14 @@ def mla_bmm(cols: Columns, hw: Hardware) -> Term:
 
 
 def experts(cols: Columns, hw: Hardware) -> Term:
-    """A layer of experts behind its router, on one rank: tokens sorted, multiplied, gated, multiplied, and summed."""
-    right, dtype, blocked = _weights(cols["moe_dtype"], hw)
-    ep, hidden = cols["moe_ep_size"], cols["hidden_size"]
-    inner = cols["inter_size"] / cols["moe_tp_size"]
-    copies = number("copies", cols["num_tokens"] * cols["topk"] / ep)
-    touched = touched_experts(cols)
+    """A layer of experts behind its router, on the fullest rank: tokens sorted, multiplied, gated, multiplied, and summed."""
+    hidden, inner = cols["hidden_size"], cols["inter_size"] / cols["moe_tp_size"]
+    copies, touched, uneven = expert_load(cols)
     rows = expert_rows.term("rows", copies=copies, touched=touched)
     ups = 1.0 if "nongated" in cols["kernel_source"] else 2.0
-    given: dict[str, Any] = {"hw": hw, "dtype": dtype, "right": right, "blocked": blocked, "grouped": True}
+    given: dict[str, Any] = {"hw": hw, "grouped": True, "uneven": uneven, **_weights(cols["moe_dtype"], hw)}
+    if FEW in cols["kernel_source"]:
+        given["tokens"] = number("tokens", cols["num_tokens"])
     traffic = 2.0 * copies.value * (float(count("permute_passes").value) * hidden + (ups + 1.0) * inner)
     launches = float(count("permute_kernels").value) + 1.0
     routing = Stream(name="row.routing", size=number("size", traffic, "B"), launches=number("launches", launches))
@@ -121,15 +122,21 @@ def experts(cols: Columns, hw: Hardware) -> Term:
     })  # fmt: skip
 
 
-def touched_experts(cols: Columns) -> Term:
-    """Experts of a rank that tokens go to: by the row where they are balanced, otherwise as estimates expect it."""
-    tokens, ep = number("tokens", cols["num_tokens"]), number("ep", cols["moe_ep_size"])
-    everywhere = number("balanced", np.minimum(cols["num_experts"], cols["num_tokens"] * cols["topk"]))
-    if cols["distribution"] != "balanced":
-        everywhere = experts_touched.term(
-            "uneven", experts=number("experts", cols["num_experts"]), top_k=number("top_k", cols["topk"]), tokens=tokens
-        )
-    return rank_experts.term("touched", touched=everywhere, ep=ep)
+def expert_load(cols: Columns) -> tuple[Term, Term, Term | None]:
+    """Copies of tokens on the fullest rank, its experts that they go to, and whether unevenly.
+
+    Where tokens are balanced the row says it; otherwise it is what an estimate expects that is told nothing of the router.
+    """
+    mean = cols["num_tokens"] * cols["topk"] / cols["moe_ep_size"]
+    ep, number_of = number("ep", cols["moe_ep_size"]), number("experts", cols["num_experts"])
+    if cols["distribution"] == "balanced":
+        everywhere = number("balanced", np.minimum(cols["num_experts"], cols["num_tokens"] * cols["topk"]))
+        return number("copies", mean), rank_experts.term("touched", touched=everywhere, ep=ep), None
+    uneven = {"experts": number_of, "ep": ep, "skew": count("expert_skew")}
+    load = fullest_rank_load.term("load", **uneven)
+    tokens, top_k = number("tokens", cols["num_tokens"]), number("top_k", cols["topk"])
+    touched = fullest_rank_touched.term("touched", **uneven, top_k=top_k, tokens=tokens, load=load)
+    return number("copies", mean * load.value), touched, number("uneven", 1.0)
 
 
 def nccl(cols: Columns, hw: Hardware) -> Term:
@@ -210,24 +217,21 @@ TABLES: Mapping[str, Kernel] = {
 """The tables that gpuplan has a kernel for, by the names of their files without `_perf`."""
 
 
-def _weights(kind: str, hw: Hardware) -> tuple[float, Dtype, bool]:
-    """Bytes of a weight, the type that is multiplied, and whether by blocks: as an estimate of serving has them."""
+def _weights(kind: str, hw: Hardware) -> dict[str, Any]:
+    """The type that is multiplied, the bytes of a weight, and how scales lie: as an estimate of serving has them."""
     stored = stored_in(FORMATS[kind])
     native = stored.multiply is not None and stored.multiply in hw.peaks
-    return stored.bytes_per_value, stored.multiply if native and stored.multiply else "bf16", native and stored.blocked
+    dtype = stored.multiply if native else "bf16"
+    return {"dtype": dtype, "right": stored.bytes_per_value, "blocked": native and stored.blocked, "micro": stored.micro}
 
 
-def _matmul(
-    m: Any, n: Any, k: Any, batch: Any, hw: Hardware, *, dtype: Any, right: float, blocked: bool = False, grouped: bool = False
-) -> Term:
-    return matmul_seconds(
-        Matmul(
-            name="row", m=number("m", m), n=number("n", n), k=number("k", k), batch=number("batch", batch), dtype=dtype,
-            left_bytes=number("left", WIDTHS.get(dtype, 2.0), "B"), right_bytes=number("right", right, "B"),
-            out_bytes=number("out", 2.0, "B"), blocked=blocked, grouped=grouped,
-        ),
-        hw,
+def _matmul(m: Any, n: Any, k: Any, batch: Any, hw: Hardware, *, dtype: Dtype, right: float, **more: Any) -> Term:
+    item = Matmul(
+        name="row", m=number("m", m), n=number("n", n), k=number("k", k), batch=number("batch", batch), dtype=dtype,
+        left_bytes=number("left", WIDTHS.get(dtype, 2.0), "B"), right_bytes=number("right", right, "B"),
+        out_bytes=number("out", 2.0, "B"), **more,
     )  # fmt: skip
+    return matmul_seconds(item, hw, replayed=True)
 
 
 def _attention(cols: Columns, hw: Hardware, *, dtype: Dtype, appends: bool, causal: bool = True) -> Term:

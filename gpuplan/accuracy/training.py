@@ -65,6 +65,9 @@ def training_ask(
     planned = any(run.get(key) for key in (*DEGREES, "dp", "sharding"))
     # Whoever shares a sequence between ranks says so, even where nothing is said of how the model is divided.
     degrees: dict[str, Any] = {key: int(run.get(key) or 1) for key in DEGREES} if planned or chips == 1 else {"cp": 1}
+    if row.typed and "ep" in row.elsewhere:
+        # Known of the run, but not from its page: whoever types the page leaves it open, and it is found.
+        degrees.pop("ep", None)
     if run.get("pp_schedule") == "interleaved" and not run.get("vpp"):
         degrees["vpp"] = 2
     if run.get("etp"):

@@ -1,22 +1,28 @@
 """How are measured layers of experts fitted: grouped matmuls, beside the routing traffic that an estimate counts for them?
 
 The tables time the whole layer behind the router's product: tokens are sorted and copied to their experts, multiplied, gated,
-multiplied again and summed. Sorting and gating are priced as an estimate prices them (`workload.layer`), so that what is left
-for the two products is what an estimate will ask for. Tokens are spread evenly over the experts.
+multiplied again and summed. Sorting and gating are priced as an estimate prices them (`workload.kinds.experts`), so that what is
+left for the two products is what an estimate will ask for. Even and uneven rows are fitted together: what differs is how full
+the fullest rank is (`expert_load`).
 
 Choices that a reader should know:
 
-- The base set is that of TensorRT-LLM (CUTLASS grouped kernels), or of SGLang where there is no other; other engines have
-  their own. Of an engine's kernels for a data type the one counts that is the fastest for most layers.
+- Every engine has its own set of every type that its table holds, from all kernels that it takes for that type: which one it
+  takes for which model is nothing that a question says. Left out are kernels that only layers without a gate run on where others
+  run on other ones.
+- TensorRT-LLM takes another kernel for steps of 128 tokens at most in 4 bits: it has a set of its own
+  (https://github.com/ai-dynamo/aiconfigurator, sdk/perf_database.py, query_moe: "aligned with trtllm, kernel source selection").
+- The base set, for engines of which nothing is measured, is TensorRT-LLM's (CUTLASS grouped kernels), or else SGLang's or vLLM's.
 - Some libraries choose a kernel up to five times too slow for single shapes. Such rows count less in the fit, and in full in
   the errors and the range.
+- Of two sizes of tiles the better one is taken: kernels differ in the fewest rows that they take together.
 - Held back are two in five of the layer shapes (widths, experts of the rank, experts of a token).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +31,13 @@ import numpy as np
 
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS
-from gpuplan.calibrate.fit import FitResult, fit
+from gpuplan.calibrate.expert_load import exponent_of, fullest_loads
+from gpuplan.calibrate.fit import FitResult, Parameter, Predict, fit
 from gpuplan.calibrate.knobs import Knob
-from gpuplan.calibrate.row_seconds import matmul_row_seconds, stream_row_seconds
+from gpuplan.calibrate.row_seconds import matmul_row_seconds, shape_term, stream_row_seconds
 from gpuplan.calibrate.table_fits import Fitted, Gemm
 from gpuplan.calibrate.table_rows import Rows, TableRow, held_back, numbers, table
-from gpuplan.calibrate.trial_chip import Chip, from_memory
+from gpuplan.calibrate.trial_chip import Chip
 from gpuplan.workload.counts import count
 
 if TYPE_CHECKING:
@@ -40,27 +47,35 @@ if TYPE_CHECKING:
 
 INT4 = 0.5 + 2.5 / 128
 """Bytes of a 4-bit weight with its share of a 16-bit scale and a 4-bit zero for each 128."""
+MXFP4 = 0.5 + 1 / 32
+"""Bytes of a 4-bit weight with its share of an 8-bit scale for each 32."""
 GEMMS: Mapping[str, Gemm] = {
     "bf16": Gemm("bfloat16", "bf16", 2.0, 2.0, False, ()),
     "fp8": Gemm("fp8", "fp8", 1.0, 1.0, True, ()),
     "fp8_block": Gemm("fp8_block", "fp8", 1.0, 1.0, True, ()),
     "fp4": Gemm("nvfp4", "fp4", 0.5625, 0.5625, True, ()),
     "int4_wo": Gemm("int4_wo", "bf16", 2.0, INT4, False, ()),
+    "mxfp4_a8": Gemm("w4a8_mxfp4_mxfp8", "fp8", 1.0, MXFP4, True, ()),
+    "mxfp4_wo": Gemm("w4a16_mxfp4", "bf16", 2.0, MXFP4, False, ()),
 }
-OTHERS = "nongated"
+INSTEAD = {"mxfp4_wo": "mxfp4_a8"}
+"""What an engine that multiplies stored weights by 8-bit activations has in place of a kernel that widens them."""
+EIGHT_BITS = ("tensorrt-llm",)
+"""Engines that do so without being asked, on chips that multiply 4 bits: others widen MXFP4 to 16 bits unless told otherwise."""
+UNGATED = "nongated"
 """Kernels for layers without a gate."""
-LAYER = ("num_tokens", "topk", "num_experts", "hidden_size", "inter_size", "moe_tp_size", "moe_ep_size")
-BASE = ("tensorrt-llm", "sglang")
-FIXED = {**knob_tables.MATMUL_FIXED, "tile_m": Knob(32, 1, 1)}
-"""Experts see few rows each, and kernels for them are made so."""
-NARROWEST = 128
-"""A rank's share of an expert below this is narrower than any tile: nobody divides experts so."""
-SOFT = 0.05
-SLOWEST = 0.3
-"""Kernels that read weights at a smaller share of the bandwidth were not tuned for the chip: an engine's next release mends them,
-and the base set speaks for it (vLLM 0.24 runs 8-bit experts on Hopper at 0.19; its 0.19 reached 0.7)."""
-WORST = 0.3
-"""A worse median error says that the rows are of several kernels: the base set speaks for them."""
+UNGATED_TOP_K, UNGATED_LAYERS = (22.0, 512.0), (2688.0, 1856.0)
+"""Layers of models without a gate (Nemotron 3), by experts of a token and in all, or by their widths."""
+TIMED_GATED = "sglang_fused_moe_triton"
+"""The kernel that its table times with a gate also for them: their times are those of twice the width."""
+FEW = "min_latency"
+"""A kernel that an engine takes for steps of few tokens, up to so many."""
+FEW_TOKENS = 128.0
+BASE = ("tensorrt-llm", "sglang", "vllm")
+TILES = (32.0, 128.0)
+"""Fewest rows of an expert that are multiplied together: experts see few rows each, and most kernels for them are made so."""
+FIXED = {**knob_tables.MATMUL_FIXED, "tile_m": Knob(TILES[0], 1, 1)}
+SOFT = 0.1
 
 
 def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, float]) -> Fitted:
@@ -74,75 +89,98 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     for kind, gemm in GEMMS.items():
         if gemm.dtype not in chip.peaks:
             continue
-        fits = {engine: _fit(chip, _picked(rows, gemm, name), gemm, stream) for engine, name in FRAMEWORKS.items()}
-        good = {
-            engine: one
-            for engine, one in fits.items()
-            if one is not None and one.errors.median_ape < WORST and one.values["memory_efficiency"].value > SLOWEST
-        }
+        fits = {
+            engine: _fit(chip, layers(rows, gemm, name), gemm, stream)
+            for engine, name in FRAMEWORKS.items() if _takes(made, engine, kind)
+        }  # fmt: skip
+        good = {engine: one for engine, one in fits.items() if one is not None}
         base = next((engine for engine in BASE if engine in good), None)
-        if base is not None:
+        if base is not None and kind not in INSTEAD.values():
             made.sets[f"grouped.{kind}"] = good[base]
-        made.sets |= {f"engines.{engine}.grouped.{kind}": one for engine, one in good.items() if engine != base}
+        for engine, name in FRAMEWORKS.items():
+            few = _fit(chip, layers(rows, gemm, name, few=True), gemm, stream)
+            if few is not None:
+                most = {"most_tokens": Parameter(FEW_TOKENS, "1")}
+                made.sets[f"engines.{engine}.grouped_few.{kind}"] = replace(few, values={**few.values, **most})
+        made.sets |= {f"engines.{engine}.grouped.{kind}": one for engine, one in good.items()}
     return made
 
 
-def _picked(rows: Sequence[TableRow], gemm: Gemm, framework: str) -> Rows:
-    mine = [
-        row for row in rows
-        if row["moe_dtype"] == gemm.table and row["framework"] == framework and row["distribution"] == "balanced"
-        and OTHERS not in row["kernel_source"]
-    ]  # fmt: skip
-    fastest: dict[tuple[str, ...], TableRow] = {}
-    for row in mine:
-        layer = tuple(row[name] for name in LAYER)
-        if layer not in fastest or float(row["latency"]) < float(fastest[layer]["latency"]):
-            fastest[layer] = row
-    wins = Counter(row["kernel_source"] for row in fastest.values()).most_common(1)
-    mine = [row for row in mine if row["kernel_source"] == wins[0][0]]
-    columns = {name: numbers(mine, name) for name in ("num_tokens", "topk", "num_experts", "hidden_size", "inter_size")}
-    ranks = numbers(mine, "moe_ep_size")
-    copies = columns["num_tokens"] * columns["topk"]
-    touched = np.minimum(columns["num_experts"], copies) / ranks
+def _takes(made: Fitted, engine: str, kind: str) -> bool:
+    """Whether an engine runs a kind of kernel without being asked, where it has what was fitted so far."""
+    return engine in EIGHT_BITS if kind in INSTEAD.values() else f"engines.{engine}.grouped.{INSTEAD.get(kind)}" not in made.sets
+
+
+def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = False) -> Rows:
+    """The layers of experts of one data type that a framework timed; widths, experts of the rank and of a token are a shape.
+
+    `few`: of its kernel for few tokens, for so many of them.
+    """
+    mine = [row for row in rows if row["moe_dtype"] == gemm.table and row["framework"] == framework]
+    mine = [row for row in mine if (FEW in row["kernel_source"]) == few and (row.number("num_tokens") <= FEW_TOKENS or not few)]
+    gated = {row["kernel_source"] for row in mine if not without_gate(row)}
+    mine = [row for row in mine if row["kernel_source"] in gated or UNGATED in row["kernel_source"]]
+    tokens, top_k, experts, hidden, inner, ranks = (
+        numbers(mine, name) for name in ("num_tokens", "topk", "num_experts", "hidden_size", "inter_size", "moe_ep_size")
+    )
+    exponents = [exponent_of(row["distribution"], row.where) for row in mine]
+    ungated = np.array([without_gate(row) for row in mine])
+    loads = fullest_loads(tokens=tokens, top_k=top_k, experts=experts, ranks=ranks, exponents=exponents)
     cols = {
-        "m": copies / ranks / touched, "touched": touched, "copies": copies / ranks, "hidden": columns["hidden_size"],
-        "inner": columns["inter_size"] / numbers(mine, "moe_tp_size"),
+        "m": loads.copies / loads.touched, "touched": loads.touched, "copies": loads.copies, "hidden": hidden,
+        "inner": inner / numbers(mine, "moe_tp_size"),
+        "up": np.where(ungated, 1.0, 2.0),
+        "even": np.array([float(exponent == 0) for exponent in exponents]),
     }  # fmt: skip
-    shape = [columns["hidden_size"], cols["inner"], columns["num_experts"] / ranks, columns["topk"]]
-    backend = f"{mine[0]['framework']} {mine[0]['version']} {mine[0]['kernel_source']}" if mine else ""
-    found = Rows(cols, numbers(mine, "latency") * 1e-3, held_back(shape), backend)
-    return found.where((touched >= 1) & (cols["inner"] >= NARROWEST))
+    backend = ", ".join(sorted({f"{row['framework']} {row['version']} {row['kernel_source']}" for row in mine}))
+    return Rows(cols, numbers(mine, "latency") * 1e-3, held_back([hidden, cols["inner"], experts / ranks, top_k]), backend)
+
+
+def without_gate(row: TableRow) -> bool:
+    """Whether the timed layer has one matrix up, and not two."""
+    if UNGATED in row["kernel_source"]:
+        return True
+    widths, choice = (row.number("hidden_size"), row.number("inter_size")), (row.number("topk"), row.number("num_experts"))
+    return (widths == UNGATED_LAYERS or choice == UNGATED_TOP_K) and row["kernel_source"] != TIMED_GATED
 
 
 def _fit(chip: Chip, rows: Rows, gemm: Gemm, stream: Mapping[str, float]) -> FitResult | None:
-    cols = rows.columns
-    weights = cols["touched"] * cols["hidden"] * cols["inner"] * 3 * gemm.right
-    rows = from_memory(rows, weights, float(chip.bandwidth.value))
     if len(rows) < 10 * FEWEST or not 0 < rows.held_back.sum() < len(rows):
         return None
-    knobs = {**knob_tables.MATMUL_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
+    knobs = {**knob_tables.TABLE_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
     model = partial(predict, chip, stream, dtype=gemm.dtype, left=gemm.left, right=gemm.right)
     flat = dict.fromkeys(knob_tables.MATMUL_KNOBS, 0.0) | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
-    return fit(rows, knobs, FIXED, model, lambda r, v: model(r, {**flat, **v}), soft=SOFT)
+    made = [
+        fit(rows, knobs, {**FIXED, "tile_m": Knob(tile, 1, 1)}, model, lambda r, v: model(r, {**flat, **v}), soft=SOFT)
+        for tile in TILES
+    ]
+    return min(made, key=lambda one: _off(model, rows, one))
+
+
+def _off(model: Predict, rows: Rows, one: FitResult) -> float:
+    """How far off a fit is on the rows that it has seen, on the whole."""
+    known = rows.where(~rows.held_back)
+    values = {key: each.value for key, each in one.values.items()}
+    return float(np.mean(np.abs(np.log(model(known, values) / known.seconds))))
 
 
 def predict(
     chip: Chip, stream: Mapping[str, float], rows: Rows, values: Mapping[str, float], *, dtype: Dtype, left: float, right: float
 ) -> NDArray[np.float64]:
-    """Seconds of gated layers of experts on one rank: two grouped matmuls, routing and gate."""
+    """Seconds of layers of experts on the fullest rank: two grouped matmuls, routing and gate."""
     cols = rows.columns
-    units = knob_tables.units_of(knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, knob_tables.QUANTISE)
+    units = knob_tables.units_of(knob_tables.TABLE_KNOBS, knob_tables.MATMUL_FIXED, knob_tables.QUANTISE)
     hw = chip.hardware({
         **{f"grouped.{dtype}.{key}": (value, units[key]) for key, value in values.items()},
         "stream.efficiency": (stream["efficiency"], "1"), "stream.launch": (stream["launch"], "s"),
-    })  # fmt: skip
+    }, l2=shape_term("l2", chip.l2, "B"))  # fmt: skip
 
     def grouped(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
-        shape = {"m": cols["m"], "n": n, "k": k, "batch": cols["touched"]}
-        made: NDArray[np.float64] = matmul_row_seconds(shape, hw, dtype=dtype, left=left, right=right, grouped=True)
+        shape = {"m": cols["m"], "n": n, "k": k, "batch": cols["touched"], "uneven": 1.0 - cols["even"]}
+        made: NDArray[np.float64] = matmul_row_seconds(shape, hw, dtype=dtype, left=left, right=right, grouped=True, replayed=True)
         return made
 
     passes, kernels = float(count("permute_passes").value), float(count("permute_kernels").value)
-    traffic = 2.0 * cols["copies"] * (passes * cols["hidden"] + 3 * cols["inner"])
+    traffic = 2.0 * cols["copies"] * (passes * cols["hidden"] + (1 + cols["up"]) * cols["inner"])
     routing: NDArray[np.float64] = stream_row_seconds({"size": traffic, "launches": kernels + 1}, hw)
-    return grouped(2 * cols["inner"], cols["hidden"]) + grouped(cols["hidden"], cols["inner"]) + routing
+    return grouped(cols["up"] * cols["inner"], cols["hidden"]) + grouped(cols["hidden"], cols["inner"]) + routing

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Predict: TypeAlias = Callable[[Rows, Mapping[str, float]], "NDArray[np.float64]"]
+MOST_STEPS = 60
+"""After so many steps a fit moves along valleys in which no prediction changes."""
 SOFT = 0.1
 """Relative errors above this count less and less."""
 
@@ -139,5 +141,6 @@ def _least(
         ),
         loss="soft_l1",
         f_scale=soft,
+        max_nfev=MOST_STEPS,
     )
     return float(found.cost), dict(zip(names, (found.x * scale).tolist(), strict=True))

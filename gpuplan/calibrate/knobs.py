@@ -55,7 +55,14 @@ MATMUL_KNOBS = {
     "short_depth": Knob(80, 0, 1280), "walk": Knob(2e-10, 0, 5e-8, "s"), "fine": Knob(0.1, 0, 2), "whole": _part(0.4),
 }  # fmt: skip
 MATMUL_FIXED = {"tile_m": Knob(64, 1, 1), "tile_n": Knob(128, 1, 1)}
-QUANTISE = {"quantise": Knob(4, 0, 50, "B")}
+SPLIT = {"split": Knob(2000, 64, 65536)}
+"""Of tables alone, which hold contractions long enough to tell."""
+REPLAYED = {"reach": Knob(0.5, 0.02, 2), "near": Knob(2, 1, 8)}
+"""Of tables alone, which time a kernel again and again on the same weights."""
+ISSUE = {"issue": Knob(1e-4, *START.keeps(1e-6, 1e-3), "s")}
+"""Of tables that were timed without a graph."""
+TABLE_KNOBS = {**MATMUL_KNOBS, **SPLIT, **REPLAYED}
+QUANTISE = {"quantise": Knob(4, 0, 50, "B"), "quantise_row": Knob(1e-9, 0, 1e-7, "s")}
 PREFILL_KNOBS = {
     "efficiency": _share(0.8), "memory_efficiency": _share(0.8), "start": _start(1e-5),
     "unhidden": _part(0.3), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),

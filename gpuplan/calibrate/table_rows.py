@@ -143,7 +143,6 @@ def _bytes(path: Path) -> BytesIO:
 def matmul_rows(rows: Iterable[TableRow], dtype: str, backends: Sequence[str]) -> Rows:
     """Matmuls of one data type (as the table names it) by the frameworks named; the weight shape decides what is held back."""
     picked = [row for row in rows if row["gemm_dtype"] == dtype and row["framework"] in backends]
-    picked = [row for row in picked if row.number("n") >= 256 and row.number("k") >= 256]
     cols = {key: numbers(picked, key) for key in ("m", "n", "k")}
     return _made(picked, cols, ("n", "k"))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DECODE = {**knobs.DECODE_KNOBS, **knobs.DECODE_FIXED, **knobs.APART}
 PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED, **knobs.MASKS}
-MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE}
+MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE, **knobs.SPLIT, **knobs.REPLAYED, **knobs.ISSUE}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Chip:
     def matmul(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, left: float, right: float) -> NDArray[np.float64]:
         """Seconds of matmuls whose left and right elements have so many bytes; results have two."""
         parameters = {f"matmul.{dtype}.{key}": (value, MATMUL[key].unit) for key, value in values.items()}
-        return _array(matmul_row_seconds(rows.columns, self.hardware(parameters), dtype=dtype, left=left, right=right))
+        hw = self.hardware(parameters, l2=shape_term("l2", self.l2, "B"))
+        return _array(matmul_row_seconds(rows.columns, hw, dtype=dtype, left=left, right=right, replayed=True))
 
     def matmul_flat(self, rows: Rows, values: Mapping[str, float], dtype: Dtype, left: float, right: float) -> NDArray[np.float64]:
         """Seconds of the same matmuls by two flat efficiencies."""
@@ -149,11 +150,6 @@ class Chip:
 def _wired(name: str, values: Mapping[str, float]) -> dict[str, tuple[float, str]]:
     units = {**knobs.units_of(knobs.COLLECTIVE_KNOBS), "ranks": "1", "most_ranks": "1", "up_to": "B"}
     return {f"fabric.link.{name}.{key}": (value, units[key]) for key, value in values.items()}
-
-
-def from_memory(rows: Rows, size: NDArray[np.float64], bandwidth: float) -> Rows:
-    """The rows that memory can have served: replays of a small matrix come from the cache, faster than memory is."""
-    return rows.where(size <= rows.seconds * bandwidth)
 
 
 def _array(seconds: Any) -> NDArray[np.float64]:

@@ -121,8 +121,8 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
         for at, era in enumerate(spec.eras):
             if era.attention_like is not None:
                 yield ("eras", at, "attention_like"), "engines", era.attention_like
-        if spec.matmuls_like is not None:
-            yield ("matmuls_like",), "engines", spec.matmuls_like
+        for kind, engine in spec.matmuls_like.items():
+            yield ("matmuls_like", kind), "engines", engine
     elif isinstance(spec, UsualTraining):
         yield ("by_samples",), "engines", spec.by_samples.text
         for at, usual in enumerate(spec.engines):

@@ -21,6 +21,7 @@ from gpuplan.formulas.basic import (
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.num import agreed
+from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record, field
@@ -28,6 +29,7 @@ from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
+from gpuplan.workload.counts import count
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.stages import fullest_stage
@@ -49,6 +51,13 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
     if small is None or agreed(memory.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
+
+
+def _skew(subject: Subject, parallel: Parallelism) -> Term | None:
+    """The user's skew of the router, or the usual one; None where it is even."""
+    if parallel.expert_skew is None:
+        return count("expert_skew")
+    return subject.plan("expert_skew", parallel.expert_skew) if parallel.expert_skew > 1.0 else None
 
 
 class ServingPhase(Record, kw_only=True):
@@ -89,6 +98,7 @@ class ServingModel(Record, kw_only=True):
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
             kv_heads=subject.engine.kv_heads,
+            expert_skew=_skew(subject, p),
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
         return cls(subject=subject, plan=plan, activation=activation, leaves=subject.leaves(), serve=serve, profile=profile)
@@ -142,7 +152,8 @@ class ServingModel(Record, kw_only=True):
             return None
         width = byte("recipe.operand_bytes", 4.0 if self.activation == "fp32" else 2.0)
         return self.types().replaced(
-            matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False
+            matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False,
+            micro=False,
         )  # fmt: skip
 
     def types(self) -> Types:
@@ -160,6 +171,7 @@ class ServingModel(Record, kw_only=True):
             weight=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source),
             kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
             blocked=native and stored.blocked,
+            micro=stored.micro,
         )
 
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
@@ -172,7 +184,7 @@ class ServingModel(Record, kw_only=True):
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
         shape = Pass(
             tokens=tokens, groups=(Group(sequences=sequences, q_len=prompt, kv_len=prompt),),
-            expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve),
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve), expert_skew=serve.expert_skew,
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
         )  # fmt: skip
         encoded = None
@@ -191,7 +203,7 @@ class ServingModel(Record, kw_only=True):
         seen = form.middle_context.term(f"{name}.seen_tokens", prompt=prompt, output=output)
         shape = Pass(
             tokens=rows, groups=(Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True),),
-            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve),
+            expert_tokens=expert_tokens(f"{name}.expert_tokens", rows, serve), expert_skew=serve.expert_skew,
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
             source=self.source(),
         )  # fmt: skip

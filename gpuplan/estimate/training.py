@@ -20,7 +20,7 @@ from gpuplan.estimate.training_memory import TrainingMemory, training_memory
 from gpuplan.estimate.training_time import TrainingTime, step_time
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import rate, remaining_bytes, share
-from gpuplan.formulas.layers import padded_load
+from gpuplan.formulas.experts import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
@@ -175,7 +175,11 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
         hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
         raise UsageError(Problem("engine.compile", told, hint))
-    return profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    made = profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
+        return made
+    # What DualPipe is for: both exchanges of one micro-batch run beside the computation of another (DeepSeek-V3, 3.2.1).
+    return made.replaced(overlap=made.overlap.replaced(ep=profile.switched.ep, pp=profile.switched.pp))
 
 
 def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingProfile) -> Hardware:
@@ -265,9 +269,11 @@ def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, 
         return None
     if plan.parallel.expert_load is not None:
         return Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
+    said = plan.parallel.expert_skew
+    skew = subject.habit("padded_experts", profile.experts.padded) if said is None else Term("plan.expert_skew", said, "1", USER)
     return padded_load.term(
         "step.padded_load", experts=leaves("padded.experts", found[0].experts), top_k=leaves("padded.top_k", found[0].top_k),
-        lopsided=subject.habit("padded_experts", profile.experts.padded),
+        skew=skew,
     )  # fmt: skip
 
 
@@ -277,6 +283,8 @@ def habits_of(subject: WorkSubject, profile: TrainingProfile, *, remakes_attenti
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
+    biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
+    found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,

@@ -362,7 +362,7 @@ def heads_per_key_head(*, heads: Count, kv_heads: Count) -> Count:
 
 @formula(DEFINITION)
 def seconds_up_to(*, value: Count, most: Count, within: Seconds, beyond: Seconds) -> Seconds:
-    """Time of attention in the kernel that runs up to a bound of the shape, and in the one beyond it.
+    """Time in the kernel that an engine runs up to a bound of the shape, and in the one beyond it.
 
     >>> [seconds_up_to(value=queries, most=16.0, within=3e-6, beyond=5e-6) for queries in (1.0, 64.0)]
     [3e-06, 5e-06]

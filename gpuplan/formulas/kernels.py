@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas import fits
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum
+from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, where
 from gpuplan.term import Source, formula
 
 GEMM_GUIDE = Source(
@@ -38,30 +38,50 @@ def matmul_bytes(*, m: Count, n: Count, k: Count, batch: Count, left_bytes: Byte
     return batch * (m * k * left_bytes + k * n * right_bytes + m * n * out_bytes)
 
 
+@formula(
+    Source("definition", "the last tile of a group is half full on average where groups differ, and the only one is never less")
+)
+def row_tiles(*, m: Count, tile: Count, uneven: Ratio) -> Count:
+    """Tiles of rows that a group of `m` rows takes: whole ones, or where groups differ (`uneven` 1) the mean.
+
+    >>> row_tiles(m=65.0, tile=64.0, uneven=0.0), row_tiles(m=96.0, tile=64.0, uneven=1.0), row_tiles(m=4.0, tile=64.0, uneven=1.0)
+    (2.0, 2.0, 1.0)
+    """
+    return where(uneven > 0.0, maximum(m / tile + 0.5, 1.0), ceil_div(m, tile))
+
+
 @formula(fits.matmuls("whole tiles and waves: NVIDIA Matrix Multiplication Background, section 3; the last wave's end is ours"))
-def tiled_flop(*, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, tile_n: Count, tail: Ratio, units: Count) -> Flop:
+def tiled_flop(
+    *, m: Count, n: Count, k: Count, batch: Count, tile_m: Count, tile_n: Count, tail: Ratio, units: Count, uneven: Ratio
+) -> Flop:  # fmt: skip
     """FLOP that the matrix units are busy for: results in whole tiles, and the unfilled end of the last wave.
 
     The end costs every unit the share `tail` of a tile of 128 x 128 results (128 rows is what a unit of a large chip takes).
 
-    >>> tiled_flop(m=1.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.0, units=132.0)
+    >>> tiled_flop(m=1.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.0, units=132.0, uneven=0.0)
     32768000.0
-    >>> tiled_flop(m=64.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.5, units=100.0)
+    >>> tiled_flop(m=64.0, n=256.0, k=1000.0, batch=1.0, tile_m=64.0, tile_n=128.0, tail=0.5, units=100.0, uneven=0.0)
     1671168000.0
     """
-    return 2.0 * k * (tile_m * ceil_div(m, tile_m) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
+    return (
+        2.0
+        * k
+        * (tile_m * row_tiles(m=m, tile=tile_m, uneven=uneven) * tile_n * ceil_div(n, tile_n) * batch + tail * units * 16384.0)
+    )
 
 
 @formula(fits.matmuls("whole tiles and waves: NVIDIA Matrix Multiplication Background, section 3; the choice between two is ours"))
-def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine: Ratio, whole: Ratio, units: Count) -> Flop:
+def waved_flop(
+    *, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine: Ratio, whole: Ratio, units: Count, uneven: Ratio
+) -> Flop:  # fmt: skip
     """FLOP that the matrix units are busy for, with the better of two tile sizes.
 
     Small tiles (`tiled`) fit any result but take the share `fine` longer; large ones, of 128 by 256, take the share `whole` of
     their waves over all units in whole waves.
 
-    >>> waved_flop(tiled=1e9, m=128.0, n=256.0, k=1000.0, batch=1.0, fine=0.0, whole=1.0, units=100.0)
+    >>> waved_flop(tiled=1e9, m=128.0, n=256.0, k=1000.0, batch=1.0, fine=0.0, whole=1.0, units=100.0, uneven=0.0)
     1000000000.0
-    >>> waved_flop(tiled=6.6e9, m=1280.0, n=2560.0, k=1000.0, batch=1.0, fine=9.0, whole=1.0, units=99.0)
+    >>> waved_flop(tiled=6.6e9, m=1280.0, n=2560.0, k=1000.0, batch=1.0, fine=9.0, whole=1.0, units=99.0, uneven=0.0)
     12976128000.0
     """
     return minimum(
@@ -69,8 +89,8 @@ def waved_flop(*, tiled: Flop, m: Count, n: Count, k: Count, batch: Count, fine:
         65536.0
         * k
         * (
-            whole * units * ceil_div(ceil_div(m, 128.0) * ceil_div(n, 256.0) * batch, units)
-            + (1.0 - whole) * ceil_div(m, 128.0) * ceil_div(n, 256.0) * batch
+            whole * units * ceil_div(row_tiles(m=m, tile=128.0, uneven=uneven) * ceil_div(n, 256.0) * batch, units)
+            + (1.0 - whole) * row_tiles(m=m, tile=128.0, uneven=uneven) * ceil_div(n, 256.0) * batch
         ),
     )
 
@@ -142,13 +162,19 @@ def memory_seconds(*, size: Bytes, bandwidth: BytesPerS, efficiency: Ratio) -> S
 
 
 @formula(Source("definition", "each element is read and written once at the full rate"))
-def quantise_seconds(*, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS) -> Seconds:
+def quantise_seconds(
+    *, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS, row: Seconds
+) -> Seconds:  # fmt: skip
     """Time of quantising the left matrix before the product, as `element_bytes` of full-rate traffic for each element.
 
-    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12)
+    A row takes `row` at least, however short it is: kernels that find a scale for each row give it a block of threads of its own.
+
+    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=0.0)
     1e-06
+    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=7e-9)
+    7e-06
     """
-    return m * k * batch * element_bytes / bandwidth
+    return m * batch * maximum(k * element_bytes / bandwidth, row)
 
 
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))

@@ -142,18 +142,6 @@ def softmax_traffic_bytes(*, keys: Count, most: Count, fused: Bytes, apart: Byte
     return where(keys > most, apart, fused)
 
 
-@formula(Source("assumed", "between even and all tokens with the same experts, load grows as a power"))
-def padded_load(*, experts: Count, top_k: Count, lopsided: Ratio) -> Ratio:
-    """Tokens of the fullest expert over the mean, between even (0) and all tokens with the same few experts (1).
-
-    >>> padded_load(experts=8.0, top_k=2.0, lopsided=0.0), padded_load(experts=8.0, top_k=2.0, lopsided=0.5)
-    (1.0, 2.0)
-    >>> padded_load(experts=8.0, top_k=2.0, lopsided=1.0)
-    4.0
-    """
-    return (experts / top_k) ** lopsided
-
-
 @formula(Source("docs", "PyTorch: torch/csrc/autograd, CopySlices and slice_backward",
                 "https://github.com/pytorch/pytorch/blob/v2.9.0/torch/csrc/autograd/functions/tensor.cpp",
                 note="writing a slice clones the whole gradient in the backward pass (2), reading one makes a whole one of zeros "

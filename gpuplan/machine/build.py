@@ -41,14 +41,14 @@ def hardware_of(
     *,
     catalog: Catalog | None = None,
     engine: str | None = None,
-    matmuls_of: str | None = None,
+    matmuls_of: Mapping[str, str] | None = None,
     fused_experts: bool = True,
 ) -> Hardware:
     """The hardware of a target.
 
     Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
     `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart,
-    `matmuls_of` the plain matmuls of another one. `fused_experts`: matmuls over experts run in the fused kernels of serving
+    `matmuls_of` the plain matmuls of other ones, by kind. `fused_experts`: matmuls over experts run in the fused kernels of serving
     engines, which is how they were measured; training engines run plain ones, or their own where these are described.
 
     Raises:
@@ -59,10 +59,11 @@ def hardware_of(
     chip, local = target.accelerator, target.local
 
     def made() -> Kernels:
-        kernels = matmuls_of or engine
-        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=kernels, fused_experts=fused_experts, local=local)
+        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=lent, fused_experts=fused_experts, local=local)
 
-    own = made() if measured is not None else catalog.once(("kernels", chip.id, engine, matmuls_of, fused_experts, local), made)
+    lent = {} if matmuls_of is None else matmuls_of
+    key = ("kernels", chip.id, engine, tuple(sorted(lent.items())), fused_experts, local)
+    own = made() if measured is not None else catalog.once(key, made)
     parameters = dict(own.parameters)
     fabrics: list[Link] = []
     levels = distinct(target.levels)
@@ -116,12 +117,12 @@ class Kernels(Record, kw_only=True):
 
 
 def _kernels(
-    chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, matmuls_of: str | None,
+    chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, matmuls_of: Mapping[str, str],
     fused_experts: bool, local: bool,
 ) -> Kernels:  # fmt: skip
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured, local=local)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
-    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, matmuls_of)
+    parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
@@ -130,7 +131,7 @@ def _kernels(
     return Kernels(
         chain=chain,
         parameters=parameters,
-        settled=with_sibling_clock(chip, settled(parameters), parameters, chain, catalog, matmuls_of=matmuls_of),
+        settled=with_sibling_clock(chip, settled(parameters), parameters, chain, catalog, engine=engine, matmuls_of=matmuls_of),
         peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
         hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),

@@ -20,7 +20,8 @@ MATMUL_LIKE: Mapping[str, tuple[str, ...]] = {
     "fp8": ("int8", "bf16"), "int8": ("fp8", "bf16", "fp16"), "fp4": ("fp8", "bf16"), "int4": ("int8", "fp8", "bf16", "fp16"),
 }  # fmt: skip
 """Whose matmul parameters stand in for a data type that was not measured, nearest first."""
-KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": ("int8_wo", "int4_wo"), "fp16": ("int8_wo", "int4_wo")}
+WEIGHT_ONLY = ("int8_wo", "int4_wo", "mxfp4_wo", "mxfp4_a8")
+KINDS_OF: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_block",), "bf16": WEIGHT_ONLY, "fp16": WEIGHT_ONLY}
 """Kinds of matmul beyond the plain one that a data type is multiplied in; nothing stands in for one that was not measured."""
 TORCH_LINEAR = ("torch.nn.functional.linear", "torch_linear")
 """What published tables call PyTorch's own linear layer where an engine runs it."""
@@ -110,13 +111,19 @@ def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[t
             yield name, Term(f"hw.{name}", value.value, value.unit, link.file.source_of(value, told, note))
 
 
-def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> tuple[dict[str, Term], dict[str, Note]]:
-    """The matmul parameters of each data type and kind, and notes on those that another data type or chip lends."""
+def matmul_terms(
+    chain: Sequence[Link], dtypes: Sequence[str], engine: str | None, matmuls_of: Mapping[str, str] | None = None
+) -> tuple[dict[str, Term], dict[str, Note]]:
+    """The matmul parameters of each data type and kind, and notes on those that another data type or chip lends.
+
+    `matmuls_of`: the engines whose matmuls of a kind stand for those of `engine`.
+    """
     found: dict[str, Term] = {}
     notes: dict[str, Note] = {}
+    others = {} if matmuls_of is None else matmuls_of
     for dtype in dtypes:
         for like in (dtype, *MATMUL_LIKE[dtype]):
-            hit = _fit_of(chain, "matmul", like, engine)
+            hit = _fit_of(chain, "matmul", like, others.get(like, engine))
             if hit is not None:
                 told = "" if like == dtype else f"of {like} matmuls, since {dtype} was not measured"
                 found |= dict(terms_of(hit[0], f"matmul.{dtype}", hit[1], told))
@@ -125,7 +132,7 @@ def matmul_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | Non
                     notes[dtype] = Note("hw.dtype-not-measured", text, "run `gpuplan calibrate` on the machine")
                 break
         for kind in KINDS_OF.get(dtype, ()):
-            found |= _exactly(chain, "matmul", kind, engine)
+            found |= _exactly(chain, "matmul", kind, others.get(kind, engine))
     return found, notes
 
 
@@ -141,7 +148,15 @@ def grouped_terms(
     for dtype in dtypes:
         for kind in (dtype, *KINDS_OF.get(dtype, ())):
             found |= _exactly(chain, "grouped", kind, engine) if fused else _own_grouped(own, kind, engine)
+            found |= _few(own, kind, engine)
     return found
+
+
+def _few(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:
+    """The parameters of the kernel that the engine takes for few tokens, where it has one."""
+    tables = [(link, link.file.engines[engine].grouped_few) for link in own] if engine else []
+    hit = next(((link, table[kind]) for link, table in tables if kind in table), None)
+    return dict(terms_of(hit[0], f"grouped_few.{kind}", hit[1])) if hit is not None else {}
 
 
 def _own_grouped(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:

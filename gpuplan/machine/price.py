@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas import kernels
+from gpuplan.formulas import attention_kernels, kernels
+from gpuplan.formulas.basic import smaller
 from gpuplan.machine.attention import attention_seconds, throttled
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true
-from gpuplan.term import Term
+from gpuplan.term import DEFINITION, Term, greatest
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
+
+ZERO = Term("zero", 0.0, "1", DEFINITION)
+NO_TIME = Term("no_time", 0.0, "s", DEFINITION)
 
 
 def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
@@ -30,19 +34,36 @@ def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) ->
     return transfer_seconds(item, hw)
 
 
-def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
+def matmul_seconds(item: Matmul, hw: Hardware, *, replayed: bool = False) -> Term:
     """The time of one matmul, batched or over experts, in seconds, with the quantisation of its left matrix where it needs one.
+
+    `replayed`: the kernel alone runs again and again, as in a benchmark, so that its weights may still be in the chip's cache; in
+    a model's step those of other layers have taken their place. A benchmark without a graph also waits for the host. Over experts
+    an engine may have another kernel for few tokens.
 
     Raises:
         UnknownError: the accelerator does not multiply that data type, or no kernel parameters are known.
     """
-    name, prefix = item.name, _matmul_set(item, hw)
-    peak = hw.peak(item.dtype)
+    prefix = _matmul_set(item, hw)
+    made = _seconds_of_set(item, hw, prefix, replayed=replayed)
+    few = prefix.replace("grouped.", "grouped_few.")
+    most = hw.parameters.get(f"{few}.most_tokens") if prefix.startswith("grouped.") else None
+    if most is None or item.tokens is None:
+        return made
+    other = _seconds_of_set(item.replaced(name=f"{item.name}.few"), hw, few, replayed=replayed)
+    return attention_kernels.seconds_up_to.term(f"{item.name}.by_tokens", value=item.tokens, most=most, within=other, beyond=made)
+
+
+def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) -> Term:
+    """The time of one matmul by one set of parameters."""
+    name = item.name
+    peak = hw.peak("fp8" if prefix.endswith("_a8") else item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
     tile = hw.parameter(f"{prefix}.tile_m")
     if _widened(item):
         # Kernels that widen the weights on the way are made for few rows; the measured ones multiply what they read.
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
+    uneven = ZERO if item.uneven is None else item.uneven
     busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
     if straddle is not None:
         along = "k" if item.sums_rows else "m"
@@ -50,36 +71,52 @@ def matmul_seconds(item: Matmul, hw: Hardware) -> Term:
         busy = {**shape, along: rows}
     flop = kernels.tiled_flop.term(
         f"{name}.flop", **busy, tile_m=tile, tile_n=hw.parameter(f"{prefix}.tile_n"),
-        tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count,
+        tail=hw.parameter(f"{prefix}.tail"), units=hw.sm_count, uneven=uneven,
     )  # fmt: skip
     fine = hw.parameters.get(f"{prefix}.fine")
     if fine is not None:
         flop = kernels.waved_flop.term(
-            f"{name}.waved_flop", tiled=flop, **shape, fine=fine, whole=hw.parameter(f"{prefix}.whole"), units=hw.sm_count
-        )
+            f"{name}.waved_flop", tiled=flop, **shape, fine=fine, whole=hw.parameter(f"{prefix}.whole"), units=hw.sm_count,
+            uneven=uneven,
+        )  # fmt: skip
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
     compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
-    memory = kernels.memory_seconds.term(
-        f"{name}.memory_s", size=size, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter(f"{prefix}.memory_efficiency")
-    )
+    traffic = {"size": size, "bandwidth": hw.hbm_bandwidth, "efficiency": hw.parameter(f"{prefix}.memory_efficiency")}
+    reach = hw.parameters.get(f"{prefix}.reach") if replayed else None
+    if reach is not None and hw.l2 is not None:
+        near = hw.parameter(f"{prefix}.near")
+        memory = attention_kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
+    else:
+        memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
     start = hw.parameter(f"{prefix}.start")
     walk = hw.parameters.get(f"{prefix}.walk")
     if walk is not None:
-        start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=item.k)
+        depth, split = item.k, hw.parameters.get(f"{prefix}.split")
+        if split is not None:
+            # Longer contractions are cut, and their pieces run beside each other (split-K).
+            depth = smaller.term(f"{name}.walked_depth", a=item.k, b=split)
+        start = kernels.deep_start.term(f"{name}.start", start=start, walk=walk, depth=depth)
     parts = {
         "compute": compute, "memory": memory, "start": start,
         "unhidden": hw.parameter(f"{prefix}.unhidden"),
         "residual": hw.parameter("grouped_residual" if prefix.startswith("grouped") else "matmul_residual"),
     }  # fmt: skip
-    element = hw.parameters.get(f"{prefix}.quantise")
-    if element is None:
-        return kernels.kernel_seconds.term(f"{name}.seconds", **parts)
-    quantise = kernels.quantise_seconds.term(
-        f"{name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=element, bandwidth=hw.hbm_bandwidth
-    )
-    return kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
+    if f"{prefix}.quantise" not in hw.parameters:
+        made = kernels.kernel_seconds.term(f"{name}.seconds", **parts)
+    else:
+        quantise = _quantise_seconds(item, hw, prefix)
+        made = kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
+    issue = hw.parameters.get(f"{prefix}.issue") if replayed else None
+    return made if issue is None else greatest(f"{name}.replayed_s", {"kernel": made, "host": issue})
+
+
+def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:
+    return kernels.quantise_seconds.term(
+        f"{item.name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=hw.parameter(f"{prefix}.quantise"),
+        bandwidth=hw.hbm_bandwidth, row=hw.parameters.get(f"{prefix}.quantise_row", NO_TIME),
+    )  # fmt: skip
 
 
 def _widened(item: Matmul) -> bool:
@@ -89,14 +126,16 @@ def _widened(item: Matmul) -> bool:
 
 def _matmul_set(item: Matmul, hw: Hardware) -> str:
     """The parameters that describe a matmul best: of its kind over experts, its type over experts, its kind, its type."""
-    kind: str = item.dtype
+    kinds: list[str] = [item.dtype]
     if _widened(item):
-        kind = "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo"
+        kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
+        if item.micro:
+            kinds = ["mxfp4_a8", "mxfp4_wo", *kinds]
     elif item.blocked:
-        kind = f"{item.dtype}_block"
-    sets = [f"matmul.{kind}", f"matmul.{item.dtype}"]
+        kinds.insert(0, f"{item.dtype}_block")
+    sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
-        sets = [f"grouped.{kind}", f"grouped.{item.dtype}", *sets]
+        sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 

@@ -21,7 +21,7 @@ from gpuplan.work import Dtype
 
 def with_sibling_clock(
     chip: Accelerator, changes: Mapping[str, Term], parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog,
-    *, matmuls_of: str | None,
+    *, engine: str | None, matmuls_of: Mapping[str, str],
 ) -> dict[str, Term]:  # fmt: skip
     """The parameters that are otherwise under load (`changes`), with clocks in the order of the power limits of siblings.
 
@@ -40,7 +40,7 @@ def with_sibling_clock(
         both = [one for one in get_args(Dtype) if one in chip.dtypes() and one in other.dtypes()]
         less, more = (other, chip) if lower else (chip, other)
         dtypes = [one for one in both if less.peak(one).value <= more.peak(one).value]
-        its = matmul_terms((link,), dtypes, matmuls_of)[0]
+        its = matmul_terms((link,), dtypes, engine, matmuls_of)[0]
         its |= settled(its)
         for dtype in dtypes:
             for prefix in (f"matmul.{dtype}", f"matmul.{dtype}_block"):

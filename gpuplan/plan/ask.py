@@ -44,6 +44,13 @@ TP = Option("Tensor parallel degree", PARALLEL, samples=True)
 PP = Option("Pipeline parallel degree (stages)", PARALLEL, samples=True)
 
 
+SKEW = Option(
+    "Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in serving,"
+    " as in measured uneven layers",
+    PARALLEL, "RATIO", least=1, most=1e9, too_small="the busiest expert has no less than the idlest, 1",
+)  # fmt: skip
+
+
 class TrainAsk(Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run.
 
@@ -135,6 +142,7 @@ class TrainAsk(Common, kw_only=True):
             "RATIO", least=1, most=1e6, too_small="the fullest rank has no less than the mean, 1",
         ),
     ] = None  # fmt: skip
+    expert_skew: Annotated[float | None, SKEW] = None
     sync_every: Annotated[
         int | None,
         Option("Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)", PARALLEL),
@@ -370,6 +378,7 @@ class ServeAsk(Common, kw_only=True):
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
+    expert_skew: Annotated[float | None, SKEW] = None
 
 
 class FitAsk(Common, kw_only=True):

@@ -122,6 +122,9 @@ class TrainOptions(TypedDict, total=False):
     """Tensor parallel degree of experts; left out, whole experts once ep is above 1."""
     expert_load: Number
     """Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1."""
+    expert_skew: Number
+    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
+    serving, as in measured uneven layers."""
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
     recompute: words.Recompute | None
@@ -264,6 +267,9 @@ class ServeOptions(TypedDict, total=False):
     """Tensor parallel degree."""
     pp: Whole
     """Pipeline parallel degree (stages)."""
+    expert_skew: Number
+    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
+    serving, as in measured uneven layers."""
     price: Number
     """Your price for an hour of what --on counts, such as `2.50`."""
     price_kind: words.SoldAs | None

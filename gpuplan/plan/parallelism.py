@@ -43,6 +43,8 @@ class Parallelism(Record, kw_only=True):
     """Ranks between which weights stay after the forward pass under ZeRO-3 (FSDP2, ZeRO++); None: as many as share states."""
     expert_load: float | None = None
     """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
+    expert_skew: float | None = None
+    """Tokens of the busiest expert over those of the idlest; None: as usual of the task, in training even."""
     cp_kind: ContextKind = "ring"
     """How ranks that share a sequence attend to all of it: keys and values in a ring, gathered, or heads exchanged (Ulysses)."""
 

@@ -184,6 +184,8 @@ class StoredWeights(Record):
     source: Source
     blocked: bool = False
     """Weights share a scale by blocks of 128 x 128, and activations one for each 128 along a row."""
+    micro: bool = False
+    """Weights of 4 bits share a scale by blocks of 32 or 16: where they are widened, it is by the same kernels."""
 
 
 STORED: dict[WeightFormat, StoredWeights] = {
@@ -194,8 +196,8 @@ STORED: dict[WeightFormat, StoredWeights] = {
     "fp8-block": StoredWeights("fp8-block", 1.0 + 4 / 128**2, "fp8", False, _DEEPSEEK, blocked=True),
     "int8": StoredWeights("int8", 1.0, "int8", False, _IEEE),
     "int4": StoredWeights("int4", 0.5 + 2.5 / 128, None, False, _AWQ),
-    "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4),
-    "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP),
+    "nvfp4": StoredWeights("nvfp4", 0.5 + 1 / 16, "fp4", False, _NVFP4, micro=True),
+    "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP, micro=True),
 }
 
 _GGML = Source(

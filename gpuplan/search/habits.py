@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
+from gpuplan.models.architecture import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
@@ -99,6 +100,12 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("optimizer", tuning.optimizer.text, tuning.optimizer)
     if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
         _alone(habits, known.alone)
+    if known.dispatcher is not None and found.subject.arch.moes and ask.ep != 1:
+        habits.take("dispatcher", known.dispatcher.text, known.dispatcher)
+    if known.replayed is not None and described:
+        _replayed(habits, known.replayed, found)
+    if known.etp is not None and described:
+        _expert_ways(habits, known.etp, found)
     if known.micro_batch is not None and described:
         _micro_batch(habits, known.micro_batch, found)
     if known.shard_group is not None and described:
@@ -164,6 +171,26 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
         each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
         if each and not rest:
             habits.take("micro_batch", each, said, str(each))
+
+
+def _replayed(habits: Habits, said: SourcedText, found: Found) -> None:
+    """Graphs of whole steps, and the overlap that recipes switch on with them, where nothing is said of either."""
+    ask, arch = habits.ask, found.subject.arch
+    mxfp8 = ask.precision == "fp8" and ask.scaling == "blockwise"
+    attends = all(isinstance(block.mixer, Attention | Mla) for block in arch.blocks)
+    if said.text == "none" or not (mxfp8 and arch.moes and attends) or ask.ep == 1 or (ask.graphs, ask.overlap) != (None, None):
+        return
+    habits.take("graphs", True, said, "true")
+    beside = ("dp", "ep", *(("pp",) if (ask.pp or 1) > 1 else ()))
+    habits.take("overlap", beside, said, ",".join(beside))
+
+
+def _expert_ways(habits: Habits, said: SourcedText, found: Found) -> None:
+    """Experts that are spread are cut as dense layers are, where the ranks of a pipeline stage suffice for that."""
+    ask = habits.ask
+    tp, ep, ranks = ask.tp or 1, ask.ep or 1, found.target.count // (ask.pp or 1)
+    if found.subject.arch.moes and tp > 1 and ep > 1 and ranks % (ep * tp) == 0:
+        habits.take("etp", tp, said, str(tp))
 
 
 def _shard_group(habits: Habits, said: SourcedText, found: Found) -> None:

@@ -34,15 +34,20 @@ def run_idle(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
 
 
 def cache_idle(ask: Common, arch: Architecture) -> list[Note]:
-    """The same for what is kept of sequences, where the model keeps nothing."""
-    return [] if arch.remembers else _noted(ask, [(("kv_cache", "batch"), "the model keeps nothing of a sequence", "")])
+    """The same for what is kept of sequences, where the model keeps nothing, and for experts, where it has none."""
+    idle: list[Idle] = []
+    if not arch.remembers:
+        idle.append((("kv_cache", "batch"), "the model keeps nothing of a sequence", ""))
+    if not experts_of(arch):
+        idle.append((("expert_skew",), "the model has no experts", ""))
+    return _noted(ask, idle)
 
 
 def _of_plan(ask: TrainAsk, plan: TrainPlan, arch: Architecture) -> Iterator[Idle]:
     """The options that a plan leaves nothing to do, and why."""
     p = plan.parallel
     if not experts_of(arch):
-        yield ("expert_load", "dispatcher"), "the model has no experts", ""
+        yield ("expert_load", "expert_skew", "dispatcher"), "the model has no experts", ""
     elif p.ep == 1:
         yield ("dispatcher",), "experts are not spread (ep 1), so no tokens travel to them", "use --ep 2 or more"
     if p.dp * p.cp == 1:

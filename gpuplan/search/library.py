@@ -178,7 +178,8 @@ class Library:
             self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
         elif key not in self._machines:
             self._machines[key] = hardware_of(
-                self.target(on), catalog=self.catalog, engine=kernels, matmuls_of=engine.matmuls_like,
+                self.target(on), catalog=self.catalog, engine=kernels,
+                matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
                 fused_experts=engine.serving is not None,
             )  # fmt: skip
         return self._machines[key]

@@ -177,6 +177,8 @@ def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
     types, said = types_of(found.card, found.subject, ask.weights, ask.kv_cache)
     want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
+    if isinstance(ask, ServeAsk):
+        want = want.replaced(expert_skew=ask.expert_skew)
     return want, said
 
 

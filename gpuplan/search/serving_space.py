@@ -39,6 +39,7 @@ class Want(Record, kw_only=True):
     types: StoredTypes
     tp: int | None
     pp: int | None
+    expert_skew: float | None = None
     queues: bool = True
     """Whether sequences that the caches have no room for may wait."""
 
@@ -70,9 +71,9 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         return batch % plan.parallel.dp == 0 if batch is not None and shared else True
 
     plan = ServePlan(
-        parallel=Parallelism(zero_stage=0, sequence_parallel=False), batch=1.0, prompt=float(want.prompt),
-        output=float(want.output), context=float(want.context), queues=want.queues, weights=want.types.weights,
-        kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
+        parallel=Parallelism(zero_stage=0, sequence_parallel=False, expert_skew=want.expert_skew), batch=1.0,
+        prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
+        weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
     )  # fmt: skip
     axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
     if batch is None:

@@ -76,6 +76,13 @@ def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
             yield Rule(False, partial(_no_split, name, getattr(ask, name), engine))
     if ask.etp is not None and ask.etp > 1 and not {"tp", "ep"} & {*profile.splits, *profile.splits_if_asked}:
         yield Rule(False, partial(_no_split, "etp", ask.etp, engine))
+    if ask.expert_load is not None and ask.expert_skew is not None:
+        yield Rule(False, _load_twice)
+
+
+def _load_twice() -> Problem:
+    what = "--expert-load and --expert-skew both say how full the fullest rank of experts is"
+    return Problem("plan.expert-load", what, "give one of them")
 
 
 def _no_split(name: str, value: int, engine: Engine) -> Problem:

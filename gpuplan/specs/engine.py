@@ -24,6 +24,7 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
+from gpuplan.specs.measured import MatmulKind
 from gpuplan.specs.quantity import (
     BytesField,
     BytesPerSField,
@@ -303,8 +304,8 @@ class Engine(SpecFile):
     """How it divides fewer key and value heads than tensor parallel ranks."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for its own, where both train with the same library."""
-    matmuls_like: Id | None = None
-    """The engine whose measured matmuls stand for its own, where its own were measured otherwise than it runs them."""
+    matmuls_like: dict[MatmulKind, Id] = field(default_factory=dict)
+    """The engines whose measured matmuls of a kind stand for its own, where its own were measured otherwise than it runs them."""
     training: TrainingProfile | None = None
     stands_in_for: tuple[str, ...] = ()
     """Frameworks without a profile of their own that work most like it, and for which it answers."""

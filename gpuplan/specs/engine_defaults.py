@@ -44,6 +44,9 @@ Code: TypeAlias = Annotated[SourcedText, OneOf(("compiled", "eager"))]
 Types: TypeAlias = Annotated[SourcedText, OneOf(("bf16", "bf16-pure", "fp16", "fp32"))]
 Loss: TypeAlias = Annotated[SourcedText, OneOf(("whole", "chunked"))]
 MicroBatch: TypeAlias = Annotated[SourcedText, OneOf(("whole", "one-in-pipelines", "stages-in-pipelines"))]
+ExpertWays: TypeAlias = Annotated[SourcedText, OneOf(("as-tp",))]
+Dispatching: TypeAlias = Annotated[SourcedText, OneOf(("alltoall", "deepep", "hybridep"))]
+Replayed: TypeAlias = Annotated[SourcedText, OneOf(("mxfp8-mixtures", "none"))]
 Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
 States: TypeAlias = Annotated[SourcedText, OneOf(("adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"))]
@@ -95,6 +98,13 @@ class TrainingDefaults(Schema):
     """Whether logits are made and reduced piece by piece."""
     micro_batch: MicroBatch | None = None
     """How a rank's batch is cut: not at all; or, with pipeline stages, into micro-batches of one or into as many as stages."""
+    etp: ExpertWays | None = None
+    """How many ranks share an expert where experts are spread: as many as share dense layers, if there are enough."""
+    dispatcher: Dispatching | None = None
+    """How tokens reach experts that are spread over ranks."""
+    replayed: Replayed | None = None
+    """Which training is replayed whole from graphs, tokens on their way to experts beside another micro-batch: of mixtures of
+    attention layers in fp8 with scales by blocks; None: none."""
     shard_group: Group | None = None
     """Which ranks share one copy of sharded states: those of a slice, and gradients are reduced between slices."""
     documents: CountField | None = None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
-from gpuplan.specs.engine_defaults import MicroBatch, TrainingDefaults
+from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -58,10 +58,19 @@ class Era(Schema):
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None
     """How a rank's batch was cut where nobody said."""
+    dispatcher: Dispatching | None = None
+    """How tokens reached experts where nobody said."""
+    etp: ExpertWays | None = None
+    """How many ranks shared an expert where nobody said."""
+    replayed: Replayed | None = None
+    """Which training was replayed whole from graphs where nobody said."""
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
-        return today if self.micro_batch is None else (today or TrainingDefaults()).replaced(micro_batch=self.micro_batch)
+        given = {
+            name: value for name in ("micro_batch", "dispatcher", "etp", "replayed") if (value := getattr(self, name)) is not None
+        }
+        return (today or TrainingDefaults()).replaced(**given) if given else today
 
     def changes(self, profile: Any) -> dict[str, Any]:
         """The fields of a training profile that this era changes, and their values."""

@@ -160,9 +160,14 @@ class Experts(Schema):
     """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
     start: SecondsField | None = None
     """Time of the accelerator for each matmul of each expert of a rank beyond its share of them all: starts, unfilled ends."""
-    padded: Share | None = None
-    """The tokens of each expert are padded to those of the fullest, in slices: how lopsided they are, from even (0) to all tokens
-    with the same experts (1), unless the plan names a load; None: no padding."""
+    up_bias: BytesField | None = None
+    """Traffic of a forward pass for each element that the up projection of experts makes, where their biases are added expert by
+    expert behind it; the backward pass takes twice as much. None: the products add them."""
+    down_bias: BytesField | None = None
+    """The same of the down projection, whose biases are weighted as its copies of tokens are."""
+    padded: RatioField | None = None
+    """The tokens of each expert are padded to those of the fullest, in slices: how many times those of the idlest the busiest has,
+    unless the plan names a load or a skew; None: no padding."""
 
 
 class Adapters(Schema):

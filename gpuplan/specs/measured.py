@@ -15,9 +15,11 @@ from gpuplan.specs.quantity import CountField, FactorField, Measure, Sourced
 _BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 MatmulKind: TypeAlias = Literal[
-    "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo"
+    "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo", "mxfp4_wo",
+    "mxfp4_a8",
 ]  # fmt: skip
-"""A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way."""
+"""A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way,
+with scales by groups of integers or by blocks of 32 (MX); these by activations of 8 bits."""
 Kind: TypeAlias = Literal[
     "matmul", "grouped", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter",
     "all_to_all", "transfer",
@@ -28,6 +30,8 @@ Slower: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SL
 More: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.MORE)]
 Waves: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.WAVES)]
 Depth: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.DEPTH)]
+Reach: TypeAlias = Annotated[Sourced, Measure("1", within=physics.PIECE)]
+Tokens: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TOKENS)]
 Tile: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TILE)]
 Ranks: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.RANKS)]
 Ratio: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
@@ -114,6 +118,8 @@ class MatmulFit(Section):
     """Columns of results that are computed together."""
     walk: PerElement | None = None
     """Time that each element of the contraction takes however few results there are: products of one result wait for each other."""
+    split: Reach | None = None
+    """Longest piece of a contraction that is walked along: longer ones are cut, and their pieces run side by side (split-K)."""
     fine: Slower | None = None
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
     whole: Part | None = None
@@ -122,6 +128,17 @@ class MatmulFit(Section):
     """Of matmuls over experts: tiles of `tile_m` rows that each of them takes more because its rows begin amid a tile."""
     quantise: OfElement | None = None
     """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
+    issue: Start | None = None
+    """Time from launch to launch where the host started each kernel of the benchmark by itself, so that shorter ones waited for it:
+    in an engine's graph nothing waits."""
+    quantise_row: PerElement | None = None
+    """Time that quantising takes for each row of the left matrix at least, however short the row is."""
+    reach: Annotated[Sourced, Measure("1", zero=True, within=physics.REACHED)] | None = None
+    """Share of the last-level cache that stays when the kernel alone runs again and again on the same weights, as benchmarks do."""
+    near: Annotated[Sourced, Measure("1", within=physics.CACHED)] | None = None
+    """Rate of that cache in units of the datasheet bandwidth; in a model's step other layers have replaced the weights."""
+    most_tokens: Tokens | None = None
+    """Of a kernel for few tokens: the most tokens of a step that an engine takes it for."""
     fit: Fit | None = None
     """How well it fits."""
 
@@ -340,6 +357,8 @@ class EngineFits(Section):
     """Instead of the matmuls above."""
     grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls over experts above."""
+    grouped_few: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Another kernel over experts that the engine takes for steps of few tokens, `most_tokens` at most."""
     prefill: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)

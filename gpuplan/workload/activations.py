@@ -53,6 +53,10 @@ class KeepingHabits(Record, kw_only=True):
     """Each matrix cut by columns gathers its own input."""
     padded: Term | None = None
     """The fullest expert over the mean, where the others are padded to it; None: they are not."""
+    up_bias: Term | None = None
+    """Traffic for each element that the up projection of experts makes, where their biases are no part of it."""
+    down_bias: Term | None = None
+    """The same of the down projection."""
     hands_parts: bool = False
     """Each tensor parallel rank sends the next pipeline stage its part of the hidden states."""
     whole_edges: bool = False

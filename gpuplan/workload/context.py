@@ -54,6 +54,8 @@ class Types(Record, kw_only=True):
     kv: Term
     blocked: bool = False
     """Operands carry scales by blocks."""
+    micro: bool = False
+    """Stored weights carry a scale for each block of 32 (the MX formats)."""
 
 
 class Group(Record, kw_only=True):
@@ -79,6 +81,8 @@ class Pass(Record, kw_only=True):
     groups: tuple[Group, ...]
     expert_tokens: Term
     """Token copies that the experts of one rank process, for one copy a token (top_k comes from the block)."""
+    expert_skew: Term | None = None
+    """Tokens of the busiest expert over those of the idlest: the fullest rank has more than the mean. None: even."""
     hidden_passes: Term
     rms_passes: Term | None = None
     """Further passes over the hidden width in layers with RMS norms."""

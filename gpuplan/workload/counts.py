@@ -30,6 +30,15 @@ _PIPELINE = Source("definition", "activations go to the next stage, their gradie
 _MEAN = Source("definition", "the mean of a length that grows evenly from nothing")
 
 
+_UNEVEN = Source(
+    "assumed",
+    "routers are as uneven as in AIConfigurator's uneven rows of experts: a power law between 0.01 and 2 for steps of few tokens,"
+    " and between 1 and 0.8 of the tokens, which is as much at 256 tokens",
+    "https://github.com/ai-dynamo/aiconfigurator",
+    "collector/helper.py, _generate_power_law_distribution; exponents 1.01 and 1.2",
+)
+
+
 def _assumed(why: str) -> Source:
     return Source("assumed", why)
 
@@ -47,7 +56,12 @@ COUNTS: dict[str, tuple[float, Source]] = {
         _assumed("backward, an elementwise kernel also reads the gradient"),
     ),
     "passes_of_a_norm": (2, Source("definition", "what a norm reads and what it writes")),
+    "expert_skew": (200, _UNEVEN),
     "permute_passes": (4, _assumed("token copies are read and written on their way to the experts and back")),
+    "bias_kernels": (
+        4,
+        Source("definition", "for each expert: bias times weights, a sum behind each product, a copy"),
+    ),
     "permute_kernels": (4, _assumed("sort, permute, unpermute and weighted sum")),
     "state_passes": (2, _assumed("a decode step reads and writes the recurrent state")),
     "middle_of_chunk": (2, _MEAN),

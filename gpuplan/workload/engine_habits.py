@@ -1,12 +1,15 @@
-"""What do an engine's habits add to the passes of a layer: slices of padded experts, matrices that each gather their own input?"""
+"""What do an engine's habits add to the passes of a layer: slices and biases of experts, matrices that each gather their input?"""
 
 from __future__ import annotations
 
 from gpuplan.formulas.basic import product
 from gpuplan.formulas.layers import sliced_bytes
 from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.models.architecture import ChannelMixer, Moe
+from gpuplan.term import Term, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.activations import KeepingHabits
+from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram, Op, Part, Phase, Role, label
 
 QKV = 3
@@ -42,6 +45,25 @@ def expert_slices(forward: LayerProgram, key: str, habits: KeepingHabits) -> Lay
     size = sliced_bytes.term(f"{at}.traffic", padded=padded, load=habits.padded, experts=grouped.batch)
     item = Stream(name=at, size=size, launches=grouped.batch)
     return LayerProgram((Op(role=Role.SLICES, part=Part.EXPERTS, phase=Phase.BACKWARD, item=item),))
+
+
+def with_biases(forward: LayerProgram, key: str, channels: ChannelMixer | None, habits: KeepingHabits) -> LayerProgram:
+    """The forward pass with biases of experts, where these are added behind the products, one expert after the other."""
+    if not isinstance(channels, Moe) or not channels.bias:
+        return forward
+    at, sizes = label(Phase.FORWARD, key, Part.EXPERTS, Role.BIASES), dict[str, Term]()
+    for role, each in ((Role.EXPERTS_UP, habits.up_bias), (Role.EXPERTS_DOWN, habits.down_bias)):
+        if each is None:
+            continue
+        for item in forward.of(role).matmuls:
+            rows = product.term(f"{at}.{role.value}_rows", a=item.m, b=item.batch)
+            sizes[role.value] = tensor_bytes.term(f"{at}.{role.value}", tokens=rows, width=item.n, element_bytes=each)
+    if not sizes:
+        return forward
+    experts = next(item.batch for item in forward.matmuls if item.grouped)
+    kernels = product.term(f"{at}.launches", a=count("bias_kernels"), b=experts)
+    stream = Stream(name=at, size=total(f"{at}.traffic", sizes), launches=kernels)
+    return forward + LayerProgram((Op(role=Role.BIASES, part=Part.EXPERTS, phase=Phase.FORWARD, item=stream),))
 
 
 def inputs_apart(program: LayerProgram, key: str, more: dict[Part, int], kind: CollectiveKind) -> LayerProgram:

@@ -82,6 +82,8 @@ class Role(Enum):
     PERMUTE = "permute"
     GATE = "gate"
     SLICES = "slices"
+    BIASES = "biases"
+    """Of experts, where they are added expert by expert behind the products."""
     SUM = "sum"
     GATHERED_QKV = "gathered_qkv"
     GATHERED_INPUT = "gathered_input"

@@ -45,6 +45,8 @@ class ServeTerms(Record, kw_only=True):
     activation_passes: Term
     kernels: Term
     kv_heads: KvHeads = "replicated"
+    expert_skew: Term | None = None
+    """Tokens of the busiest expert over those of the idlest; None: even."""
 
 
 class PassWork(Record):

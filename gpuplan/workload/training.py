@@ -32,7 +32,7 @@ from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split, Types
 from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
-from gpuplan.workload.engine_habits import with_habits
+from gpuplan.workload.engine_habits import with_biases, with_habits
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -167,6 +167,7 @@ def training_work(
             ),
         ),
         expert_tokens=_expert_tokens(plan, tokens, step, etp, None if habits is None else habits.padded),
+        expert_skew=None if habits is not None and habits.padded is not None else _expert_skew(plan),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
         activation_passes=step.activation_passes,
@@ -187,7 +188,7 @@ def training_work(
     for key, (index, name) in block_keys(arch).items():
         block, encodes = arch.stacks[index].blocks[name], int(arch.stacks[index].kind == "encoder")
         setting, keeper = settings[encodes], keepers[encodes]
-        program = layer_program(setting, Phase.FORWARD.value, key, block)
+        program = with_biases(layer_program(setting, Phase.FORWARD.value, key, block), key, block.mlp, keeper.habits)
         back = backward(program, key, step.gradient, frozen=tuning.frozen)
         forward, back = with_habits(program, back, key, keeper.habits, sequence_parallel=p.sequence_parallel)
         adapters = None
@@ -294,6 +295,12 @@ def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term, pa
         return mean if padded is None else product.term("step.padded_expert_tokens", a=mean, b=padded)
     load = Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     return product.term("step.fullest_expert_tokens", a=mean, b=load)
+
+
+def _expert_skew(plan: TrainPlan) -> Term | None:
+    """The skew of the router that the plan names; None: even."""
+    skew = plan.parallel.expert_skew
+    return None if skew is None or skew == 1 else Term("plan.expert_skew", skew, "1", USER)
 
 
 def _key(arch: Architecture, one: BlockCount) -> str:

@@ -448,6 +448,14 @@ def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path) -> None
     assert (informed.tp, informed.micro_batch) == (typed.tp, typed.micro_batch) == (2, 1)
 
 
+def test_a_degree_from_elsewhere_is_left_open_by_who_types_the_page(tmp_path: Path) -> None:
+    (read,) = read_rows([written(tmp_path, changed(run={"ep": 2}, elsewhere=["ep"]))])
+    informed, typed = (training_question(one, answers()) for one in (read, read.as_typed()))
+    assert (informed.tp, informed.ep, typed.tp, typed.ep) == (2, 2, 2, None)
+    (plain,) = read_rows([written(tmp_path, changed(run={"ep": None}))])
+    assert training_question(plain.as_typed(), answers()).ep == 1
+
+
 def test_an_unknown_framework_is_left_out_of_what_is_typed(tmp_path: Path) -> None:
     (read,) = read_rows([written(tmp_path, changed(framework="its-own"))])
     assert training_question(read.as_typed(), answers()).engine is None

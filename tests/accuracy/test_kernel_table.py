@@ -60,7 +60,7 @@ KV = {"attn_dtype": "bfloat16", "kv_cache_dtype": "bfloat16"}
 
 def test_rows_are_priced_as_the_machine_prices_them(tool: ModuleType) -> None:
     hw = hardware()
-    seconds = matmul_row_seconds({"m": 512.0, "n": 4096.0, "k": 8192.0}, hw, dtype="bf16", left=2.0, right=2.0)
+    seconds = matmul_row_seconds({"m": 512.0, "n": 4096.0, "k": 8192.0}, hw, dtype="bf16", left=2.0, right=2.0, replayed=True)
     ((label, made),) = cells(tool, "gemm", [GEMM | {"latency": 1e3 * seconds}, GEMM | {"latency": 2e3 * seconds}], hw)
     assert label == "bf16"
     assert made.ratio == pytest.approx([1.0, 0.5])

@@ -36,7 +36,7 @@ def layers(count: int = 500) -> Rows:
     m = np.exp2(dice.integers(0, 12, count))
     cols = {
         "m": m, "touched": touched, "copies": m * touched, "hidden": 1024.0 * dice.integers(1, 8, count),
-        "inner": np.exp2(dice.integers(7, 14, count)),
+        "inner": np.exp2(dice.integers(7, 14, count)), "up": np.full(count, 2.0), "even": np.ones(count),
     }  # fmt: skip
     return Rows(cols, np.ones(count), dice.random(count) < 0.4, "fake")
 
@@ -58,7 +58,7 @@ HEAD = (
 )
 
 
-def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_path: Path) -> None:
+def test_a_set_is_of_all_kernels_that_an_engine_takes(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
     rows = layers(400)
     rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
@@ -70,15 +70,54 @@ def test_the_kernel_that_is_fastest_for_most_layers_speaks_for_its_engine(tmp_pa
             f"bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,{cols['touched'][at]:.0f},1,1"
         )
         lines += [
-            f"TRTLLM,1.2,quick,{shape},balanced,{1e3 * seconds[at]}",
-            f"TRTLLM,1.2,slow,{shape},balanced,{3e3 * seconds[at]}",
-            f"TRTLLM,1.2,quick,{shape},power_law_1.2,{9e3 * seconds[at]}",
+            f"TRTLLM,1.2,{'one' if at % 2 else 'other'},{shape},balanced,{1e3 * seconds[at]}",
+            f"TRTLLM,1.2,asked_min_latency,{shape},balanced,{3e3 * seconds[at]}",
         ]
     (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
     made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
-    assert set(made.sets) == {"grouped.bf16"}
-    assert made.sets["grouped.bf16"].software == "TRTLLM 1.2 quick"
+    own = "engines.tensorrt-llm.grouped"
+    assert set(made.sets) == {"grouped.bf16", f"{own}.bf16", f"{own}_few.bf16"}
+    assert made.sets["grouped.bf16"].software == "TRTLLM 1.2 one, TRTLLM 1.2 other"
     assert made.sets["grouped.bf16"].errors.median_ape < 0.02
+    few = made.sets[f"{own}_few.bf16"]
+    assert (few.software, few.values["most_tokens"].value) == ("TRTLLM 1.2 asked_min_latency", 128.0)
+    assert few.rows_fitted + few.rows_held_back == (cols["copies"] <= 128).sum()
+
+
+def test_a_slow_kernel_is_told_and_not_replaced(tmp_path: Path) -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    rows = layers(400)
+    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    slow = predict(chip, STREAM, rows, {**TRUTH, "memory_efficiency": 0.15}, dtype="bf16", left=2.0, right=2.0)
+    cols = rows.columns
+    lines = [
+        f"VLLM,0.9,slow,bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,"
+        f"{cols['touched'][at]:.0f},1,1,balanced,{1e3 * slow[at]}"
+        for at in range(len(rows))
+    ]
+    (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
+    assert made.sets["engines.vllm.grouped.bf16"].values["memory_efficiency"].value == pytest.approx(0.15, rel=0.05)
+
+
+def test_eight_bit_activations_stand_in_for_widened_weights_where_an_engine_takes_them(tmp_path: Path) -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "b200-sxm-180gb"))
+    rows = layers(400)
+    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    lines = []
+    cols = rows.columns
+    for kind in ("mxfp4_a8", "mxfp4_wo"):
+        gemm = GEMMS[kind]
+        seconds = predict(chip, STREAM, rows, TRUTH, dtype=gemm.dtype, left=gemm.left, right=gemm.right)
+        lines += [
+            f"{name},1.2,one,{gemm.table},{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at]:.0f},1,"
+            f"{cols['touched'][at]:.0f},1,1,balanced,{1e3 * seconds[at]}"
+            for at in range(len(rows)) for name in ("TRTLLM", "VLLM")
+        ]  # fmt: skip
+    (tmp_path / "b200_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    made = fit_experts(tmp_path, "b200_sxm", chip, STREAM)
+    engines = {"engines.tensorrt-llm.grouped.mxfp4_a8", "engines.vllm.grouped.mxfp4_wo"}
+    assert set(made.sets) == {"grouped.mxfp4_wo", *engines}
 
 
 def item(*, grouped: bool, blocked: bool = False, right: float = 1.0, left: float = 1.0) -> Matmul:
@@ -121,10 +160,34 @@ def test_a_matmul_asks_for_the_set_that_describes_it_best(asked: Matmul, expecte
     assert ("hw.grouped_residual" in names) == expected.startswith("grouped")
 
 
-def test_weight_only_matmuls_of_an_a100_have_a_set_and_start_as_others_do() -> None:
-    hw = hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG)
-    assert "hw.matmul.int8_wo.efficiency" in leaves(matmul_seconds(item(grouped=False, left=2.0), hw))
-    assert hw.parameter("matmul.int8_wo.start").value == hw.parameter("matmul.bf16.start").value
+def test_an_engine_takes_another_kernel_for_few_tokens() -> None:
+    def asked(tokens: float, engine: str) -> float:
+        hw = hardware_of(parse_target("b200-sxm-180gb", CATALOG), catalog=CATALOG, engine=engine)
+        four_bits = item(grouped=True, left=0.5, right=0.5625).replaced(dtype="fp4", tokens=Term("tokens", tokens, "1", USER))
+        return float(matmul_seconds(four_bits, hw).value)
+
+    assert asked(1.0, "tensorrt-llm") == asked(128.0, "tensorrt-llm") < asked(129.0, "tensorrt-llm") == asked(1e4, "tensorrt-llm")
+    assert asked(1.0, "vllm") == asked(129.0, "vllm")
+
+
+def test_mx_weights_meet_activations_of_eight_bits_where_the_engine_has_them() -> None:
+    asked = item(grouped=True, left=2.0, right=GEMMS["mxfp4_wo"].right).replaced(micro=True)
+
+    def names(engine: str) -> set[str]:
+        return leaves(matmul_seconds(asked, hardware_of(parse_target("b200-sxm-180gb", CATALOG), catalog=CATALOG, engine=engine)))
+
+    assert {"hw.grouped.mxfp4_a8.efficiency", "hw.fp8_flop_per_s"} <= names("tensorrt-llm")
+    assert {"hw.grouped.mxfp4_wo.efficiency", "hw.bf16_flop_per_s"} <= names("vllm")
+
+
+def test_weight_only_matmuls_start_as_others_do_but_in_the_engine_that_was_timed() -> None:
+    def start(engine: str | None, kind: str = "int8_wo") -> float:
+        hw = hardware_of(parse_target("a100-sxm-80gb", CATALOG), catalog=CATALOG, engine=engine)
+        assert "hw.matmul.int8_wo.efficiency" in leaves(matmul_seconds(item(grouped=False, left=2.0), hw))
+        return float(hw.parameter(f"matmul.{kind}.start").value)
+
+    assert start(None) == start("vllm") == start(None, "bf16")
+    assert start("tensorrt-llm") > 2 * start("tensorrt-llm", "bf16")
 
 
 def test_a_chip_without_measured_experts_prices_them_as_batched_matmuls() -> None:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from gpuplan.render.json import EstimateJson
 from tests.cli.cli_calls import Call, python
+from tests.sweeps import thinned
 
 ANSWERED = [
     "fit llama-3.1-8b --on h100",
@@ -44,7 +45,7 @@ def test_answers_fit_the_terminal_and_begin_with_the_verdict(call: Call, line: s
     assert [row for row in said.out.splitlines() if len(row) > columns and not lone_url(row)] == []
 
 
-@pytest.mark.parametrize("line", ANSWERED)
+@pytest.mark.parametrize("line", thinned(ANSWERED, every=3))
 def test_answers_as_json_csv_and_markdown(call: Call, line: str) -> None:
     made = json.loads(call(*shlex.split(line), "--json").out)
     TypeAdapter(EstimateJson).validate_python(made, strict=True)
@@ -54,7 +55,10 @@ def test_answers_as_json_csv_and_markdown(call: Call, line: str) -> None:
     assert call(*shlex.split(line), "--md").out.startswith("**FITS**")
 
 
-@pytest.mark.parametrize("line", [ANSWERED[0], ANSWERED[1], ANSWERED[3]])
+SETTLED = "--tp 1 --pp 1 --cp 1 --zero-stage 3 --micro-batch 1 --recompute full"
+
+
+@pytest.mark.parametrize("line", [ANSWERED[0], f"{ANSWERED[1]} {SETTLED}", f"{ANSWERED[3]} --tp 4 --pp 1"])
 def test_every_figure_explains_itself_within_80_columns(call: Call, line: str) -> None:
     words = shlex.split(line)
     figures = json.loads(call(*words, "--json").out)["figures"]

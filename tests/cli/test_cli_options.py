@@ -28,6 +28,7 @@ from gpuplan.plan.remat import RESULTS
 from gpuplan.plan.signature import page, schema, typed
 from gpuplan.search.ask import estimated
 from tests.cli.cli_calls import Call, process
+from tests.sweeps import thinned
 
 ROOT = Path(__file__).parents[2]
 EVERY = [(task, key) for task, ask in ASKS.items() for key in by_key(ask) if key != "model"]
@@ -113,7 +114,7 @@ def test_every_option_is_read_from_the_command_line(task: str, key: str) -> None
     assert others == {"model", "on", one.name} | ({"task"} if task == "fit" else set())
 
 
-@pytest.mark.parametrize(("task", "key"), EVERY)
+@pytest.mark.parametrize(("task", "key"), thinned(EVERY, every=3))
 def test_every_option_refuses_what_it_does_not_take(call: Call, task: str, key: str) -> None:
     one = entry(task, key)
     flags = [f"{flag}=maybe" for flag in one.flags] if one.kind == "switch" else [f"{one.flag}={text}" for text in wrong(one)]

@@ -8,13 +8,17 @@ from collections import Counter
 import pytest
 
 from gpuplan.search.ask import answered
+from tests.sweeps import thinned
 
 MACHINE = {"model": "llama-3.1-8b", "on": "8xh100"}
 
 
 @pytest.mark.parametrize(
     ("task", "more"),
-    [("train", {}), ("train", {"set": ["hw.memory_capacity=70 GB"]}), ("serve", {"prompt": 1000, "output": 100}), ("fit", {})],
+    thinned(
+        [("train", {"set": ["hw.memory_capacity=70 GB"]}), ("train", {}), ("serve", {"prompt": 1000, "output": 100}), ("fit", {})],
+        every=2,
+    ),
 )
 def test_no_term_waits_for_the_garbage_collector(task: str, more: dict[str, object]) -> None:
     answered(task, {**MACHINE, **more}, advise=False)  # what is kept for the next question is made

@@ -61,6 +61,15 @@ def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequ
     assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
 
 
+def test_an_engine_has_matmuls_of_its_own_in_the_types_that_none_lends() -> None:
+    own, lent = (subject("llama-3.1-8b", "a100-sxm-80gb", engine).hw for engine in ("tensorrt-llm", "vllm"))
+    for kind in ("bf16", "int8_wo", "int4_wo"):
+        mine, theirs = (hw.parameter(f"matmul.{kind}.start") for hw in (own, lent))
+        assert mine.value != theirs.value, kind
+    blocks = [subject("llama-3.1-8b", H100, engine).hw for engine in ("tensorrt-llm", "vllm")]
+    assert ["matmul.fp8_block.issue" in hw.parameters for hw in blocks] == [False, True]
+
+
 def test_an_engine_may_borrow_the_matmuls_of_another_and_has_attention_of_its_own() -> None:
     own, lent = (subject("llama-3.1-8b", H100, engine).hw for engine in ("tensorrt-llm", "vllm"))
     assert own.parameter("matmul.fp8.start").value == lent.parameter("matmul.fp8.start").value

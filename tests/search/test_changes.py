@@ -11,6 +11,7 @@ from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
 from gpuplan.plan.common import Common
 from gpuplan.search import ask as questions
+from tests.sweeps import thinned
 
 Question = TypeVar("Question", bound=Common)
 COUNTS = {
@@ -34,20 +35,23 @@ def answer(ask: Common) -> Estimate:
 
 @pytest.mark.parametrize(
     "ask",
-    [
-        FitAsk(model="llama-3.1-70b", on="t4"),
-        FitAsk(model="llama-3.1-405b", on="8xh100", batch=4, context=16384),
-        ServeAsk(model="llama-3.1-70b", on="2xl40s", prompt=2000, output=300, batch=4),
-        ServeAsk(model="deepseek-v3", on="8xh100-sxm-80gb"),
-        TrainAsk(model="llama-3.1-70b", on="4xh100-sxm-80gb"),
-        TrainAsk(model="llama-3.1-8b", on="l40s", micro_batch=8, global_batch=64),
-        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1, offload=()),
-        TrainAsk(model="llama-3.1-70b", on="64xh100", tp=4, pp=1, dp=16, micro_batch=4, recompute="none"),
-        TrainAsk(model="qwen2.5-14b", on="rtx-4090", lora=16),
-        TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3),
-        TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"),
-        TrainAsk(model="deepseek-v3", on="64xh100", ep=8, offload=()),
-    ],
+    thinned(
+        [
+            FitAsk(model="llama-3.1-70b", on="t4"),
+            FitAsk(model="llama-3.1-405b", on="8xh100", batch=4, context=16384),
+            ServeAsk(model="llama-3.1-70b", on="2xl40s", prompt=2000, output=300, batch=4),
+            ServeAsk(model="deepseek-v3", on="8xh100-sxm-80gb"),
+            TrainAsk(model="llama-3.1-70b", on="4xh100-sxm-80gb"),
+            TrainAsk(model="llama-3.1-8b", on="l40s", micro_batch=8, global_batch=64),
+            TrainAsk(model="llama-3.1-70b", on="64xh100", tp=1, pp=1, zero_stage=1, offload=()),
+            TrainAsk(model="llama-3.1-70b", on="64xh100", tp=4, pp=1, dp=16, micro_batch=4, recompute="none"),
+            TrainAsk(model="qwen2.5-14b", on="rtx-4090", lora=16),
+            TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3),
+            TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"),
+            TrainAsk(model="deepseek-v3", on="64xh100", ep=8, offload=()),
+        ],
+        every=3,
+    ),
     ids=lambda ask: f"{ask.model}-{ask.on}",
 )
 def test_each_change_that_is_offered_fits(ask: Common) -> None:

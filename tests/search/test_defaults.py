@@ -11,6 +11,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
 from gpuplan.search.library import Library
 from gpuplan.search.usual import sequences_of
+from tests.sweeps import thinned
 
 LIBRARY = Library.shared()
 
@@ -64,7 +65,9 @@ def test_a_published_batch_is_taken_as_it_is_where_half_of_the_ranks_divide_it()
     assert made.question["global_batch"] == "2200"
 
 
-@pytest.mark.parametrize("engine", ["fsdp", "composer", "accelerate", "deepspeed", "litgpt", "torchtune", "torchtitan"])
+@pytest.mark.parametrize(
+    "engine", thinned(["torchtitan", "fsdp", "composer", "accelerate", "deepspeed", "litgpt", "torchtune"], every=3)
+)
 def test_nothing_is_chosen_that_an_engine_is_not_run_with(engine: str) -> None:
     made = train(TrainAsk(model="llama-3.1-8b", on="64xh100", engine=engine)).question
     if engine != "torchtitan":

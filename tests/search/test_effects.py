@@ -15,6 +15,7 @@ from gpuplan.search.ask import estimated
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
+from tests.sweeps import thinned
 
 PLAN: dict[str, Any] = {"tp": 2, "pp": 1, "micro_batch": 1, "recompute": "none"}
 ALONE: dict[str, Any] = {"tp": 1, "pp": 1, "micro_batch": 1, "recompute": "none"}
@@ -42,7 +43,8 @@ VALUES: dict[str, list[Any]] = {
     "engine": ["fsdp", "nemo", "vllm", "sglang"], "price": [0.001, 0.002], "price_date": ["2026-01-01", "2026-11-20"],
     "region": ["us-east-1", "us-central1"], "rollout_engine": ["vllm", "sglang"], "reward_model": ["gpt2"], "critic": ["gpt2"],
     "tokens": [1e9, 1e12], "mtbf": [3.6e6, 3.6e8], "checkpoint_every": [600.0, 7200.0], "documents": [512, 2048],
-    "document_spread": [0.5, 1.5], "expert_load": [1.2, 2.0], "samples": [1e6, 1e8], "params": [1e6, 1e7],
+    "document_spread": [0.5, 1.5], "expert_load": [1.2, 2.0], "expert_skew": [4.0, 400.0], "samples": [1e6, 1e8],
+    "params": [1e6, 1e7],
     "flop_per_sample": [1e9, 1e10], "activation_bytes": [1e6, 1e8], "sample_bytes": [1e5, 1e8], "decode_rate": [1.0, 100.0],
     "storage_bandwidth": [1e8, 1e10], "nvme_bandwidth": [1e9, 5e9], "cpus": [2, 200], "zero_stage": [0, 1, 2, 3],
     "first_stage_layers": [10, 14], "last_stage_layers": [10, 14], "lora": [8, 64], "mtp": [0, 1], "seq_len": [2048, 4096],
@@ -78,7 +80,7 @@ def asked(task: str, given: dict[str, Any]) -> Estimate:
     return estimated(ASKS[task](**given), advise=False, library=library(calibrated=bool(given.get("calibrated"))))
 
 
-@pytest.mark.parametrize("label", QUESTIONS)
+@pytest.mark.parametrize("label", thinned(QUESTIONS, every=3))
 def test_every_option_acts_is_refused_or_is_named(label: str) -> None:
     task, base = QUESTIONS[label]
     plain = says(asked(task, base))

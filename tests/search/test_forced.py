@@ -10,6 +10,7 @@ import pytest
 from gpuplan.errors import GpuplanError
 from gpuplan.plan.ask import TrainAsk
 from tests.search.forced import beaten, forced, found, questions
+from tests.sweeps import thinned
 
 EACH = int(os.environ.get("GPUPLAN_FORCED", "1"))
 """Options that are forced of each question; a large number asks for all of them."""
@@ -40,7 +41,7 @@ KNOWN: dict[str, tuple[TrainAsk, tuple[dict[str, int], ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("ask", questions(), ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}")
+@pytest.mark.parametrize("ask", thinned(questions(), every=4), ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}")
 def test_no_forced_value_beats_what_was_chosen(ask: TrainAsk) -> None:
     try:
         options = list(forced(ask))

@@ -66,6 +66,7 @@ def habits(made: Estimate) -> dict[str, str]:
         ("torchtitan", "8xh100-sxm-80gb", {"pp": 4}, {"micro_batch": "1"}),
         ("torchtitan@2024-12", "8xh100-sxm-80gb", {"pp": 4, "global_batch": 16}, {"micro_batch": "2"}),
         ("fsdp", "8xh100-sxm-80gb", {}, {}),
+        ("nemo-automodel", "8xh100-sxm-80gb", {}, {"precision": "bf16-pure", "recompute": "full"}),
     ],
 )  # fmt: skip
 def test_what_is_left_open_is_as_the_engine_has_it(engine: str, on: str, given: dict[str, Any], taken: dict[str, str]) -> None:
@@ -73,6 +74,59 @@ def test_what_is_left_open_is_as_the_engine_has_it(engine: str, on: str, given: 
     assert habits(made) == taken
     reasons = [choice.reason for choice in made.chosen if choice.habit]
     assert all(reason.startswith("habit of ") and reason.endswith(")") for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "taken"),
+    [
+        # Megatron-Core 02aa3ee4, model_parallel_config.py: without a value of their own experts are cut as dense layers are, as in
+        # Grok-1 of dgxc-benchmarking v25.04.02 (tp 4, ep 8), which gives none. Recipes of Megatron Bridge keep them whole.
+        ("megatron-lm", {"tp": 4, "ep": 8}, {"etp": "4"}),
+        ("megatron-lm", {"tp": 4, "ep": 8, "etp": 2}, {}),
+        ("megatron-lm", {"tp": 8, "ep": 8}, {}),  # 32 ranks are no 64.
+        ("nemo", {"tp": 4, "ep": 8}, {"dispatcher": "hybridep"}),
+        ("nemo", {"tp": 4, "ep": 8, "dispatcher": "alltoall"}, {}),
+        ("nemo", {"tp": 4, "ep": 1}, {}),
+        ("nemo@25.11", {"tp": 4, "ep": 8}, {"dispatcher": "alltoall"}),
+        ("nemo@25.04", {"tp": 4, "ep": 8}, {"dispatcher": "alltoall", "etp": "4"}),
+        ("nemo-automodel", {"tp": 1, "ep": 8}, {"dispatcher": "deepep", "precision": "bf16-pure"}),
+    ],
+)  # fmt: skip
+def test_experts_are_spread_and_reached_as_the_engine_does(engine: str, given: dict[str, Any], taken: dict[str, str]) -> None:
+    made = answer(engine, "32xh100-sxm-80gb", "mixtral-8x7b", **RUN | {"recompute": "full"} | given)
+    assert habits(made) == taken
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "given", "replays"),
+    [
+        # Megatron Bridge 067f987d, perf_recipes: *_full_iteration_mxfp8 of DeepSeek-V3, gpt-oss and Qwen3, since container 26.06.
+        ("nemo", "qwen3-30b-a3b", {}, True),
+        ("nemo@26.06", "qwen3-30b-a3b", {}, True),
+        ("nemo@26.04", "qwen3-30b-a3b", {}, False),
+        ("nemo", "nemotron-3-nano-30b-a3b", {}, False),
+        ("nemo", "llama-3.1-8b", {"ep": 1}, False),
+        ("nemo", "qwen3-30b-a3b", {"scaling": "tensorwise"}, False),
+        ("nemo", "qwen3-30b-a3b", {"graphs": False}, False),
+        ("nemo", "qwen3-30b-a3b", {"overlap": ("dp",)}, False),
+        ("megatron-lm", "qwen3-30b-a3b", {}, False),
+    ],
+)  # fmt: skip
+def test_mixtures_in_mxfp8_are_replayed_whole(engine: str, model: str, given: dict[str, Any], replays: bool) -> None:
+    run = RUN | {"ep": 8, "precision": "fp8", "scaling": "blockwise", "recompute": "full"} | given
+    taken = habits(answer(engine, "8xgb200", model, **run))
+    assert (taken.get("graphs"), taken.get("overlap")) == (("true", "dp,ep") if replays else (None, None))
+
+
+def test_tokens_travel_beside_nothing_unless_one_says_so() -> None:
+    # overlap_moe_expert_parallel_comm is False by default in Megatron-Core and Megatron Bridge.
+    run = RUN | {"ep": 8, "recompute": "full", "dispatcher": "alltoall"}
+    parts = []
+    for said in ({}, {"overlap": ("dp",)}, {"overlap": ("dp", "ep")}):
+        made = answer("nemo", "32xh100-sxm-80gb", "mixtral-8x7b", **run | said)
+        parts.append(next(float(one.named["expert_parallel"].value) for one in made.breakdowns if "expert_parallel" in one.named))
+    assert parts[0] == pytest.approx(parts[1])
+    assert parts[2] < 0.5 * parts[0]
 
 
 def test_what_the_user_says_is_left_as_it_is() -> None:

@@ -9,6 +9,7 @@ import pytest
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
+from tests.sweeps import thinned
 
 QUESTIONS: list[tuple[str, str, str | None]] = [
     ("llama-3.1-8b", "h100", None), ("llama-3.1-8b", "8xh100", None), ("llama-3.1-8b", "4xrtx-4090", None),
@@ -43,7 +44,7 @@ def speed(made: Estimate) -> float:
     return float(made.figures["tokens_per_s"].value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("model", "on", "engine"), QUESTIONS, ids=str)
+@pytest.mark.parametrize(("model", "on", "engine"), thinned(QUESTIONS, every=4), ids=str)
 def test_no_forced_option_beats_the_default(model: str, on: str, engine: str | None) -> None:
     default = ask(model, on, engine)
     assert default is not None

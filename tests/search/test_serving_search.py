@@ -19,6 +19,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.serving_space import PARTS
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import shape_of
+from tests.sweeps import thinned
 
 LIBRARY = Library.of(Common(model="", on=""))
 QUESTIONS: list[dict[str, Any]] = [
@@ -69,7 +70,7 @@ def surely(memory: ServingMemory) -> bool:
     return bool(high_end(at_least(memory.needed)) <= memory.budget.value)
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
+@pytest.mark.parametrize("few", thinned([0, 10**6], every=2), ids=["on meshes", "one by one"])
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: f"{asked['model']} {asked['on']}")
 def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "FEW", few)
@@ -99,7 +100,7 @@ def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], 
     assert {choice.reason for choice in answer.chosen if choice.name in ("tp", "pp")} <= {why}
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["on meshes", "one by one"])
+@pytest.mark.parametrize("few", thinned([0, 10**6], every=2), ids=["on meshes", "one by one"])
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: f"{asked['model']} {asked['on']}")
 def test_fit_takes_the_smallest_replicas_that_fit(asked: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "FEW", few)

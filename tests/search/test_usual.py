@@ -16,6 +16,7 @@ from gpuplan.search.library import Library
 from gpuplan.search.training import answer_training
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.usual_training import Asked, UsualTraining
+from tests.sweeps import thinned
 
 LIBRARY = Library.shared()
 USUAL = LIBRARY.catalog.load(UsualTraining, "training")
@@ -137,7 +138,7 @@ def test_every_usual_engine_trains_and_some_engine_answers_every_question() -> N
         assert USUAL.engine_for(asked).engine.text in names
 
 
-@pytest.mark.parametrize("engine", ["accelerate", "megatron-lm", "torchtune", "fsdp"])
+@pytest.mark.parametrize("engine", thinned(["accelerate", "megatron-lm", "torchtune", "fsdp"], every=2))
 @pytest.mark.parametrize("given", [{}, {"train_edges": True}, {"base_weights": "nf4-dq"}, {"lora_targets": "qv"}, {"dora": True}])
 @pytest.mark.parametrize("on", ["h100-sxm-80gb", "8xh100-sxm-80gb"])
 def test_a_checkpoint_of_adapters_holds_what_is_trained(engine: str, given: dict[str, Any], on: str) -> None:

@@ -139,12 +139,12 @@ def test_an_era_changes_the_part_of_a_policy_that_it_states() -> None:
 
 def test_how_an_engine_is_set_up_changes_parts_of_its_policies() -> None:
     profile = training("megatron-lm")
-    set_up = profile.run(overlap=("tp",), graphs=True, dispatcher="alltoall")
+    set_up = profile.run(overlap=("tp",), graphs=True, dispatcher="deepep")
     assert profile.switched is not None
     assert set_up.overlap.tp == profile.switched.tp
     assert set_up.overlap.dp.value == 0
     assert set_up.host == profile.host.replaced(layer=profile.host.graph)
-    assert (set_up.experts.host, set_up.experts.dispatch, profile.experts.dispatch) == (None, "each-copy", "once-a-node")
+    assert (set_up.experts.host, set_up.experts.dispatch, profile.experts.dispatch) == (None, "once-a-node", "each-copy")
     eager = training("kempnerforge").run(compiled=False)
     assert (eager.tensor.inputs, eager.host.layer.value, eager.tensor.edges) == ("apart", 3e-4, "whole")
     assert training("torchtitan").run(compiled=True).loss.alive != training("torchtitan").loss.alive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, layer_stream_bytes, rank_experts, summing_ranks
 from gpuplan.formulas.memory import tensor_bytes
@@ -24,8 +25,14 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
     draft.product(Role.ROUTER, work.tokens, number, setting.hidden, makes=(draft.tensor("routing", number),))
     copies = leaf.times(f"{at}.token_copies", work.expert_tokens, top_k)
     group = leaf.times(f"{at}.group_tokens", work.expert_tokens, split.ep)
-    all_touched = experts_touched.term(f"{at}.all_touched_experts", experts=number, top_k=top_k, tokens=group)
-    touched = rank_experts.term(f"{at}.touched_experts", touched=all_touched, ep=split.ep)
+    if work.expert_skew is None:
+        all_touched = experts_touched.term(f"{at}.all_touched_experts", experts=number, top_k=top_k, tokens=group)
+        touched = rank_experts.term(f"{at}.touched_experts", touched=all_touched, ep=split.ep)
+    else:
+        uneven = {"experts": number, "ep": split.ep, "skew": work.expert_skew}
+        load = fullest_rank_load.term(f"{at}.fullest_load", **uneven)
+        copies = leaf.times(f"{at}.fullest_copies", copies, load)
+        touched = fullest_rank_touched.term(f"{at}.touched_experts", **uneven, top_k=top_k, tokens=group, load=load)
     rows = expert_rows.term(f"{at}.rows", copies=copies, touched=touched)
     inner = leaf.split(f"{path}.rank_width", leaf(f"{path}.width", moe.width), split.etp)
     up = leaf.times(f"{path}.up_width", leaf(f"{path}.up_matrices", 2 if moe.gated else 1), inner)
@@ -35,7 +42,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
         outer = leaf(f"{path}.latent", moe.latent)
         draft.product(Role.NARROWED, work.tokens, outer, setting.hidden)
         draft.product(Role.WIDENED, work.tokens, setting.hidden, outer)
-    products(draft, moe, rows=rows, touched=touched, copies=copies, inner=inner, up=up, outer=outer)
+    products(draft, moe, rows=rows, touched=touched, tokens=group, copies=copies, inner=inner, up=up, outer=outer)
     apart = split.experts_apart
     size = exchange(draft, moe, leaf.split(f"{at}.sent_copies", copies, split.etp) if apart else copies, top_k, outer)
     widths: list[Term] = []
@@ -63,7 +70,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
 
 
 def products(
-    draft: Draft, moe: Moe, *, rows: Term, touched: Term, copies: Term, inner: Term, up: Term, outer: Term
+    draft: Draft, moe: Moe, *, rows: Term, touched: Term, tokens: Term, copies: Term, inner: Term, up: Term, outer: Term
 ) -> None:  # fmt: skip
     """The up and down projections of the experts that tokens of a step reach, and what they make for every copy of a token."""
     leaf = draft.leaves
@@ -71,13 +78,13 @@ def products(
     ups = tuple(draft.matrix(one, outer, inner, held, adapted_as=ADAPTED) for one in (("up", "gate") if moe.gated else ("up",)))
     wide = (draft.tensor("expert_gate", inner, copies),) if moe.gated else ()
     draft.product(
-        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True,
+        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True, tokens=tokens,
         reads=(draft.tensor("dispatched", outer, copies, multiplied=True),),
         makes=(*wide, draft.tensor("expert_up", inner, copies)),
         matrices=ups,
     )  # fmt: skip
     draft.product(
-        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True,
+        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True, tokens=tokens,
         reads=(draft.tensor("expert_inner", inner, copies, multiplied=True),),
         makes=(draft.tensor("expert_down", outer, copies),),
         matrices=(draft.matrix("down", inner, outer, held, adapted_as=ADAPTED),),
