@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 TORCH = ("fsdp", "torchtune", "litgpt", "torchtitan", "kempnerforge")
-FULLY_SHARD = ("torchtune", "torchtitan", "kempnerforge")
+FULLY_SHARD = ("torchtune", "torchtitan", "kempnerforge", "nemo-automodel")
 MEGATRON = ("megatron-lm", "nemo")
 TRANSFORMERS = ("accelerate", "ms-swift", "axolotl", "llama-factory")
 OTHERS = ("deepspeed", "torch-eager", "torch-loop", "unsloth")
 """Engines that nothing else is fitted of, beside whose kernels the same collectives run."""
-ON_GPUS = ("composer", *TORCH, *MEGATRON, "nanotron")
+ON_GPUS = ("composer", *TORCH, *MEGATRON, "nanotron", "nemo-automodel")
 JAX = ("maxtext",)
 
 
@@ -115,7 +115,7 @@ PLAN: Mapping[str, Group] = {
             "straggle": Parameter(
                 0.005,
                 0.5,
-                ("composer", *TORCH, *MEGATRON),
+                ("composer", *TORCH, *MEGATRON, "nemo-automodel"),
                 ("straggle",),
                 "the slowest of more ranks, for each doubling beyond a node",
             ),
