@@ -66,6 +66,9 @@ ELEMENT = Window("size of what one element takes: it is 64 B at most", 0.0, 64.0
 MESSAGE = Window("size of a message: it lies between 1 B and 64 MiB", 1.0, 2.0**26)
 CACHE = Window("size of a cache: it is 1 GiB at most", 0.0, 2.0**30)
 RESIDUAL = Window("ratio of measured to predicted: it lies between 0.02 and 50", 0.02, 50.0)
+BACKWARD = Window(
+    "efficiency of a backward pass over that of the forward pass: it lies above 0 and is 2 at most", 0.0, 2.0, beyond=True
+)
 ERROR = Window("relative error: it lies between 0 and 100", 0.0, 100.0)
 WIDER = Window("factor by which a range grows: it lies between 1 and 10", 1.0, 10.0)
 UNITS = Window("number of compute units: it lies between 1 and 100,000", 1.0, 1e5)

@@ -21,7 +21,7 @@ from gpuplan.cli.answer import of_question
 from gpuplan.cli.main import run
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.formulas import every_formula
-from gpuplan.machine.price import attention_seconds
+from gpuplan.machine.price import attention_seconds, matmul_seconds
 from gpuplan.models.architecture import Architecture, Mla
 from gpuplan.models.catalog import cards, find
 from gpuplan.models.count import count
@@ -30,7 +30,7 @@ from gpuplan.render.formula import is_reference
 from gpuplan.search.ask import answered
 from gpuplan.search.training import settled
 from gpuplan.term import Source, Term
-from gpuplan.work import Attention
+from gpuplan.work import Attention, Matmul
 from tests.estimate.subjects import found, library
 from tests.formula_calls import recorded
 from tests.golden.test_golden import SCENARIOS, options
@@ -130,7 +130,7 @@ def biased_latent_attention() -> Architecture:
 
 
 def of_kernels() -> set[str]:
-    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data.
+    """`gpuplan calibrate` prices a decode kernel that runs again and again on the same data, and what a processor copies.
 
     A grid has prompts short and long, and batches that fill a chip and others that leave it to another kernel.
     """
@@ -146,7 +146,11 @@ def of_kernels() -> set[str]:
         kv_len=Term("kv_len", 256.0, "1", Source("definition", "a kernel")),
     )
     many = (attention_seconds(item.replaced(q_len=prompts), hw), attention_seconds(batches, other))
-    return in_graphs([attention_seconds(item, hw, replayed=True), *many])
+    pack = {"matmul.bf16.pack": Term("matmul.bf16.pack", 1.0, "1", Source("measured", "a processor"))}
+    sides = {name: Term(name, 64.0, "1", Source("definition", "a kernel")) for name in ("m", "n", "k", "batch")}
+    product = Matmul(name="row", **sides, dtype="bf16", left_bytes=element, right_bytes=element, out_bytes=element)
+    copied = matmul_seconds(product, hw.replaced(parameters={**hw.parameters, **pack}))
+    return in_graphs([attention_seconds(item, hw, replayed=True), *many, copied])
 
 
 def of_roofline() -> set[str]:

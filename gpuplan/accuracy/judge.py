@@ -111,7 +111,9 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
     own = answers.engine(row.engine) if row.engine else None
     printed = own[0].defaults.printed if own is not None and own[0].defaults is not None else None
-    wider = WIDER if engine_of(row, answers.knows)[1] else 1.0
+    name, stands_in = engine_of(row, answers.knows)
+    # Who names no engine is told a range for that.
+    wider = WIDER if stands_in and name is not None else 1.0
     points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
     return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
 
@@ -140,8 +142,13 @@ def training_question(row: Row, answers: Answers) -> TrainAsk:
         Skip: the row says too little, or something that no plan can say.
     """
     about = engine_of(row, answers.knows)
-    engine = None if about[0] is None else answers.engine(about[0].partition("@")[0])
-    return _read(partial(training_ask, engine=about, defaults=None if engine is None else engine[0].defaults), row, answers)
+    found = None if about[0] is None else answers.engine(about[0].partition("@")[0])
+    engine = None if found is None else found[0]
+    made = _read(partial(training_ask, engine=about, defaults=None if engine is None else engine.defaults), row, answers)
+    written = engine is not None and engine.training is not None and engine.training.attention.scores == "written"
+    # Whoever runs a fused kernel in an engine that writes the scores out by itself says so.
+    fused = made.attention is None and str(row.run.get("attention")).startswith("flash")
+    return made.replaced(attention="flash2") if written and fused else made
 
 
 def _answer(ask: _Ask, answer: Callable[[_Ask], Estimate], asked: dict[str, Any]) -> Estimate:

@@ -3,8 +3,8 @@
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
 training `kind` and `framework`, for inference `engine`. `fitted: false`, of a row or beside `rows`, keeps it from every fit.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
-of the run, say); `known` of a row holds further settings of that kind. Everything that a row leaves out is None; keys that nobody
-knows are kept and not looked at.
+of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
+month of its title. Everything that a row leaves out is None; keys that nobody knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Row(Record, kw_only=True):
     month: str | None = None
     """The month of the software, as `YYYY-MM`, where the row's source tells it."""
     released: bool = False
-    """Whether that is the month of a release that the source names, and not the date of the page."""
+    """Whether the page itself says the month: it names a release of it, or is dated by it."""
     elsewhere: tuple[str, ...] = ()
     """What of `run` does not stand on the row's own page."""
     typed: bool = False
@@ -110,6 +110,21 @@ def marked(rows: Sequence[Row], published: Sequence[Row]) -> list[Row]:
     groups = {row.group for row in ours}
     seen = {card(row) for row in ours if row.fitted and row.model.get("id")}
     return [row.replaced(kin=card(row) in seen) if row.task == "training" and row.group not in groups else row for row in rows]
+
+
+STEP_TOKENS = 2**22
+"""Tokens of a step where a page of whole runs says nothing of it: as Llama 2 took (arXiv 2307.09288, 2.2)."""
+
+
+def with_count(hardware: Mapping[str, Any], run: Mapping[str, Any], measured: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The machine of a run of which only the accelerators' hours are printed: one of them for each sequence of a step.
+
+    Whoever asks how many hours a run takes has to ask for some number, on which the rate of one of them hardly depends.
+    """
+    length = run.get("seq_len")
+    if "count" in hardware or not any(name.startswith("gpu_hours") for name in measured) or not isinstance(length, int):
+        return hardware
+    return {**hardware, "count": run.get("global_batch") or max(STEP_TOKENS // max(length, 1), 1)}
 
 
 class Skip(Exception):
@@ -244,8 +259,10 @@ def _row(data: Any, file: Path, number: int) -> Row:
         fault = f"no task is called `{task}`"
     source, known = _mapping(data.get("source")), _mapping(data.get("known"))
     month, released = _month(str(source.get("title") or ""))
+    released = released or (month is not None and source.get("dated") is True)
     parts = {part: {} if part in wrong else data[part] for part in PARTS}
     parts["run"] = {**known, **parts["run"]}
+    parts["hardware"] = with_count(parts["hardware"], parts["run"], parts["measured"])
     named = [found for part in (data, source) if (found := part.get("elsewhere"))]
     if not all(_words(one) for one in named):
         fault, named = fault or "`elsewhere` is no list of words", []

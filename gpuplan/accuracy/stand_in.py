@@ -7,10 +7,8 @@ from typing import TypeAlias
 
 from gpuplan.accuracy.rows import Row
 
-GRAPHS = ("gaudi",)
-"""Families of accelerators for which a fork of Megatron compiles graphs with fused attention, whatever its name says of eager."""
 USUAL = "megatron-lm"
-"""What rows of papers that name no framework mostly are."""
+"""What pipelines and tensor parallel ranks of a framework that nobody knows are most like."""
 WIDER = 1.2
 """Factor by which a range is wider, down and up, where the profile is another framework's (assumed)."""
 DIVIDED = ("tp", "pp", "cp", "ep", "vpp")
@@ -38,10 +36,10 @@ def _named(row: Row, knows: Knows) -> tuple[str | None, bool]:
     ident, stands_in = (knows(said) if said is not None else None) or (None, bool(row.engine))
     if row.typed:
         return said, stands_in
+    if said is None and not row.engine and row.run.get("attention") != "standard":
+        return None, False
     if said is None:
         ident = said = _by_plan(row) if row.engine else USUAL
-    if said.startswith("megatron") and str(row.hardware["accelerator"]).startswith(GRAPHS):
-        return USUAL, True
     if ident == USUAL and row.run.get("attention") == "standard":
         return "megatron-2021", stands_in
     return (ident if stands_in else said), stands_in

@@ -29,7 +29,7 @@ from gpuplan.specs.engine_defaults import TrainingDefaults
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
 KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")
 PRECISIONS: Mapping[str, Precision] = {
-    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
+    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
@@ -214,6 +214,8 @@ def _sharding(row: Row) -> dict[str, Any]:
 def _precision(row: Row) -> Precision | None:
     """The recipe that a row names; None where it says bf16 and no more, which is what is taken unless a recipe is named."""
     said, mode = str(row.run.get("precision") or "bf16"), str(row.run.get("precision_mode") or "")
+    if said == "unstated":
+        return None
     if said not in PRECISIONS:
         raise Skip(f"no plan for the precision `{said}`")
     stored = str(row.run.get("params_dtype") or "")

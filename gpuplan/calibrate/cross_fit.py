@@ -28,7 +28,8 @@ MATTERS = 0.01
 """A parameter that changes no prediction by this much is not determined by the rows."""
 FEW = "too few rows to fit it"
 UNDETERMINED = "the rows do not tell it from this value"
-FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "unhidden", "throttle", "short_depth", "tail")
+FIRST = ("efficiency", "memory_efficiency", "pair", "start", "launch", "full", "pack", "unhidden", "throttle", "short_depth",
+         "tail")  # fmt: skip
 """Parameters in the order in which they are worth a few rows; others follow as they come."""
 
 

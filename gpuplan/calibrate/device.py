@@ -40,8 +40,9 @@ class Probe(Record, kw_only=True):
     stream, norm, activation `size` (bytes read and written); launch, graph `launches` (empty kernels back to back);
     host_to_device, device_to_host, collective, transfer `size` (bytes, as nccl-tests counts them) and for the last two `group`
     and, where it is not 1, `stride`: how far the ranks of a group are apart. So many groups then work at once, as in training.
-    `dtype` is what is multiplied or moved, `name` the collective's kind where there is one. prefill_backward is the backward
-    pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
+    `dtype` is what is multiplied or moved, `name` the collective's kind, or what serving engines store (`formats.SERVED`), where a
+    device has a tuple `formats` of such names that it knows; others are asked for plain kernels only. prefill_backward is the
+    backward pass alone; a matmul's right matrix is a weight, as torch.nn.functional.linear takes it.
     """
 
     kind: ProbeKind
@@ -74,6 +75,8 @@ class Identity(Record, kw_only=True):
     """How many of them are on each node, where these are as many on every node; 0: all on one."""
     threads: int | None = None
     """With how many threads kernels run, where a processor is measured."""
+    own_time: bool = False
+    """Kernels are timed by what the one thread worked that runs them: what others take of its core is not in it."""
     cores: int | None = None
     """How many cores the machine has, where a processor is measured; `units` are those that this process may use."""
     architecture: str = ""
@@ -125,6 +128,9 @@ class Device(Protocol):
 
     def read(self) -> Reading | None:
         """The device's state now, or None where nothing can be read."""
+
+    # Beside these a device may have `formats`, and `know(last_cache)`, which is told the bytes of the datasheet's last-level cache
+    # before anything is prepared: what takes turns should outgrow it.
 
     def memory(self) -> Mapping[str, float]:
         """Bytes by name: `total`, `free`; where known `context` (taken before the first tensor) and `reserved_overhead`."""

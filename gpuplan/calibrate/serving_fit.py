@@ -34,6 +34,8 @@ class RunPoint(Record, kw_only=True):
     expected: float
     mbu: float | None = None
     """Which share of the memory's bandwidth the estimate reaches, of decode steps."""
+    mfu: float | None = None
+    """Which share of the peak the products with weights alone take in the estimate's time, of prefill."""
 
 
 class FittedFactor(Record, kw_only=True):
@@ -72,7 +74,12 @@ def fit_serving(ask: Ask, start: Mapping[Factor, tuple[float, float, float]]) ->
         share = f"{(worst.mbu or 0.0) * worst.expected / worst.measured:.0%}"
         why = f"{worst.run} reads its weights and cache at {share} of the memory's bandwidth: is it of another machine or model?"
         return ServingFit(unfitted=dict.fromkeys(("decode", "prefill"), why))
-    told = {key: start[key][0] for key in FACTORS if any(one.factor == key for one in first)}
+    too_much = [one for one in first if one.mfu is not None and one.mfu * one.expected / one.measured > CLOCKS]
+    if too_much:
+        worst = min(too_much, key=lambda one: one.measured / one.expected)
+        share = f"{(worst.mfu or 0.0) * worst.expected / worst.measured:.0%}"
+        unfitted["prefill"] = f"{worst.run} multiplies its prompt at {share} of the peak: was it cached, or of another model?"
+    told = {key: start[key][0] for key in FACTORS if key not in unfitted and any(one.factor == key for one in first)}
     points: Sequence[RunPoint] = first
     for _ in range(ROUNDS):
         middle = {key: statistics.median(_ratios(points, key)) for key in told}

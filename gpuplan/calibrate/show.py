@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuplan.calibrate.device import Probe
+from gpuplan.calibrate.formats import BLOCKED, ELEMENT, LATENT, stored
 from gpuplan.calibrate.measure.sample import Sample
-from gpuplan.calibrate.measure.speed import ATTENTION, ELEMENT, flop, moved
+from gpuplan.calibrate.measure.speed import ATTENTION, flop, moved
 from gpuplan.calibrate.row_seconds import (
     attention_row_seconds,
     collective_row_seconds,
@@ -71,7 +72,8 @@ def series(samples: Iterable[Sample], hw: Hardware, kinds: Sequence[str] = ()) -
         if fitted is None:
             continue
         computes = probe.kind in ("matmul", "grouped_matmul", "prefill")
-        name = (probe.name or probe.kind).replace("_", " ") + (f" {probe.dtype}" if computes or probe.kind == "decode" else "")
+        called = probe.name if probe.kind == "collective" else " ".join(part for part in (probe.kind, probe.name) if part)
+        name = called.replace("_", " ") + (f" {probe.dtype}" if computes or probe.kind == "decode" else "")
         spot = FittedPoint(size=_work(probe) if computes else moved(probe), measured=sample.seconds, fitted=fitted)
         found.setdefault((name, "FLOP/s" if computes else "B/s"), []).append(spot)
     if not found:
@@ -102,11 +104,13 @@ def fitted_seconds(probe: Probe, hw: Hardware) -> float | None:
     try:
         if probe.kind in ("matmul", "grouped_matmul"):
             grouped, out = probe.kind == "grouped_matmul", max(element, 2.0)
-            return float(matmul_row_seconds(shape, hw, dtype=kind, left=element, right=element, out=out, grouped=grouped))
+            sides: Any = {"left": element, "right": stored(probe), "out": out}
+            return float(matmul_row_seconds(shape, hw, dtype=kind, **sides, grouped=grouped, blocked=probe.name == BLOCKED))
         if probe.kind in ("prefill", "decode"):
             if not shape.get("window"):
                 shape.pop("window", None)
-            return float(attention_row_seconds(shape, hw, dtype=kind, stored=element, replayed=True))
+            kept, latent = stored(probe), probe.name == LATENT
+            return float(attention_row_seconds(shape, hw, dtype=kind, stored=kept, v_shared=latent, replayed=True))
         if probe.kind == "stream":
             return float(stream_row_seconds({"size": shape["size"]}, hw))
         if probe.kind == "collective":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gpuplan.calibrate.backends.load import Load
+from gpuplan.calibrate.backends.torch_timing import clock_of
 from gpuplan.calibrate.verify_kinds import measured_kinds
 from gpuplan.calibrate.verify_model import SIZES, Model, Size, decode, prefill, train_step
 from gpuplan.errors import Problem, UsageError, did_you_mean
@@ -97,6 +98,8 @@ class VerifyRow(Record, kw_only=True):
     """Of a time the seconds of each kind of kernel, measured and foretold, where the profiler told."""
     others: float | None = None
     """The share of the processors that other processes took meanwhile, where these are what ran it."""
+    spread: float = 0.0
+    """How far apart the samples of a time are, as a share of it."""
     without: float | None = None
     """What would be expected without the calibration."""
 
@@ -192,7 +195,7 @@ def verify(picked: Sequence[tuple[VerifyCase, Foretold]], where: Where) -> Itera
         low, expected, high = told.seconds
         yield VerifyRow(
             case=case, what="time", measured=made.seconds, low=low, expected=expected, high=high,
-            parts=_parts(made.kinds, told), others=made.others, without=told.without,
+            parts=_parts(made.kinds, told), others=made.others, spread=made.spread, without=told.without,
         )  # fmt: skip
         if made.memory is not None and told.memory is not None:
             low, expected, high = told.memory
@@ -226,6 +229,8 @@ class Taken(Record, kw_only=True):
 
     seconds: float
     """Of one repetition."""
+    spread: float = 0.0
+    """How far apart the samples are that it is the median of, as a share of it."""
     memory: float | None = None
     """The most bytes that tensors took, where the device counts them."""
     kinds: Mapping[str, float] | None = None
@@ -251,14 +256,15 @@ def measure(case: VerifyCase, where: Where) -> Taken:
     try:
         run = _prepared(case, where)
         load = None if on_gpu else Load()
-        seconds = _timed(run, _waiting(torch, where), shared=not on_gpu)
+        clock = time.perf_counter if on_gpu else clock_of(torch.get_num_threads())
+        seconds, spread = _timed(run, _waiting(torch, where), clock, shared=not on_gpu)
         others = None if load is None else load.share()
         peak = float(torch.cuda.max_memory_allocated(where.name) - before) if on_gpu and case.task == "train" else None
         kinds = None if on_gpu else measured_kinds(run, False, seconds)
     except torch.OutOfMemoryError:
         what = f"{case.name} does not fit the free memory of {where.name}"
         raise UsageError(Problem("verify.memory", what, "name smaller models with --sizes, or free memory")) from None
-    return Taken(seconds=seconds, memory=peak, kinds=kinds, others=others)
+    return Taken(seconds=seconds, spread=spread, memory=peak, kinds=kinds, others=others)
 
 
 def _prepared(case: VerifyCase, where: Where) -> Callable[[], None]:
@@ -273,14 +279,18 @@ def _waiting(torch: Any, where: Where) -> Callable[[], None]:
     return (lambda: torch.cuda.synchronize(where.name)) if where.kind == "cuda" else lambda: None
 
 
-def _timed(run: Callable[[], None], wait: Callable[[], None], *, shared: bool) -> float:
+def _timed(
+    run: Callable[[], None], wait: Callable[[], None], clock: Callable[[], float], *, shared: bool
+) -> tuple[float, float]:  # fmt: skip
+    """Seconds of one repetition, and how far apart the samples are that count, as a share of it."""
+
     def repeated(times: int) -> float:
         wait()
-        begin = time.perf_counter()
+        begin = clock()
         for _ in range(times):
             run()
         wait()
-        return (time.perf_counter() - begin) / times
+        return (clock() - begin) / times
 
     warm = repeated(1)
     once = repeated(1)
@@ -291,7 +301,9 @@ def _timed(run: Callable[[], None], wait: Callable[[], None], *, shared: bool) -
     while len(taken) < (SHARED_SAMPLES if shared else SAMPLES) and sum(taken) * times < PATIENCE_S:
         taken.append(repeated(times))
     # Whoever else runs on the same processors only ever makes it slower.
-    return statistics.median(sorted(taken)[: (len(taken) + 1) // 2] if shared else taken)
+    kept = sorted(taken)[: (len(taken) + 1) // 2] if shared else sorted(taken)
+    middle = statistics.median(kept)
+    return middle, (kept[-1] - kept[0]) / middle
 
 
 def median_error(lines: Sequence[VerifyRow], what: Literal["time", "memory"] = "time") -> float | None:

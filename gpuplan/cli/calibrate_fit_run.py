@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,24 +72,38 @@ def fit_tables(asked: FitTablesRequest) -> None:
     if "grouped" in wanted:
         made.sets |= fit_experts(place, asked.system, chip, _stream(spec, catalog)).sets
     put(report(spec.id, made))
+    for name, why in refused(made).items():
+        print(f"note: {name} is not believed{', and not written' if asked.out else ''}: {why}", file=sys.stderr)
+        del made.sets[name]
     if asked.out is not None:
         _write(Path(asked.out), made)
 
 
+def refused(made: Fitted) -> dict[str, str]:
+    """The sets that the gate of all measured figures lets by for nobody, and why."""
+    from gpuplan.calibrate.gate import refusal
+
+    return {place: why for place, one in made.sets.items() if (why := refusal(one))}
+
+
 def report(ident: str, made: Fitted) -> str:
     """The errors of each set on the shapes that were held back, beside those of flat efficiencies."""
-    head = ("set", "rows", "held back", "median", "p90", "bias", "flat roofline")
+    from gpuplan.calibrate.gate import doubts
+
+    head = ("set", "rows", "held back", "median", "p90", "bias", "flat roofline", "doubts")
     lines = [
         (
             key.removeprefix("engines."), f"{one.rows_fitted:,}", f"{one.rows_held_back:,}", f"{one.errors.median_ape:.1%}",
             f"{one.errors.p90_ape:.1%}", f"{one.errors.bias:+.1%}",
-            "-" if one.flat_median_ape is None else f"{one.flat_median_ape:.1%}",
+            "-" if one.flat_median_ape is None else f"{one.flat_median_ape:.1%}", "; ".join(doubts(one)),
         )
         for key, one in made.sets.items()
     ]  # fmt: skip
     widths = [max(len(row[at]) for row in (head, *lines)) for at in range(len(head))]
     text = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)), row[-1]]
+        ).rstrip()
         for row in (head, *lines)
     ]
     return f"{ident}: errors on shapes that were held back\n" + "\n".join(text) + "\n"

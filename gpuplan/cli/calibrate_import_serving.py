@@ -14,6 +14,7 @@ from gpuplan.errors import GpuplanError
 if TYPE_CHECKING:
     from gpuplan.accuracy.rows import Row
     from gpuplan.calibrate.imports.merge import ImportedFile
+    from gpuplan.estimate.result import Estimate
     from gpuplan.search.library import Library
     from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.catalog import Catalog
@@ -113,8 +114,19 @@ class _Runs:
             first = points.get("ttft")
             if first is not None and (row.run.get("mode") in CLOSED or row.run.get("concurrency") == 1):
                 # Under load the first token waits for other requests, which says nothing of how long prefill takes.
-                found.append(RunPoint(run=row.id, factor="prefill", measured=first.measured, expected=first.expected))
+                share = _least_share(made, first.expected)
+                found.append(RunPoint(run=row.id, factor="prefill", measured=first.measured, expected=first.expected, mfu=share))
         return found
+
+
+def _least_share(made: Estimate, seconds: float) -> float | None:
+    """Which share of the peak the products with weights of one prompt take in so many seconds; None where that is not known."""
+    bound = made.bounds.get("prefill")
+    if bound is None:
+        return None
+    share: Any = bound.value
+    alone: Any = dict(bound.args)["seconds"].value
+    return float(share) * float(alone) / seconds
 
 
 def _write(made: ImportedFile, engine: str, model: str, found: ServingFit, spec: Accelerator, out: Path) -> None:

@@ -197,12 +197,17 @@ def _list(made: CalibrationPlan) -> list[str]:
 
     lines = [f"{made.identity.name} ({made.subject.id}): {len(made.planned)} probes, about {_time(made.seconds)}", ""]
     rows = [
-        [one.probe.name or one.probe.kind, one.probe.dtype, _shape(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
+        [_called(one.probe), one.probe.dtype, _shape(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
         for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.name, one.probe.dtype, one.launch))
     ]
     lines += columns([["probe", "", "", "one launch", "in all"], *rows], "lllrr")
     left = Counter(made.refused.values())
     return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
+
+
+def _called(probe: Probe) -> str:
+    """What a probe is called in a list: collectives by their own names."""
+    return probe.name if probe.kind == "collective" else " ".join(part for part in (probe.kind, probe.name) if part)
 
 
 def _shape(probe: Probe) -> str:
@@ -236,6 +241,7 @@ def _lines(report: CalibrationReport) -> list[str]:
     lines += [f"left out after retries: {counted(count, 'probe')} ({mark})" for mark, count in marks.items()]
     skipped = Counter(one.why for one in run.skipped.values())
     lines += [f"not measured: {counted(count, 'probe')} ({why})" for why, count in skipped.items()]
+    lines += [f"not measurable here: {why}" for why in dict.fromkeys(report.plan.refused.values()) if "cannot be measured" in why]
     lines += ["", f"{'parameters':<28} {'rows':>5} {'median error':>13} {'90 % below':>11}"]
     for place, found in report.made.sets.items():
         if place in report.made.short:

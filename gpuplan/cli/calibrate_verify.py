@@ -17,7 +17,7 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 def verify(
     *,
     tolerance: Annotated[
-        str | None, Option("--tolerance", metavar="SHARE", help="The largest median error that passes: 0.15, on processors 0.3")
+        str | None, Option("--tolerance", metavar="SHARE", help="The largest median error that passes: 0.15, on processors 0.25")
     ] = None,
     sizes: Annotated[str | None, Option("--sizes", metavar="SIZE,…", help="Models, such as 150m,850m; chosen otherwise")] = None,
     backend: Annotated[str, Option("--backend", metavar="NAME", help="torch; others have no model to run")] = "torch",

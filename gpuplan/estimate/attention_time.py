@@ -36,7 +36,8 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
         return plan.saving.attention
     if latent and hw.asked("unfused_latent", lambda one: one.family in profile.attention.unfused_latent):
         return "eager"
-    return "eager" if profile.attention.scores == "written" else "flash"
+    own = hw.asked("fused_attention", lambda one: one.family in profile.attention.fused_on)
+    return "eager" if profile.attention.scores == "written" and not own else "flash"
 
 
 def attention_seconds(

@@ -14,6 +14,14 @@ GEMM_GUIDE = Source(
     checked="2026-11-20",
 )
 
+PACKING = Source(
+    "paper",
+    "Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM Transactions on Mathematical Software 34 (3)",
+    url="https://doi.org/10.1145/1356052.1356053",
+    section="4 and 5: pieces of both matrices are copied into contiguous memory (packed) before they are multiplied",
+    checked="2026-11-22",
+)
+
 STRADDLE = Source("definition", "a tile is computed for each group that has rows in it: one more for each group on average")
 THIN = Source("assumed", "kernels that widen stored weights take tiles as thin as 8 rows, what one instruction multiplies")
 
@@ -36,6 +44,20 @@ def matmul_bytes(*, m: Count, n: Count, k: Count, batch: Count, left_bytes: Byte
     33570816.0
     """
     return batch * (m * k * left_bytes + k * n * right_bytes + m * n * out_bytes)
+
+
+@formula(PACKING)
+def packed_bytes(*, size: Bytes, m: Count, n: Count, k: Count, batch: Count, right_bytes: Bytes, pack: Ratio) -> Bytes:
+    """Bytes that cross the memory bus where the right matrix is copied first into the order in which it is multiplied.
+
+    The copy costs the share `pack` of the matrix. A single row takes another kernel, which copies nothing.
+
+    >>> packed_bytes(size=100.0, m=4.0, n=4.0, k=5.0, batch=1.0, right_bytes=4.0, pack=0.5)
+    140.0
+    >>> packed_bytes(size=100.0, m=1.0, n=4.0, k=5.0, batch=1.0, right_bytes=4.0, pack=0.5)
+    100.0
+    """
+    return size + pack * batch * n * k * right_bytes * minimum(m - 1.0, 1.0)
 
 
 @formula(

@@ -82,6 +82,9 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
     size = kernels.matmul_bytes.term(
         f"{name}.bytes", **shape, left_bytes=item.left_bytes, right_bytes=item.right_bytes, out_bytes=item.out_bytes
     )
+    pack = hw.parameters.get(f"{prefix}.pack")
+    if pack is not None:
+        size = kernels.packed_bytes.term(f"{name}.packed_bytes", size=size, **shape, right_bytes=item.right_bytes, pack=pack)
     compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
     traffic = {"size": size, "bandwidth": hw.hbm_bandwidth, "efficiency": hw.parameter(f"{prefix}.memory_efficiency")}
     reach = hw.parameters.get(f"{prefix}.reach") if replayed else None

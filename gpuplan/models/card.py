@@ -14,6 +14,8 @@ from gpuplan.term import Kind, Source
 
 Dtype: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8"]
 NumberKind: TypeAlias = Literal["int", "float"]
+Dispatcher: TypeAlias = Literal["deepep", "hybridep"]
+Schedule: TypeAlias = Literal["gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
 Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
 
 
@@ -52,6 +54,10 @@ class Pretraining(Schema):
     """Tokens of a sequence in the main stage."""
     global_batch: PositiveInt
     """Sequences of a step, once the batch had grown to its full size."""
+    dispatcher: Dispatcher | None = None
+    """How tokens travelled to experts, where that was no plain all-to-all."""
+    schedule: Schedule | None = None
+    """The order of its pipeline's work, where that was not one forward, one backward."""
     source: str
     """What says so."""
     url: str

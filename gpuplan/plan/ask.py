@@ -34,7 +34,9 @@ from gpuplan.plan.words import (
     WeightFormat,
 )
 
-PRECISION = Option("Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True)
+PRECISION = Option(
+    "Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True
+)
 OPTIMIZER = Option("Optimizer, such as `adamw`", NUMBERS, "NAME", samples=True)
 BATCH = Option("Sequences at the same time", RUN)
 CONTEXT = Option("Longest sequence that must fit, such as `32k` (32,768)", RUN, "TOKENS", length=True)

@@ -34,7 +34,7 @@ class FitOptions(TypedDict, total=False):
     kv_cache: words.KvFormat | None
     """Data type of the KV cache, such as `bf16` or `fp8`."""
     precision: words.Precision | None
-    """Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure."""
+    """Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure."""
     optimizer: words.Optimizer | None
     """Optimizer, such as `adamw`."""
     tp: Whole
@@ -85,7 +85,7 @@ class TrainOptions(TypedDict, total=False):
     mtp: Whole
     """Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained."""
     precision: words.Precision | None
-    """Data type of the arithmetic: bf16, fp16, fp32, fp8, int8, nvfp4 or bf16-pure."""
+    """Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure."""
     optimizer: words.Optimizer | None
     """Optimizer, such as `adamw`."""
     micro_batch: Whole

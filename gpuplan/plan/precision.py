@@ -49,6 +49,11 @@ _DEEPSEEK = Source(
     "3.3.2 Fine-grained quantization",
 )
 _IEEE = Source("definition", "width of the number format")
+_TF32 = Source(
+    "docs",
+    "PyTorch: CUDA semantics, TensorFloat-32 on Ampere and later: fp32 values, of which matmuls read 10 bits of the mantissa",
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html",
+)
 
 _NVFP4_TRAINING = Source(
     "paper",
@@ -81,6 +86,7 @@ RECIPES: dict[Precision, TrainRecipe] = {
     "fp16": TrainRecipe("fp16", "fp16", 2, 4, None, 2, 2, _MIXED),
     "bf16-pure": TrainRecipe("bf16-pure", "bf16", 2, 0, 2, 2, 2, _IEEE),
     "fp32": TrainRecipe("fp32", "fp32", 4, 0, 4, 4, 4, _IEEE),
+    "tf32": TrainRecipe("tf32", "tf32", 4, 0, 4, 4, 4, _TF32),
     "fp8": TrainRecipe("fp8", "fp8", 4, 4, None, 2, 2, _FP8),
     "int8": TrainRecipe("int8", "int8", 2, 4, None, 2, 2, _AQT),
     "nvfp4": TrainRecipe("nvfp4", "fp4", 2 + 2 * (0.5 + 1 / 16), 4, None, 2, 2, _NVFP4_TRAINING),

@@ -17,7 +17,7 @@ Recompute: TypeAlias = Literal[
 """What is made again; the names with underscores are policies of MaxText, then of JAX itself, then of Praxis (Paxml)."""
 RecomputeModule: TypeAlias = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
 """Modules that Megatron-Core's selective recomputation can name; `gpuplan.plan.again` says what each stands for."""
-Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4", "bf16-pure"]
+Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "int8", "nvfp4", "bf16-pure"]
 Optimizer: TypeAlias = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"]
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
 BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nf4", "nf4-dq"]

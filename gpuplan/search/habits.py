@@ -7,6 +7,7 @@ from typing import Any
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
 from gpuplan.models.architecture import Attention, Mla
+from gpuplan.models.card import Pretraining
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
@@ -81,6 +82,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     is described, and what is not said is as the engine has it.
     """
     habits, known = Habits(ask, found.subject.engine), found.subject.engine.defaults
+    if ask.engine is None and found.card.pretraining is not None:
+        _as_trained(habits, found.card.pretraining)
     if of_adapters(ask) and ask.lora is None and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
     if known is None:
@@ -120,6 +123,17 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
         return []
     told = f"{engine.name} keeps weights and optimizer states of bf16 training in bf16 too, unless it is told otherwise"
     return [Note("precision.habit", told, f"use --precision {known.text}, or leave it out")]
+
+
+def _as_trained(habits: Habits, made: Pretraining) -> None:
+    """How the model's makers trained it, for who names no engine: what their pipeline and their dispatcher did beside others'."""
+    ask = habits.ask
+    if made.dispatcher is not None and ask.dispatcher is None and ask.ep != 1:
+        habits.ask = habits.ask.replaced(dispatcher=made.dispatcher)
+        habits.chosen.append(Choice("dispatcher", made.dispatcher, f"as the model was trained ({made.source})", habit=True))
+    if made.schedule is not None and ask.schedule is None and ask.pp is not None and ask.pp > 1 and ask.vpp is None:
+        habits.ask = habits.ask.replaced(schedule=made.schedule)
+        habits.chosen.append(Choice("schedule", made.schedule, f"as the model was trained ({made.source})", habit=True))
 
 
 def _usual_rank(habits: Habits, found: Found) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -32,7 +33,7 @@ from gpuplan.specs.engine_era import split_date
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
-from gpuplan.specs.usual_training import UsualTraining
+from gpuplan.specs.usual_training import Unnamed, UsualTraining
 from gpuplan.term import USER, Source, Term
 
 Task: TypeAlias = Literal["train", "serve"]
@@ -40,6 +41,22 @@ FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
 SERVES = "vllm"
 """The engine that most people serve with, where an accelerator's file names no other."""
+
+
+class Unsaid(Record):
+    """The engine of a question that names none, why it is taken, and its profile as far as it holds for others too."""
+
+    engine: str
+    why: str = ""
+    blurred: Callable[[Engine], Engine] | None = None
+
+
+def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
+    """A profile with what is taken of it where the engine may be another."""
+    if profile.training is None:
+        return profile
+    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual)
+    return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
 
 
 class Found(Record, kw_only=True):
@@ -254,32 +271,36 @@ class Library:
             return place.replaced(engine=engine, notes=(*place.notes, note))
         return place
 
-    def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> tuple[str, str]:
+    def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> Unsaid:
         """The engine of a question that names none, and why."""
         target = self.target(ask.on)
         own = target.accelerator.default_engines.get(task)
         if own is not None:
-            return own, f"others do not run on {target.accelerator.name}"
+            return Unsaid(own, f"others do not run on {target.accelerator.name}")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
-            return SERVES, ""
+            return Unsaid(SERVES)
         found = usual_engine(ask, card, target, usual)
-        return found.engine.text, found.why
+        return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
 
-    def place(self, ask: Common, task: Task, *, usual: tuple[str, str], with_price: bool = True) -> Place:
-        """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none, and why."""
+    def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
+        """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
         target = self.target(ask.on)
-        own, why = usual
-        name, month = split_date(ask.engine or own)
+        name, month = split_date(ask.engine or usual.engine)
         profile, instead = self.engine(name)
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
-        profile = self._engines.setdefault((profile.id, month, profile.attention_like), profile)
+        blurred = ask.engine is None and usual.blurred is not None
+        if ask.engine is None and usual.blurred is not None:
+            profile = usual.blurred(profile)
+        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred}"), profile)
         hw = self._spared(ask, self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity")))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said, *instead)
         if ask.engine is None:
-            taken = f"the engine is taken as {profile.name}" + (f": {why}" if why else "")
+            taken = f"the engine is taken as {profile.name}" + (f": {usual.why}" if usual.why else "")
+            if blurred:
+                taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
 

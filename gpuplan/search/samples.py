@@ -21,7 +21,7 @@ from gpuplan.plan.read import said
 from gpuplan.plan.samples import SamplesPlan, samples_rules
 from gpuplan.search.best import Judged, best
 from gpuplan.search.idle import run_idle
-from gpuplan.search.library import Library, Place
+from gpuplan.search.library import Library, Place, Unsaid
 from gpuplan.search.sample_supply import pace_notes, samples_seen, supplied
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Part, Space
@@ -77,7 +77,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     model = SampledModel.of(found) if isinstance(found, GenericCard) else found
     if model is None:
         raise UsageError(Problem("samples.unknown", f"no model named `{ask.model}` is given by its samples"))
-    place = library.place(ask, "train", usual=(library.catalog.load(UsualTraining, "training").by_samples.text, ""))
+    place = library.place(ask, "train", usual=Unsaid(library.catalog.load(UsualTraining, "training").by_samples.text))
     setting = Setting(
         model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
         price=place.price,

@@ -23,7 +23,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Space, placed
-from gpuplan.search.training_choices import open_choices, split_rules
+from gpuplan.search.training_choices import STAGES, open_choices, split_rules
 from gpuplan.search.training_defaults import (
     default_precision,
     modules_to_train,
@@ -160,12 +160,32 @@ def chosen_with(
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
         return chosen_with(fewer, found, foreseen, roughly=roughly)
-    if all(getattr(habits.ask, name) is None for name in DIVIDING) and not training_fits(result, found.subject):
-        away = _offloaded(habits.ask, found)
-        if away is not None:
-            asked, result, told = away
+    if not training_fits(result, found.subject):
+        open_all = all(getattr(habits.ask, name) is None for name in DIVIDING)
+        otherwise = _offloaded(habits.ask, found) if open_all else _sharded_more(habits.ask, found)
+        if otherwise is not None:
+            asked, result, told = otherwise
             return asked, [*habits.chosen, *chosen, told], result
     return habits.ask, [*habits.chosen, *chosen], result
+
+
+def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:
+    """The best plan that shards no more than it must, where what the engine shards unasked does not suffice; None: none fits."""
+    if ask.zero_stage is not None or ask.sync_every is not None or not is_described(ask, found):
+        return None
+    sharding = training_profile(found.subject.engine).sharding
+    habit, piped = sharding.stage, sharding.with_pipelines
+    most = STAGES[-1] if piped is None or (ask.pp or 1) == 1 else int(piped.value)
+    for stage in range(habit + 1, most + 1):
+        asked = ask.replaced(zero_stage=stage)
+        try:
+            result = chosen_plan(asked, found.subject, space_of(asked, found)[0])
+        except PlanError:
+            continue
+        if training_fits(result, found.subject):
+            why = f"ZeRO {habit}, which {found.subject.engine.name} takes unasked, does not fit"
+            return asked, result, Choice("zero_stage", str(stage), why)
+    return None
 
 
 def _offloaded(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:

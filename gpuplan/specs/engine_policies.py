@@ -205,6 +205,8 @@ class AttentionPolicy(Schema):
 
     scores: Literal["fused", "written"] = "fused"
     """Whether scores stay in the kernel or are written out, unless the user says otherwise."""
+    fused_on: tuple[str, ...] = ()
+    """Families of accelerators whose port of the engine has a fused kernel where others write the scores out."""
     kept: Portion | None = None
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     heads: Literal["own", "repeated"] = "own"

@@ -91,6 +91,26 @@ def levels_of_system(system: System, count: int, per_unit: int | None = None) ->
     return made
 
 
+def levels_assumed(system: System, count: int) -> tuple[Level, ...]:
+    """The levels of a system that was not named but taken for its accelerator: other systems may be slower between them.
+
+    Raises:
+        UnknownError: as `levels_of_system`.
+    """
+    slowest = {at.name: at.elsewhere.value for at in system.fabric if at.elsewhere is not None}
+    return tuple(
+        level.replaced(bandwidth_per_direction=_down_to(level.bandwidth_per_direction, slowest[level.name]))
+        if level.name in slowest
+        else level
+        for level in levels_of_system(system, count)
+    )
+
+
+def _down_to(bandwidth: Term, least: float) -> Term:
+    low, high = bandwidth.spread or (bandwidth.value, bandwidth.value)
+    return replace(bandwidth, spread=(min(float(low), least), float(high)))
+
+
 def levels_inside(system: System, count: int) -> tuple[Level, ...]:
     """The levels that `count` accelerators span without a network between systems; the last may hold fewer of them.
 

@@ -122,6 +122,9 @@ class MatmulFit(Section):
     """Longest piece of a contraction that is walked along: longer ones are cut, and their pieces run side by side (split-K)."""
     fine: Slower | None = None
     """How much longer arithmetic takes in small tiles, of `tile_m` by `tile_n`, than in large ones of 128 by 256."""
+    pack: More | None = None
+    """On processors: what copying the right matrix into the order in which it is multiplied costs, in shares of its bytes; products
+    of one row copy nothing."""
     whole: Part | None = None
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
     straddle: More | None = None
@@ -250,7 +253,7 @@ class AttentionFits(Section):
     """One or a few queries, by the data type that is stored: bf16 stands for 16 bits, fp8 for 8."""
     latent: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """The same where all heads share one latent that is key and value in one (MLA); left out, as above."""
-    backward_share: Share | None = None
+    backward_share: Annotated[Sourced, Measure("1", within=physics.BACKWARD)] | None = None
     """Efficiency of the backward kernel as a share of the forward one."""
     backward_extra: OfElement | None = None
     """Traffic of the kernels around the backward one for each element of the queries; see `backward_prepare_bytes`."""

@@ -56,6 +56,8 @@ class FabricLevel(Section):
     """How they are joined: a `mesh` is a direct link between every pair; a grid is a `torus` without `wrap`."""
     bandwidth_per_direction: BytesPerSField | None = None
     """All links of one accelerator at this level, one way, at the worst-placed accelerator."""
+    elsewhere: BytesPerSField | None = None
+    """The same of the slowest other system with this accelerator: what may be meant where only the accelerator is named."""
     peer_bandwidth_per_direction: BytesPerSField | None = None
     """To one other accelerator, one way, for the best pair."""
     worst_peer_bandwidth_per_direction: MaybeZero | None = None
@@ -88,6 +90,10 @@ class FabricLevel(Section):
     def faults(self) -> Iterator[Fault]:
         """A shape that does not fit the level."""
         yield from shape_faults(self.dims, self.wrap, self.size, f"the level `{self.name}`")
+        own, slowest = self.bandwidth_per_direction, self.elsewhere
+        if slowest is not None and (own is None or slowest.value > own.value):
+            what = f"`elsewhere` of the level `{self.name}` is more than its own `bandwidth_per_direction`"
+            yield Fault("spec.bad-range", what, "write what the slowest other system has, or leave it out", ("elsewhere",))
         for one, others in self.pair_links.items():
             for other, links in others.items():
                 if self.pair_links.get(other, {}).get(one) != links:

@@ -14,6 +14,7 @@ from gpuplan.specs.fabric import (
     Level,
     fabric_notes,
     host_link_of,
+    levels_assumed,
     levels_of_accelerator,
     levels_of_instance,
     levels_of_slice,
@@ -255,7 +256,7 @@ def _sizes(accelerator: Accelerator) -> Note:
 def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tuple[Level, ...], bool]:
     """The levels in the accelerator's usual system, and whether they end before so many accelerators that one host can hold."""
     try:
-        return levels_of_system(system, units), False
+        return levels_assumed(system, units), False
     except UnknownError:
         if units > CARDS_IN_A_HOST or accelerator.pcie is None:
             raise

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, TypeAlias
 from gpuplan.record import Record
 from gpuplan.schema import Fault, Schema
 from gpuplan.specs.base import Id, SpecFile
-from gpuplan.specs.quantity import CountField, TextField
+from gpuplan.specs.quantity import CountField, FactorField, RatioField, TextField
 
 Reads: TypeAlias = Literal["words", "other"]
 """What a model is: a decoder that predicts the next word, or anything else (encoders, vision, speech, diffusion)."""
@@ -26,6 +26,15 @@ class Asked(Record, kw_only=True):
     """How many accelerators."""
 
 
+class Unnamed(Schema):
+    """What of an engine's profile nobody knows who does not know the engine: how its code is fused, and how well its site runs."""
+
+    hidden_passes: RatioField
+    """Reads and writes of [tokens, hidden] in a layer's forward pass, between code that is fused throughout and eager code."""
+    residual: FactorField
+    """Time of a step over what is counted, between a site that is tuned for its benchmarks and any other."""
+
+
 class UsualEngine(Schema):
     """An engine, and the questions that it is taken for: those that all of what is given here holds for."""
 
@@ -41,6 +50,8 @@ class UsualEngine(Schema):
     """How the type of their memory begins, such as `GDDR`."""
     most: CountField | None = None
     """How many accelerators there are at most."""
+    unnamed: Unnamed | None = None
+    """What is taken in place of the engine's own values, since another may be meant; None: as whoever names it has it."""
 
     def holds(self, asked: Asked) -> bool:
         """Whether it is taken for a question."""

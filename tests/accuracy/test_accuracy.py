@@ -119,7 +119,7 @@ def test_groups_that_share_states_are_read(tmp_path: Path, said: dict[str, Any],
         ("llm.c", "a100-sxm-80gb", "megatron-lm"),
         ("levanter", "tpu-v3", "maxtext"),
         ("megatron-deepspeed", "a100-sxm-80gb", "megatron-deepspeed"),
-        ("megatron-deepspeed", "gaudi2", "megatron-lm"),
+        ("megatron-deepspeed", "gaudi2", "megatron-deepspeed"),
         ("a framework of nobody", "a100-sxm-80gb", "megatron-lm"),
     ],
 )
@@ -128,6 +128,18 @@ def test_frameworks_without_a_profile_are_taken_as_what_they_resemble(
 ) -> None:
     (read,) = read_rows([written(tmp_path, changed(framework=framework, hardware={"accelerator": chip}))])
     assert training_question(read, answers()).engine == profile
+
+
+@pytest.mark.parametrize(
+    ("framework", "said", "asked"),
+    [("megatron-deepspeed", "flash2", "flash2"), ("megatron-deepspeed", "standard", "eager"), ("megatron-lm", "flash2", None)],
+)
+def test_fused_attention_is_asked_for_where_an_engine_writes_scores_out(
+    tmp_path: Path, framework: str, said: str, asked: str | None
+) -> None:
+    row = changed(framework=framework, hardware={"accelerator": "a100-sxm-80gb"}, run={"attention": said})
+    (read,) = read_rows([written(tmp_path, row)])
+    assert training_question(read, answers()).attention == asked
 
 
 @pytest.mark.parametrize(
@@ -154,14 +166,14 @@ def test_a_framework_that_nobody_knows_is_what_its_plan_is_like(tmp_path: Path, 
 
 
 def test_another_frameworks_profile_answers_in_a_wider_range_and_says_so(tmp_path: Path) -> None:
-    known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "its-own"))
+    known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "llm.c"))
     (one,), (other,) = known["rows"], unknown["rows"]
     assert other["expected"] == one["expected"]
     assert other["low"] == pytest.approx(one["low"] / 1.2)
     assert other["high"] == pytest.approx(one["high"] * 1.2)
     assert known["stood_in"] == []
-    assert unknown["stood_in"] == [{"id": "run-1", "framework": "its-own", "asked_as": "megatron-lm"}]
-    assert "its-own as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
+    assert unknown["stood_in"] == [{"id": "run-1", "framework": "llm.c", "asked_as": "megatron-lm"}]
+    assert "llm.c as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
 
 
 @pytest.mark.parametrize(
@@ -417,17 +429,18 @@ def question_or_reason(row: Row, library: Any) -> TrainAsk | str:
 
 
 @pytest.mark.parametrize(
-    ("title", "month", "typed"),
+    ("source", "month", "typed"),
     [
-        ("NeMo performance summary, container 24.07", "2024-07", "2024-07"),
-        ("torchtitan Llama 3.1 benchmarks, 2024-12", "2024-12", None),
-        ("README", None, None),
+        ({"title": "NeMo performance summary, container 24.07"}, "2024-07", "2024-07"),
+        ({"title": "torchtitan Llama 3.1 benchmarks, 2024-12"}, "2024-12", None),
+        ({"title": "torchtitan Llama 3.1 benchmarks, 2024-12", "dated": True}, "2024-12", "2024-12"),
+        ({"title": "README", "dated": True}, None, None),
     ],
 )
-def test_a_release_is_typed_and_the_date_of_a_page_is_known_besides(
-    tmp_path: Path, title: str, month: str | None, typed: str | None
+def test_what_a_page_says_of_its_month_is_typed_and_the_date_of_a_commit_is_known_besides(
+    tmp_path: Path, source: dict[str, Any], month: str | None, typed: str | None
 ) -> None:
-    (row,) = read_rows([written(tmp_path, changed(framework="nemo", source={"title": title}))])
+    (row,) = read_rows([written(tmp_path, changed(framework="nemo", source=source))])
     for read, wanted in ((row, month), (row.as_typed(), typed)):
         assert training_question(read, answers()).engine == (f"nemo@{wanted}" if wanted else "nemo")
 
@@ -460,6 +473,25 @@ def test_an_unknown_framework_is_left_out_of_what_is_typed(tmp_path: Path) -> No
     (read,) = read_rows([written(tmp_path, changed(framework="its-own"))])
     assert training_question(read.as_typed(), answers()).engine is None
     assert training_question(read, answers()).engine == "megatron-lm"
+
+
+def test_a_paper_without_a_framework_is_asked_without_one(tmp_path: Path) -> None:
+    (read,) = read_rows([written(tmp_path, changed(framework=""))])
+    assert training_question(read, answers()).engine is training_question(read.as_typed(), answers()).engine is None
+
+
+@pytest.mark.parametrize(("said", "count"), [({}, 512), ({"global_batch": 96}, 96)])
+def test_hours_without_a_number_of_accelerators_are_asked_for_one_of_a_usual_step(
+    tmp_path: Path, said: dict[str, int], count: int
+) -> None:
+    row = changed(framework="", measured={"gpu_hours": 1000}) | {
+        "hardware": {"accelerator": "h100-sxm-80gb"}, "run": {"seq_len": 8192, "precision": "bf16"} | said,
+    }  # fmt: skip
+    (read,) = read_rows([written(tmp_path, row)])
+    assert training_question(read, answers()).on == f"{count}xh100-sxm-80gb"
+    (read,) = read_rows([written(tmp_path, row | {"measured": {"mfu": 0.4}})])
+    with pytest.raises(Skip):
+        training_question(read, answers())
 
 
 def test_both_figures_are_reported_and_budgeted(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 from gpuplan.calibrate.device import DeviceLostError, DeviceMemoryError, Identity, Probe, Reading, TimedLaunches
+from gpuplan.calibrate.formats import ELEMENT, LATENT, stored
 from gpuplan.calibrate.measure.cases import streamed
-from gpuplan.calibrate.measure.speed import ELEMENT, moved
+from gpuplan.calibrate.measure.speed import moved
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, matmul_seconds, stream_seconds
@@ -77,6 +78,8 @@ class Troubles:
     power_limit: float = 700.0
     threads: int | None = None
     cores: int | None = None
+    formats: tuple[str, ...] = ()
+    """What serving engines store, that it has kernels for."""
 
 
 @dataclass
@@ -92,6 +95,7 @@ class Fake:
         self.runs = 0
         self.prepared = 0
         self.kind = ""
+        self.formats = tuple(self.troubles.formats)
 
     def identity(self) -> Identity:
         t = self.troubles
@@ -175,24 +179,26 @@ def seconds(probe: Probe, hw: Hardware) -> float:
     """What a probe truly takes."""
     shape = {name: Term(name, value, "B" if name == "size" else "1", USER) for name, value in probe.shape.items()}
     stride = Term("stride", probe.shape.get("stride", 1.0), "1", USER)
-    element = Term("element", ELEMENT[probe.dtype], "B", USER)
+    element, kept = Term("element", ELEMENT[probe.dtype], "B", USER), Term("stored", stored(probe), "B", USER)
     dtype: Any = probe.dtype
     value: Any
     if probe.kind in ("matmul", "grouped_matmul"):
         two = Term("two", 2.0, "B", USER)
         value = matmul_seconds(
             Matmul(
-                name="x", **shape, dtype=dtype, left_bytes=element, right_bytes=element, out_bytes=two,
-                grouped=probe.kind == "grouped_matmul",
+                name="x", **shape, dtype=dtype, left_bytes=element, right_bytes=kept, out_bytes=two,
+                grouped=probe.kind == "grouped_matmul", blocked=probe.name == "fp8_block",
             ), hw,
         ).value  # fmt: skip
     elif probe.kind in ("prefill", "decode"):
         del shape["window"]
-        value = attention_seconds(Attention(name="x", **shape, kv_element_bytes=element, dtype=dtype, causal=True), hw).value
+        latent = probe.name == LATENT
+        item = Attention(name="x", **shape, kv_element_bytes=kept, dtype=dtype, causal=True, v_shared=latent)
+        value = attention_seconds(item, hw).value
     elif probe.kind in ("stream", "norm", "activation"):
         size, launches = streamed(probe, "fake")
-        item = Stream(name="x", size=Term("size", size, "B", USER), launches=Term("launches", launches, "1", USER))
-        value = stream_seconds(item, hw).value
+        moves = Stream(name="x", size=Term("size", size, "B", USER), launches=Term("launches", launches, "1", USER))
+        value = stream_seconds(moves, hw).value
     elif probe.kind == "collective":
         kind: Any = probe.name
         joint = Collective(name="x", kind=kind, size=shape["size"], group=shape["group"], stride=stride)

@@ -14,12 +14,19 @@ pytestmark = pytest.mark.gpu
 SQUARE = {"m": 4096.0, "n": 4096.0, "k": 4096.0, "batch": 1.0}
 HEADS = {"heads": 32.0, "kv_heads": 8.0, "k_dim": 128.0, "v_dim": 128.0, "window": 0.0}
 PROMPT = HEADS | {"sequences": 1.0, "q_len": 4096.0, "kv_len": 4096.0}
+STEP = HEADS | {"sequences": 16.0, "q_len": 1.0, "kv_len": 4096.0}
 PROBES = [
     *(Probe(kind="matmul", dtype=dtype, shape=SQUARE) for dtype in ("bf16", "fp16", "tf32", "fp32", "fp8", "int8")),
     Probe(kind="grouped_matmul", shape=SQUARE | {"m": 64.0, "batch": 8.0}),
+    Probe(kind="grouped_matmul", dtype="fp8", shape=SQUARE | {"m": 64.0, "batch": 8.0}),
+    Probe(kind="matmul", dtype="fp4", shape=SQUARE),
+    Probe(kind="matmul", dtype="fp8", name="fp8_block", shape=SQUARE),
+    *(Probe(kind="matmul", name=name, shape=SQUARE | {"m": 16.0}) for name in ("int8_wo", "int4_wo")),
+    *(Probe(kind="decode", name=name, shape=STEP) for name in ("paged", "paged_fp8")),
+    Probe(kind="decode", name="latent", shape=STEP | {"kv_heads": 1.0, "k_dim": 576.0, "v_dim": 512.0}),
     Probe(kind="prefill", shape=PROMPT),
     Probe(kind="prefill_backward", shape=PROMPT),
-    Probe(kind="decode", shape=HEADS | {"sequences": 16.0, "q_len": 1.0, "kv_len": 4096.0}),
+    Probe(kind="decode", shape=STEP),
     *(Probe(kind=kind, shape={"size": 2.0**28}) for kind in ("stream", "norm", "activation", "host_to_device", "device_to_host")),
     Probe(kind="launch", shape={"launches": 100.0}),
     Probe(kind="graph", shape={"launches": 100.0}),

@@ -84,15 +84,15 @@ def test_five_hundred_times_the_work_takes_longer(device: Device) -> None:
 
 
 def test_weights_on_a_processor_take_turns_out_of_one_store() -> None:
-    from gpuplan.calibrate.backends import torch_kernels
+    from gpuplan.calibrate.backends.telemetry import host_memory
+    from gpuplan.calibrate.backends.torch_kernels import kernel
+    from gpuplan.calibrate.backends.torch_tensors import MOST_PIECES, STORE_BYTES, STORE_SHARE, Tensors
 
-    cpu = torch.device("cpu")
-    made = torch_kernels.kernel(torch, cpu, Probe(kind="matmul", shape={"m": 1.0, "n": 1024.0, "k": 2048.0, "batch": 1.0}))
-    assert made.copies * 1024 * 2048 * 2 >= 0.9 * min(
-        torch_kernels.STORE_BYTES, torch_kernels.STORE_SHARE * torch_kernels.host_memory()[1]
-    )
-    pieces = torch_kernels._turns(torch, cpu, "bf16", 64, 64)
-    assert len({one.data_ptr() for one in pieces}) == len(pieces) == 16 * torch_kernels.MOST_COPIES
+    tensors = Tensors(torch, torch.device("cpu"))
+    made = kernel(tensors, Probe(kind="matmul", shape={"m": 1.0, "n": 1024.0, "k": 2048.0, "batch": 1.0}))
+    assert made.copies * 1024 * 2048 * 2 >= 0.9 * min(STORE_BYTES, STORE_SHARE * host_memory()[1])
+    pieces = tensors.turns("bf16", 64, 64)
+    assert len({one.data_ptr() for one in pieces}) == len(pieces) == MOST_PIECES
     assert bool(torch.isfinite(pieces[-1].float()).all())
 
 
@@ -143,7 +143,7 @@ def test_launches_in_a_graph_are_never_timed_outside_of_one() -> None:
     from types import SimpleNamespace
     from unittest.mock import MagicMock
 
-    from gpuplan.calibrate.backends.torch_kernels import Kernel
+    from gpuplan.calibrate.backends.torch_tensors import Kernel
     from gpuplan.calibrate.backends.torch_timing import Timer
 
     fake, calls = MagicMock(), list[int]()
@@ -177,7 +177,7 @@ def test_on_a_gpu_short_kernels_run_in_graphs_that_hold_every_copy() -> None:
     from types import SimpleNamespace
     from unittest.mock import MagicMock
 
-    from gpuplan.calibrate.backends.torch_kernels import Kernel
+    from gpuplan.calibrate.backends.torch_tensors import Kernel
     from gpuplan.calibrate.backends.torch_timing import WARM_UP, Timer
 
     calls: list[int] = []

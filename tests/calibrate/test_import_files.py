@@ -164,6 +164,20 @@ def test_nccl_tests_whose_program_only_the_columns_tell(redop: str, root: int, r
     assert echoed.points[0].probe.name == "all_gather"
 
 
+def test_small_messages_of_a_program_that_larger_ones_tell_are_kept() -> None:
+    large = unnamed("sum", -1, 214.75, 214.75 * 1.5)
+    small = next(line for line in NCCL.splitlines() if line.split()[:1] == ["1024"])
+    lines = large.splitlines()
+    found = parser_of("nccl-tests")("\n".join([*lines[:-1], small, lines[-1]]), "a.txt", ImportHints())
+    assert [(point.probe.name, point.probe.shape["size"]) for point in found.points] == [
+        ("all_reduce", 1024),
+        ("all_reduce", 2**30),
+    ]
+    other = lines[-1].replace("322.125", "161.06")
+    found = parser_of("nccl-tests")("\n".join([*lines[:-1], small, lines[-1], other]), "a.txt", ImportHints())
+    assert not found.points, "rows that tell of two programs tell of none"
+
+
 def test_nccl_tests_broadcast_is_the_all_gather_that_brings_as_much() -> None:
     found = parser_of("nccl-tests")(NCCL.replace("all_reduce_perf", "broadcast_perf"), "a.txt", ImportHints())
     assert found.points[0].probe.name == "all_gather"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.calibrate import only_here
+from gpuplan.calibrate import gate
 from gpuplan.calibrate.device import Identity, Reading
 from gpuplan.calibrate.fit import Errors, FitResult, Parameter
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
@@ -164,7 +164,7 @@ def subject() -> MeasuredSubject:
 def told(readings: tuple[Reading, ...] = (), sets: Mapping[str, FitResult] | None = None, **identity: int) -> str:
     run = ProbeRun(samples={}, skipped={}, readings=readings)
     made = Identity(name="x", backend="fake", **identity)  # type: ignore[arg-type]
-    return "; ".join(only_here.reasons(made, subject(), run, sets or {}))
+    return "; ".join(gate.reasons(made, subject(), run, sets or {}))
 
 
 def fitted(p90: float = 0.1, bound: str = "") -> FitResult:

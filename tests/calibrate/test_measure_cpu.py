@@ -25,7 +25,7 @@ def test_the_processor_is_measured_and_estimates_use_it(tmp_path: Path, monkeypa
     # The machines of CI are shared: how steady its figures are is not what is tested.
     monkeypatch.setattr("gpuplan.calibrate.measure.runner.STEADY", 10.0)
     monkeypatch.setattr("gpuplan.calibrate.measure.anchor.CONTENDED_DRIFT", 10.0)
-    monkeypatch.setattr("gpuplan.calibrate.measure.runner.BUSY", 10.0)
+    monkeypatch.setattr("gpuplan.calibrate.measure.session.BUSY", 10.0)
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     wish = CalibrationWish(extent="quick", kinds=("matmul", "stream"), today="2026-11-21", version="0", env=env)
     device = open_device("torch", None)

@@ -40,9 +40,20 @@ def test_without_any_gpu_it_is_the_processor(monkeypatch: pytest.MonkeyPatch) ->
     assert torch_backend.open_device(None) == ("device", None)
 
 
-@pytest.mark.parametrize("kind", ["Apple GPU", "Intel GPU", "AMD GPU", "a GPU"])
+@pytest.mark.parametrize(("mps", "xpu", "kind"), [(THERE, ABSENT, "mps"), (ABSENT, THERE, "xpu")])
+def test_gpus_of_apple_and_intel_are_measured_themselves(monkeypatch: pytest.MonkeyPatch, mps: Any, xpu: Any, kind: str) -> None:
+    pytorch(monkeypatch, mps, xpu)
+    opened: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(torch_backend.torch_other, "opened", lambda torch, *given: opened.append(given))
+    torch_backend.open_device(None)
+    torch_backend.open_device(1)
+    assert opened == [(kind, None, 1), (kind, 1, 1)]
+    assert torch_backend.open_device(PROCESSOR) == ("device", None)
+
+
+@pytest.mark.parametrize("kind", ["AMD GPU", "a GPU"])
 def test_a_gpu_that_pytorch_does_not_drive_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    pytorch(monkeypatch, THERE if kind == "Apple GPU" else ABSENT, THERE if kind == "Intel GPU" else ABSENT)
+    pytorch(monkeypatch)
     if kind == "AMD GPU":
         (tmp_path / "kfd").touch()
     if kind == "a GPU":

@@ -45,9 +45,10 @@ def figure(name: str, batch: int, **more: Any) -> float:
     return float(value)
 
 
-def benchmark(folder: Path, batch: int, factor: float = 1.0) -> str:
-    """What `vllm bench serve --save-result` would write on the pretended machine."""
+def benchmark(folder: Path, batch: int, factor: float = 1.0, cached: float = 1.0) -> str:
+    """What `vllm bench serve --save-result` would write on the pretended machine; prompts take the share `cached` of their time."""
     tpot, ttft = (factor * figure(name, batch, pins=TRUTH) for name in ("tpot_s", "ttft_s"))
+    ttft *= cached
     stays = ttft + (OUTPUT - 1) * tpot
     data = {
         "backend": "vllm", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "num_prompts": 8 * batch, "request_rate": "inf",
@@ -85,6 +86,13 @@ def test_runs_of_another_machine_are_not_believed(home: Path, capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "of the memory's bandwidth: is it of another machine or model?" in said
     assert not list(home.rglob("h100-sxm-80gb.yaml"))
+
+
+def test_prompts_faster_than_the_peak_say_nothing_of_prefill(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import_files(dataclasses.replace(ASKED, json=True, files=tuple(benchmark(home, batch, cached=0.1) for batch in (1, 8, 64))))
+    said = json.loads(capsys.readouterr().out)
+    assert "of the peak: was it cached" in said["unfitted"][f"{MODEL} prefill"]
+    assert list(said["factors"][MODEL]) == ["decode"]
 
 
 def points(measured: Mapping[str, float], counted: float = 1.0) -> Any:

@@ -34,6 +34,13 @@ def test_written_scores_take_longer_and_grow_with_the_square_of_the_sequence() -
     assert extra[16384] / extra[4096] == pytest.approx(4, rel=0.15)
 
 
+@pytest.mark.parametrize(("chip", "fused"), [("gaudi2", True), ("a100", False)])
+def test_a_port_with_a_fused_kernel_writes_no_scores_out(chip: str, fused: bool) -> None:
+    """Megatron-DeepSpeed writes scores out; Intel's port for Gaudi runs fused attention."""
+    plan = {"on": f"8x{chip}", "engine": "megatron-deepspeed", "seq_len": 8192, "recompute": "full"}
+    assert (step(**plan) < step(**plan, attention="eager")) is fused
+
+
 def test_flash_attention_2_is_about_twice_as_fast_as_the_first() -> None:
     """GPT-3 1.3B of 8,192 tokens on A100 took 1.29 times as long with the first kernels (arXiv 2307.08691, table 1)."""
     plan = {"model": "llama-3.2-1b", "seq_len": 8192, "engine": "megatron-lm", "recompute": "none"}

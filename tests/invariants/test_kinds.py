@@ -36,6 +36,13 @@ def test_wider_types_take_more_memory() -> None:
     assert peak(made(dp=16.0, zero_stage=0, precision="fp32")) > peak(made(dp=16.0, zero_stage=0, precision="bf16-pure"))
 
 
+def test_tensorfloat_32_is_fp32_that_multiplies_faster() -> None:
+    wide, tf32, half = (made(dp=16.0, precision=one) for one in ("fp32", "tf32", "bf16"))
+    assert peak(tf32) == peak(wide)
+    assert parts(half)["matmuls"] < parts(tf32)["matmuls"] < parts(wide)["matmuls"]
+    assert parts(tf32)["elementwise"] == parts(wide)["elementwise"]
+
+
 @pytest.mark.parametrize("on", ["8xh100-sxm-80gb", "8xb200-sxm-180gb", "8xgb200-186gb", "8xgb300-279gb"])
 def test_narrower_arithmetic_is_no_slower(on: str) -> None:
     kinds = ["bf16", "fp8"] + (["nvfp4"] if "h100" not in on else [])

@@ -163,6 +163,20 @@ def test_a_habit_with_which_nothing_fits_is_given_up() -> None:
     assert int(whole.question["micro_batch"]) < 64
 
 
+def test_more_is_sharded_where_the_stage_that_nobody_named_does_not_fit() -> None:
+    """XTuner trains Llama 2 70B on 32 A100 with sequences divided over four: ZeRO-1 alone would hold every weight on each."""
+    plan = {"seq_len": 32768, "global_batch": 8, "tp": 1, "pp": 1, "cp": 4, "engine": None}
+    made = answer(on="32xa100-sxm-80gb", model="llama-2-70b", **plan)
+    assert made.verdict.fits
+    assert made.question["zero_stage"] == "3"
+    assert "ZeRO 1" in next(choice.reason for choice in made.chosen if choice.name == "zero_stage")
+    assert not answer(on="32xa100-sxm-80gb", model="llama-2-70b", **plan, zero_stage=1).verdict.fits
+    # No more than it takes, and no more than the engine combines with pipelines.
+    assert answer(on="8xa100-sxm-80gb", model="llama-2-7b", **plan | {"cp": 1}).question["zero_stage"] == "1"
+    piped = answer("megatron-lm", "16xa100-sxm-80gb", "llama-2-70b", **RUN | {"pp": 2})
+    assert piped.question["zero_stage"] == "1"
+
+
 def test_one_hears_that_16_bits_are_another_recipe_there() -> None:
     notes = {note.code: note for note in answer("torchtune", **RUN, precision="bf16").notes}
     assert "--precision bf16-pure" in notes["precision.habit"].hint
@@ -207,3 +221,11 @@ def test_the_words_of_habits_are_words_of_options() -> None:
     assert of(words.Types) <= set(get_args(asks.Precision))
     assert of(words.States) == set(get_args(asks.Optimizer))
     assert of(words.Waiting) == set(get_args(asks.Offload))
+
+
+def test_who_names_no_engine_gets_the_pipeline_and_the_dispatcher_that_the_model_was_trained_with() -> None:
+    asked: dict[str, Any] = {"model": "deepseek-v3", "on": "2048xh800", "pp": 16, "precision": "fp8"}
+    assert habits(answer(None, **asked, ep=64)).items() >= {("schedule", "dualpipe"), ("dispatcher", "deepep")}
+    assert not {"schedule", "dispatcher"} & habits(answer("megatron-lm", **asked, ep=64)).keys()
+    assert not {"schedule", "dispatcher"} & habits(answer(None, **asked, ep=64, schedule="1f1b", dispatcher="alltoall")).keys()
+    assert "dispatcher" not in habits(answer(None, **asked, ep=1))

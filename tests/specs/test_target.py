@@ -180,6 +180,15 @@ def test_assumptions_are_said():
     assert any("h100-sxm-80gb" in note.text for note in target("h100").notes)
 
 
+def test_a_network_that_nobody_named_may_be_slower():
+    """A node of eight A100 has 1,600 Gbit/s in a DGX and 400 in AWS's p4d (fms-fsdp ran on such)."""
+    bare, named = (target(on).levels[-1].bandwidth_per_direction for on in ("64xa100-sxm-80gb", "8xdgx-a100-640gb"))
+    assert bare.value == named.value == 25e9
+    assert bare.spread == (6.25e9, 25e9)
+    assert named.spread is None
+    assert target("8xa100-sxm-80gb").levels[-1].bandwidth_per_direction.spread is None
+
+
 def test_a_share_of_an_accelerator():
     made = target("azure:Standard_NV6ads_A10_v5")
     assert made.count == 1

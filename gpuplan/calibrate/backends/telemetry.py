@@ -7,6 +7,7 @@ through /proc and /sys. Everything is read, nothing is ever set.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -252,6 +253,26 @@ def nvidia_names() -> list[str]:
     return [line for line in (text or "").splitlines() if line.startswith("GPU")]
 
 
+def apple_name() -> str:
+    """What an Apple machine calls its chip, whose name its GPU has too."""
+    return (_ran("sysctl", "-n", "machdep.cpu.brand_string") or "").strip() or "Apple GPU"
+
+
+def apple_cores() -> int | None:
+    """How many cores the GPU of an Apple machine has."""
+    return cores_of(_ran("system_profiler", "SPDisplaysDataType") or "")
+
+
+def cores_of(text: str) -> int | None:
+    """How many cores a GPU has, from what `system_profiler SPDisplaysDataType` prints.
+
+    >>> cores_of("Apple M3 Max: Total Number of Cores: 40"), cores_of("")
+    (40, None)
+    """
+    made = re.search(r"Total Number of Cores: *(\d+)", text)
+    return int(made[1]) if made else None
+
+
 class _Nvml:
     """NVML through the `pynvml` package."""
 
@@ -329,6 +350,23 @@ def _ran(*command: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return ran.stdout if ran.returncode == 0 else None
+
+
+def amd_cache_bytes(nodes: Path = Path("/sys/class/kfd/kfd/topology/nodes")) -> float:
+    """Bytes of the largest cache of any AMD GPU as the driver lists them, the memory-side one included; 0 where it lists none.
+
+    The files of a cache say `level`, and `size` in KiB: drivers/gpu/drm/amd/amdkfd/kfd_topology.c of Linux.
+    """
+    sizes = [0.0]
+    for told in nodes.glob("*/caches/*/properties"):
+        if _properties(told.parents[2] / "properties").get("simd_count", 0.0):
+            sizes.append(1024 * _properties(told).get("size", 0.0))
+    return max(sizes)
+
+
+def _properties(path: Path) -> dict[str, float]:
+    words = [line.split() for line in glance(path).splitlines()]
+    return {name: float(value) for name, value, *_ in (one for one in words if len(one) > 1) if value.isdigit()}
 
 
 def _text(path: str) -> str:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuplan.calibrate.backends import telemetry
+from gpuplan.calibrate.backends import engine_kernels, telemetry, torch_other
 from gpuplan.calibrate.backends.distributed import Peers
 from gpuplan.calibrate.backends.load import Load
-from gpuplan.calibrate.backends.torch_kernels import DTYPES, attention_backend, kernel, refusal
+from gpuplan.calibrate.backends.torch_kernels import attention_backend, kernel, refusal
+from gpuplan.calibrate.backends.torch_tensors import Tensors
 from gpuplan.calibrate.backends.torch_timing import Timer
+from gpuplan.calibrate.backends.torch_trouble import told
 from gpuplan.calibrate.device import (
     PROCESSOR,
     Device,
     DeviceChoice,
-    DeviceLostError,
-    DeviceMemoryError,
     Identity,
     Probe,
     Reading,
     TimedLaunches,
 )
+from gpuplan.calibrate.formats import SERVED
 from gpuplan.errors import Problem, UsageError, install
 
 INSTALL = f"{install('calibrate')} brings PyTorch"
@@ -32,13 +33,12 @@ KFD = Path("/dev/kfd")
 """What the driver of AMD's GPUs makes."""
 LEAST_CONTEXT = 50e6
 """No context is smaller: one was there already."""
-LOST = ("device-side assert", "unspecified launch failure", "illegal memory access", "device lost", "ecc error", "uncorrectable",
-        "misaligned address", "illegal instruction", "launch timed out", "fallen off the bus", "driver shutting down")  # fmt: skip
-"""What the messages of errors say after which no kernel runs in this process."""
 
 
 def open_device(index: DeviceChoice) -> Device:
     """The GPU of that number, or the first one (under torchrun and srun: that of the local rank); without GPUs the processor.
+
+    NVIDIA's and AMD's go before Intel's and Apple's.
 
     Raises:
         UsageError: PyTorch is not installed or does not start, there is no such device, or a GPU is there that it cannot use or
@@ -53,7 +53,9 @@ def open_device(index: DeviceChoice) -> Device:
         return TorchDevice(torch, None, peers)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        _no_other_gpu(torch)
+        _no_unusable_gpu()
+        if (other := torch_other.found(torch)) is not None:
+            return torch_other.opened(torch, other, index, peers.ranks)
         if index not in (None, 0):
             hint = "leave --device out to measure the processor"
             raise UsageError(Problem("calibrate.no-device", f"--device {index}: PyTorch sees no GPU", hint))
@@ -65,7 +67,7 @@ def open_device(index: DeviceChoice) -> Device:
     return TorchDevice(torch, number, peers)
 
 
-def _no_other_gpu(torch: Any) -> None:
+def _no_unusable_gpu() -> None:
     """See that the processor would not be measured where somebody means a GPU.
 
     Raises:
@@ -79,11 +81,6 @@ def _no_other_gpu(torch: Any) -> None:
     if not hidden and os.environ.get("HIP_VISIBLE_DEVICES") != "" and KFD.exists():
         hint = f"install a PyTorch build with ROCm that suits the driver, {processor}"
         raise UsageError(Problem("calibrate.no-rocm", "there is an AMD GPU, but this PyTorch cannot use it", hint))
-    others = {"Apple GPU": getattr(torch.backends, "mps", None), "Intel GPU": getattr(torch, "xpu", None)}
-    for name, module in others.items():
-        if module is not None and module.is_available():
-            hint = f"give a class of your own that drives it with --backend module:Class, {processor}"
-            raise UsageError(Problem("calibrate.other-gpu", f"there is an {name}, which PyTorch is not measured on here", hint))
 
 
 class TorchDevice:
@@ -102,19 +99,25 @@ class TorchDevice:
         self._watch = telemetry.Watch(index, _uuid(torch, index), rocm=bool(torch.version.hip), load=load)
         before = None if index is None else self._watch.memory_used()
         if index is not None:
-            with _told(torch):
+            with told(torch):
                 torch.cuda.set_device(index)
         self._context = None if index is None else self._context_now(before)
         if index is not None:
             peers.join(self._where)
         self._timer = Timer(torch, self._where)
+        self._tensors = Tensors(torch, self._where)
+        self.formats = SERVED
+
+    def know(self, last_cache: float) -> None:
+        """The bytes of the last-level cache, as a datasheet has them; 0: none says it."""
+        self._tensors.last_cache = last_cache
 
     def _context_now(self, before: float | None) -> float | None:
         """Bytes that the context holds before the first tensor, and before libraries load their kernels; None where unknown.
 
         What the driver says was used `before` there was one tells it also in containers, where processes do not know each other.
         """
-        with _told(self._torch):
+        with told(self._torch):
             free, total = self._torch.cuda.mem_get_info(self._index)
         now = self._watch.memory_used()
         if before is not None and now is not None and now - before > LEAST_CONTEXT:
@@ -134,8 +137,8 @@ class TorchDevice:
             total, _ = telemetry.host_memory()
             return Identity(
                 name=telemetry.processor_name(), libraries=libraries, memory_bytes=total, units=telemetry.cores(),
-                threads=torch.get_num_threads(), cores=telemetry.cores(every=True), architecture=platform.machine().lower(),
-                **shared,
+                threads=torch.get_num_threads(), own_time=torch.get_num_threads() == 1, cores=telemetry.cores(every=True),
+                architecture=platform.machine().lower(), **shared,
             )  # fmt: skip
         properties = torch.cuda.get_device_properties(self._index)
         hip = torch.version.hip
@@ -168,15 +171,19 @@ class TorchDevice:
             DeviceMemoryError: it does not fit.
             DeviceLostError: the device does not answer any more.
         """
-        with _told(self._torch):
+        with told(self._torch):
             if probe.kind in ("collective", "transfer"):
                 return self._guarded(self._peers.prepare(probe))
             self._free()
-            return self._guarded(self._timer.run(kernel(self._torch, self._where, probe)))
+            return self._guarded(self._timer.run(kernel(self._tensors, probe)))
+
+    def served_by(self, probes: Iterable[Probe]) -> Mapping[str, str]:
+        """Whose kernels were taken for what serving runs, by what that is."""
+        return engine_kernels.libraries(self._torch, self._where, probes)
 
     def _guarded(self, run: TimedLaunches) -> TimedLaunches:
         def timed(launches: int) -> float:
-            with _told(self._torch):
+            with told(self._torch):
                 return run(launches)
 
         return timed
@@ -198,7 +205,7 @@ class TorchDevice:
             total, free = telemetry.host_memory()
             return {"total": total, "free": free}
         torch = self._torch
-        with _told(torch):
+        with told(torch):
             free, total = torch.cuda.mem_get_info(self._index)
             reserved = torch.cuda.memory_reserved(self._index)
             found = {"total": float(total), "free": float(free + reserved)}
@@ -211,7 +218,7 @@ class TorchDevice:
 
     def follow(self) -> None:
         """Do what rank 0 asks for until it closes or is gone."""
-        with _told(self._torch):
+        with told(self._torch):
             self._peers.follow()
 
     def close(self) -> None:
@@ -224,25 +231,3 @@ def _uuid(torch: Any, index: int | None) -> str:
     if index is None:
         return ""
     return str(getattr(torch.cuda.get_device_properties(index), "uuid", ""))
-
-
-class _told:
-    """What PyTorch raises becomes what the measuring knows."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, (DeviceLostError, DeviceMemoryError)):
-            return
-        text = str(error).lower()
-        if isinstance(error, (self._torch.OutOfMemoryError, MemoryError)) or "not enough memory" in text or "alloc" in text:
-            raise DeviceMemoryError(str(error).partition("\n")[0]) from None
-        if isinstance(error, RuntimeError) and any(word in text for word in LOST):
-            raise DeviceLostError(str(error).partition("\n")[0]) from None
-
-
-__all__ = ["DTYPES", "TorchDevice", "open_device"]

@@ -1,67 +1,56 @@
-"""Which kernel does each probe stand for in PyTorch, on which random tensors?
-
-Data is random, since multiplying zeros draws less power and so runs at a higher clock. Tensors that a model would find in memory
-and not in a cache take turns: on GPUs several copies of them, on processors pieces of one large store, which fills slowly.
-"""
+"""Which kernel does each probe stand for in PyTorch?"""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from itertools import cycle
-from typing import Any, TypeAlias
+from typing import Any
 
-from gpuplan.calibrate.backends.telemetry import host_memory
+from gpuplan.calibrate.backends import engine_kernels
+from gpuplan.calibrate.backends.torch_tensors import BYTES, DTYPES, Kernel, Tensors
 from gpuplan.calibrate.device import Probe
-from gpuplan.record import Record
 
-Call: TypeAlias = Callable[[], Any]
-
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "tf32": "float32", "fp8": "float8_e4m3fn", "int8": "int8"}
-"""What PyTorch calls a data type that its kernels multiply."""
-BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4, "fp8": 1, "int8": 1}
 WIDTH = 4096
 """Length of the rows that norms work on."""
-COLD_BYTES = 256 * 2**20
-"""Copies that take turns add up to so much: twice the largest last-level cache of NVIDIA's GPUs."""
-COLD_BYTES_OF_AMD = 1024 * 2**20
-"""The same of AMD's, whose largest are of 256 MiB and need not forget the oldest first."""
-MOST_COPIES = 256
-"""Tensors of less than a MiB (on AMD's 4) stay in a cache in part: their time is the start of a kernel."""
-STORE_BYTES = 512 * 2**20
-"""The store of weights on a processor: more than a share of its caches holds."""
-STORE_SHARE = 0.05
-"""No more of the free memory than this, for each data type."""
-BLOCK = 2**18
-"""Random numbers that a processor's tensors repeat."""
 FP8_CAPABILITY = (8, 9)
-
-
-class Kernel(Record, kw_only=True):
-    """One launch of a probe; `graph` says whether it may be captured, `host` whether the host's clock is to time it."""
-
-    call: Call
-    graph: bool = True
-    host: bool = False
-    """Timed by the host, since its own work is what is measured."""
-    only_graph: bool = False
-    """Worth nothing outside a graph, however long it takes."""
-    copies: int = 1
-    """How many launches it takes until the same tensors come again."""
 
 
 def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
     """Why a probe cannot run on a device, or None."""
-    gpu = where.type == "cuda"
+    if probe.name and probe.kind not in ("collective", "transfer"):
+        found = engine_kernels.chosen(torch, where, probe)
+        return found if isinstance(found, str) else None
+    if probe.dtype == "fp4" or (probe.kind == "grouped_matmul" and probe.dtype == "fp8"):
+        found = engine_kernels.chosen(torch, where, probe)
+        return found if isinstance(found, str) else None
     if probe.dtype not in DTYPES:
         return f"PyTorch has no kernel for {probe.dtype} here"
+    for why in (_kind_refusal(torch, where, probe), _dtype_refusal(torch, where, probe)):
+        if why is not None:
+            return why
+    return _attention_refusal(probe) if probe.kind in ("prefill", "prefill_backward", "decode") else None
+
+
+def _kind_refusal(torch: Any, where: Any, probe: Probe) -> str | None:
+    gpu = where.type != "cpu"
     if probe.kind in ("graph", "host_to_device", "device_to_host") and not gpu:
         return "there is no device beside the processor"
+    if probe.kind == "graph" and where.type != "cuda":
+        return "PyTorch has no graphs of launches on this device"
+    if probe.kind in ("host_to_device", "device_to_host") and where.type == "mps":
+        return "the processor and its GPU share their memory"
     if probe.kind == "norm" and gpu and not hasattr(torch, "_fused_rms_norm"):
         return "PyTorch before 2.9 has no fused RMS norm"
+    if probe.kind == "grouped_matmul" and (not hasattr(torch, "_grouped_mm") or where.type in ("mps", "xpu")):
+        return "this PyTorch has no grouped matmul here: 2.8 brings it to NVIDIA's and AMD's GPUs"
+    return None
+
+
+def _dtype_refusal(torch: Any, where: Any, probe: Probe) -> str | None:
+    gpu = where.type == "cuda"
     if probe.dtype == "tf32" and (not gpu or torch.version.hip or torch.cuda.get_device_capability(where) < (8, 0)):
         return "tf32 needs an NVIDIA GPU of compute capability 8.0 or more"
     if probe.dtype == "fp8":
@@ -75,98 +64,54 @@ def refusal(torch: Any, where: Any, probe: Probe) -> str | None:
         return "int8 matmuls are timed on NVIDIA GPUs only"
     if probe.dtype == "int8" and (probe.shape["m"] <= 16 or probe.shape["n"] % 8 or probe.shape["k"] % 8):
         return "int8 matmuls need more than 16 rows, and n and k in multiples of 8"
-    if probe.kind == "grouped_matmul" and not hasattr(torch, "_grouped_mm"):
-        return "this PyTorch has no grouped matmul: 2.8 brings it"
     if probe.kind == "matmul" and probe.dtype in ("fp8", "int8") and probe.shape["batch"] > 1:
         return f"PyTorch has no batched matmul in {probe.dtype}"
-    if probe.kind in ("prefill", "prefill_backward", "decode"):
-        if probe.shape.get("window"):
-            return "PyTorch's own attention kernels have no window"
-        if probe.shape["k_dim"] != probe.shape["v_dim"]:
-            return "PyTorch's own attention kernels want keys as wide as values"
     return None
 
 
-def kernel(torch: Any, where: Any, probe: Probe) -> Kernel:
+def _attention_refusal(probe: Probe) -> str | None:
+    if probe.shape.get("window"):
+        return "PyTorch's own attention kernels have no window"
+    if probe.shape["k_dim"] != probe.shape["v_dim"]:
+        return "PyTorch's own attention kernels want keys as wide as values"
+    return None
+
+
+def kernel(tensors: Tensors, probe: Probe) -> Kernel:
     """The kernel of a probe with its tensors. PyTorch raises what it raises when they do not fit."""
+    named = probe.name or probe.dtype == "fp4" or (probe.kind == "grouped_matmul" and probe.dtype == "fp8")
+    if named and probe.kind not in ("collective", "transfer"):
+        found = engine_kernels.chosen(tensors.torch, tensors.where, probe)
+        if isinstance(found, str):
+            raise RuntimeError(found)
+        return found.make(tensors, probe)
     match probe.kind:
         case "matmul":
-            return _matmul(torch, where, probe)
+            return _matmul(tensors, probe)
         case "grouped_matmul":
-            return _grouped(torch, where, probe)
+            return _grouped(tensors, probe)
         case "prefill" | "decode":
-            return _attention(torch, where, probe)
+            return _attention(tensors, probe)
         case "prefill_backward":
-            return _backward(torch, where, probe)
+            return _backward(tensors, probe)
         case "host_to_device" | "device_to_host":
-            return _copy(torch, where, probe)
+            return _copy(tensors, probe)
         case "launch" | "graph":
-            return _launches(torch, where, probe)
+            return _launches(tensors, probe)
         case _:
-            return _stream(torch, where, probe)
+            return _stream(tensors, probe)
 
 
-def _tensor(torch: Any, where: Any, dtype: str, *shape: int) -> Any:
-    if where.type == "cpu":
-        # Filling gigabytes with fresh random numbers takes a processor seconds; it draws no less power on repeated ones.
-        count = math.prod(shape)
-        block = torch.randn(min(count, BLOCK), dtype=torch.float32).to(getattr(torch, DTYPES[dtype]))
-        return block.repeat(-(-count // BLOCK))[:count].view(shape)
-    if dtype == "int8":
-        return torch.randint(-127, 127, shape, dtype=torch.int8, device=where)
-    if dtype == "fp8":
-        name = fp8_name(getattr(torch.cuda.get_device_properties(where), "gcnArchName", ""))
-        return torch.randn(shape, dtype=torch.bfloat16, device=where).to(getattr(torch, name))
-    return torch.randn(shape, dtype=getattr(torch, DTYPES[dtype]), device=where)
-
-
-def fp8_name(gcn_arch: str) -> str:
-    """Which 8-bit floats a GPU multiplies: CDNA 3 has its own kind.
-
-    >>> fp8_name("gfx942:sramecc+:xnack-"), fp8_name("gfx950"), fp8_name("")
-    ('float8_e4m3fnuz', 'float8_e4m3fn', 'float8_e4m3fn')
-    """
-    return "float8_e4m3fnuz" if gcn_arch.startswith("gfx94") else DTYPES["fp8"]
-
-
-@cache
-def _store(torch: Any, dtype: str) -> Any:
-    """The numbers that weights on a processor are pieces of."""
-    bytes_ = min(STORE_BYTES, STORE_SHARE * host_memory()[1])
-    return _tensor(torch, torch.device("cpu"), dtype, max(int(bytes_ / BYTES[dtype]), BLOCK))
-
-
-def _turns(torch: Any, where: Any, dtype: str, *shape: int) -> list[Any]:
-    """Tensors of one shape that take turns, so that none of them is found in a cache when it comes again."""
-    count = math.prod(shape)
-    if where.type == "cuda":
-        return [_tensor(torch, where, dtype, *shape) for _ in range(_copies(torch, where, count * BYTES[dtype]))]
-    store = _store(torch, dtype)
-    pieces = len(store) // count
-    if pieces < 2:
-        return [_tensor(torch, where, dtype, *shape)]
-    return [store[at * count : (at + 1) * count].view(shape) for at in range(min(pieces, 16 * MOST_COPIES))]
-
-
-def _copies(torch: Any, where: Any, size: float) -> int:
-    """How many copies of tensors of `size` bytes take turns so that none of them is found in a cache."""
-    if where.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(where)
-    fit = int(0.5 * free / max(size, 1))
-    cold = COLD_BYTES_OF_AMD if torch.version.hip else COLD_BYTES
-    return max(1, min(MOST_COPIES, int(cold / max(size, 1)) + 1, fit))
-
-
-def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
+def _matmul(tensors: Tensors, probe: Probe) -> Kernel:
+    torch, where = tensors.torch, tensors.where
     m, n, k, batch = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
     if batch > 1:
-        left = _tensor(torch, where, probe.dtype, batch, m, k)
-        copies = [one.transpose(1, 2) for one in _turns(torch, where, probe.dtype, batch, n, k)]
+        left = tensors.one(probe.dtype, batch, m, k)
+        copies = [one.transpose(1, 2) for one in tensors.turns(probe.dtype, batch, n, k)]
         rights = cycle(copies)
         return Kernel(call=lambda: torch.bmm(left, next(rights)), copies=len(copies))
-    left = _tensor(torch, where, probe.dtype, m, k)
-    copies = _turns(torch, where, probe.dtype, n, k)
+    left = tensors.one(probe.dtype, m, k)
+    copies = tensors.turns(probe.dtype, n, k)
     weights = cycle(copies)
     if probe.dtype == "fp8":
         one = torch.ones((), dtype=torch.float32, device=where)
@@ -177,11 +122,11 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     if probe.dtype == "int8":
         return Kernel(call=lambda: torch._int_mm(left, next(weights).t()), copies=len(copies))
     linear = torch.nn.functional.linear
-    if where.type != "cuda":
+    if not tensors.gpu:
         # Into a result that is there already: a processor would spend more time on fresh pages than on small products.
-        out = _tensor(torch, where, probe.dtype, m, n)
+        out = tensors.one(probe.dtype, m, n)
         return Kernel(call=lambda: torch.mm(left, next(weights).t(), out=out), copies=len(copies))
-    if probe.dtype not in ("fp32", "tf32"):
+    if probe.dtype not in ("fp32", "tf32") or where.type != "cuda":
         return Kernel(call=lambda: linear(left, next(weights)), copies=len(copies))
     precise = _precision(torch, tf32=probe.dtype == "tf32")
 
@@ -192,11 +137,12 @@ def _matmul(torch: Any, where: Any, probe: Probe) -> Kernel:
     return Kernel(call=call, copies=len(copies))
 
 
-def _grouped(torch: Any, where: Any, probe: Probe) -> Kernel:
+def _grouped(tensors: Tensors, probe: Probe) -> Kernel:
     """The rows of all experts behind each other, as many for each, times the weights of their expert: one kernel on a GPU."""
+    torch, where = tensors.torch, tensors.where
     m, n, k, experts = (int(probe.shape[name]) for name in ("m", "n", "k", "batch"))
-    left = _tensor(torch, where, probe.dtype, experts * m, k)
-    copies = _turns(torch, where, probe.dtype, experts, n, k)
+    left = tensors.one(probe.dtype, experts * m, k)
+    copies = tensors.turns(probe.dtype, experts, n, k)
     ends = torch.arange(m, experts * m + 1, m, dtype=torch.int32, device=where)
     weights = cycle([one.transpose(1, 2) for one in copies])
     return Kernel(call=lambda: torch._grouped_mm(left, next(weights), offs=ends), copies=len(copies))
@@ -221,12 +167,12 @@ def _precision(torch: Any, *, tf32: bool) -> Callable[[], AbstractContextManager
     return precise
 
 
-def _queries(torch: Any, where: Any, probe: Probe) -> tuple[Any, Any, Any]:
+def _queries(tensors: Tensors, probe: Probe) -> tuple[Any, Any, Any]:
     shape = {key: int(value) for key, value in probe.shape.items()}
     sequences, dim = shape["sequences"], shape["k_dim"]
-    q = _tensor(torch, where, probe.dtype, sequences, shape["heads"], shape["q_len"], dim)
-    k = _tensor(torch, where, probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
-    v = _tensor(torch, where, probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
+    q = tensors.one(probe.dtype, sequences, shape["heads"], shape["q_len"], dim)
+    k = tensors.one(probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
+    v = tensors.one(probe.dtype, sequences, shape["kv_heads"], shape["kv_len"], dim)
     return q, k, v
 
 
@@ -281,42 +227,44 @@ def _attend(torch: Any, name: str) -> Callable[..., Any]:
     return call
 
 
-def _attention(torch: Any, where: Any, probe: Probe) -> Kernel:
-    shape = probe.shape
+def _attention(tensors: Tensors, probe: Probe) -> Kernel:
+    torch, where, shape = tensors.torch, tensors.where, probe.shape
     causal = shape["q_len"] > 1
     grouped = shape["heads"] != shape["kv_heads"]
     kept = 2 * shape["sequences"] * shape["kv_heads"] * shape["kv_len"] * shape["k_dim"] * BYTES[probe.dtype]
-    copies = 1 if causal else _copies(torch, where, kept)
-    if causal or where.type == "cuda":
-        given = cycle([_queries(torch, where, probe) for _ in range(copies)])
+    copies = 1 if causal else tensors.copies(kept)
+    if causal or tensors.gpu:
+        given = cycle([_queries(tensors, probe) for _ in range(copies)])
     else:
         sizes = [int(shape[name]) for name in ("sequences", "kv_heads", "kv_len", "k_dim")]
-        q, _, _ = _queries(torch, where, probe.replaced(shape={**shape, "kv_len": 1.0}))
-        caches = _turns(torch, where, probe.dtype, 2, *sizes)
+        q, _, _ = _queries(tensors, probe.replaced(shape={**shape, "kv_len": 1.0}))
+        caches = tensors.turns(probe.dtype, 2, *sizes)
         given = cycle([(q, *one) for one in caches])
     attend = _attend(torch, attention_backend(torch, where, decode=not causal))
     return Kernel(call=lambda: attend(*next(given), is_causal=causal, enable_gqa=grouped), copies=copies)
 
 
-def _backward(torch: Any, where: Any, probe: Probe) -> Kernel:
-    q, k, v = (one.requires_grad_() for one in _queries(torch, where, probe))
+def _backward(tensors: Tensors, probe: Probe) -> Kernel:
+    torch, where = tensors.torch, tensors.where
+    q, k, v = (one.requires_grad_() for one in _queries(tensors, probe))
     grouped = probe.shape["heads"] != probe.shape["kv_heads"]
     out = _attend(torch, attention_backend(torch, where, decode=False, backward=True))(q, k, v, is_causal=True, enable_gqa=grouped)
     gradient = torch.randn_like(out)
     return Kernel(call=lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), graph=False)
 
 
-def _stream(torch: Any, where: Any, probe: Probe) -> Kernel:
+def _stream(tensors: Tensors, probe: Probe) -> Kernel:
     """Streams add two tensors, norms normalise rows of `WIDTH`, activations gate one tensor with another: all as plain calls."""
-    size, element = probe.shape["size"], BYTES[probe.dtype]
-    copies = range(_copies(torch, where, size))
+    torch, size, element = tensors.torch, probe.shape["size"], BYTES[probe.dtype]
     if probe.kind == "norm":
         rows = max(int(size / (2 * element * WIDTH)), 1)
-        weight = _tensor(torch, where, probe.dtype, WIDTH)
-        inputs = cycle([_tensor(torch, where, probe.dtype, rows, WIDTH) for _ in copies])
-        return Kernel(call=lambda: torch.nn.functional.rms_norm(next(inputs), (WIDTH,), weight), copies=len(copies))
+        weight = tensors.one(probe.dtype, WIDTH)
+        given = tensors.turns(probe.dtype, rows, WIDTH) if tensors.gpu else [tensors.one(probe.dtype, rows, WIDTH)]
+        inputs = cycle(given)
+        return Kernel(call=lambda: torch.nn.functional.rms_norm(next(inputs), (WIDTH,), weight), copies=len(given))
     count = max(int(size / (3 * element)), 1)
-    sets = cycle([tuple(_tensor(torch, where, probe.dtype, count) for _ in range(3)) for _ in copies])
+    copies = tensors.turns(probe.dtype, 3, count) if tensors.gpu else [[tensors.one(probe.dtype, count) for _ in range(3)]]
+    sets = cycle([tuple(one) for one in copies])
     if probe.kind == "activation":
 
         def gate() -> Any:
@@ -332,8 +280,8 @@ def _stream(torch: Any, where: Any, probe: Probe) -> Kernel:
     return Kernel(call=add, copies=len(copies))
 
 
-def _copy(torch: Any, where: Any, probe: Probe) -> Kernel:
-    size = max(int(probe.shape["size"]), 1)
+def _copy(tensors: Tensors, probe: Probe) -> Kernel:
+    torch, where, size = tensors.torch, tensors.where, max(int(probe.shape["size"]), 1)
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     device = torch.empty(size, dtype=torch.uint8, device=where)
     if probe.kind == "host_to_device":
@@ -341,9 +289,9 @@ def _copy(torch: Any, where: Any, probe: Probe) -> Kernel:
     return Kernel(call=lambda: host.copy_(device, non_blocking=True), graph=False)
 
 
-def _launches(torch: Any, where: Any, probe: Probe) -> Kernel:
+def _launches(tensors: Tensors, probe: Probe) -> Kernel:
     """Kernels of one element back to back: what is left is what a launch costs."""
-    one, count = torch.ones(1, device=where), int(probe.shape["launches"])
+    one, count = tensors.torch.ones(1, device=tensors.where), int(probe.shape["launches"])
 
     def call() -> None:
         for _ in range(count):

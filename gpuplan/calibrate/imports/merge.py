@@ -13,13 +13,13 @@ from typing import Any
 
 from gpuplan.calibrate import measured_file
 from gpuplan.calibrate.fit import FitResult, Parameter
+from gpuplan.calibrate.gate import doubts
 from gpuplan.calibrate.imports.points import KeptPoint
 from gpuplan.calibrate.knobs import COLLECTIVE_KNOBS
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, ground_of
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.measure.sample_fits import FEWEST, NEARER, SampleFits, fit_samples
-from gpuplan.calibrate.only_here import doubts
 from gpuplan.calibrate.possible import too_fast
 from gpuplan.errors import Problem, UsageError
 from gpuplan.machine import overlay

@@ -47,8 +47,8 @@ def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     """
     if text.lstrip()[:1] == "{":
         return _of_json(text, name, given)
-    points: list[TimedKernel] = []
-    left_out: list[str] = []
+    table = _Table(name)
+    left_out = table.left_out
     devices: dict[str, None] = {}
     software = "NCCL"
     program, state = _named(name), _Ranks()
@@ -63,12 +63,14 @@ def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
             state.add(int(found[1]), found[2])
             devices[found[3]] = None
         elif "Collective test starting" in line and (found := _PROGRAM.search(line)):
+            table.close()
             program, header, state, cut = found[1], [], _Ranks(), None
         elif not header and "_perf" in line and (found := _CALLED.search(line)) and found[1] in PROGRAMS:
             program = found[1]  # The command, as a script echoes it.
         elif found := _GPUS.search(line):
             state.asked = int(found[1]) * int(found[2])
         elif words[:2] == ["#", "size"] and {"time", "cputime"} & set(words):
+            table.close()
             header = words[1:]
         elif header and len(words) > 3 and words[0].isdigit() and words[1].isdigit():
             if cut is not None:
@@ -78,20 +80,45 @@ def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
                 cut = fault(name, number, f"the row has {len(words)} columns, its header {len(header)}", f"give {WHAT}")
                 if len(words) > len(header):
                     raise cut
+                table.close()
                 left_out.append(f"{name}:{number}: the last row is cut")
                 continue
             row: dict[str, str] = {}
             for head, word in zip(header, words, strict=False):
                 row.setdefault(head, word)  # Of columns that come twice the first, out of place.
-            ranks = state.count(given, name, number)
-            point = _point(row, program or _told(row, ranks), ranks, name, number, left_out)
-            if point is not None and state.near is None:
-                left_out.append(f"{name}: ranks on {state.uneven}: groups that are no rectangle of hosts tell nothing")
-            elif point is not None:
-                points.append(point.replaced(near=state.near))
-    if not points and not left_out:
+            table.add(row, program, state.count(given, name, number), state, number)
+    table.close()
+    if not table.points and not left_out:
         raise fault(name, 0, "it holds no table of nccl-tests", f"give {WHAT}")
-    return ParsedFile(points=tuple(points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out)))
+    return ParsedFile(
+        points=tuple(table.points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out))
+    )
+
+
+class _Table:
+    """The rows of one run after the other. A run whose program nobody named is what those of its rows say that can tell."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rows: list[tuple[Mapping[str, str], str, int, _Ranks, int]] = []
+        self.points: list[TimedKernel] = []
+        self.left_out: list[str] = []
+
+    def add(self, row: Mapping[str, str], program: str, ranks: int, state: _Ranks, line: int) -> None:
+        """A row, with the program that was named."""
+        self._rows.append((row, program, ranks, state, line))
+
+    def close(self) -> None:
+        """A run is at its end: its rows become points."""
+        told = {word for row, _, ranks, _, _ in self._rows if (word := _told(row, ranks))}
+        guess = told.pop() if len(told) == 1 else ""
+        for row, program, ranks, state, line in self._rows:
+            point = _point(row, program or guess, ranks, self._name, line, self.left_out)
+            if point is not None and state.near is None:
+                self.left_out.append(f"{self._name}: ranks on {state.uneven}: groups that are no rectangle of hosts tell nothing")
+            elif point is not None:
+                self.points.append(point.replaced(near=state.near))
+        self._rows = []
 
 
 class _Ranks:
@@ -164,8 +191,8 @@ def _of_json(text: str, name: str, given: ImportHints) -> ParsedFile:
     data = json_of(text, name, "the whole JSON file that nccl-tests wrote")
     if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
         raise fault(name, 0, "it holds no results of nccl-tests", "give the whole JSON file that nccl-tests wrote")
-    points: list[TimedKernel] = []
-    left_out: list[str] = []
+    table = _Table(name)
+    left_out = table.left_out
     state, config = _Ranks(), data.get("config") or {}
     for device in config.get("devices") or data.get("devices") or ():
         state.add(int(device["rank"]), str(device["hostname"]))
@@ -182,17 +209,15 @@ def _of_json(text: str, name: str, given: ImportHints) -> ParsedFile:
         if not row["time"]:
             left_out.append(f"{name}: result {number} has no time of the device out of place")
             continue
-        ranks = state.count(given, name, 0)
-        point = _point(row, called or _told(row, ranks), ranks, name, 0, left_out)
-        if point is not None and state.near is None:
-            left_out.append(f"{name}: ranks on {state.uneven}: groups that are no rectangle of hosts tell nothing")
-        elif point is not None:
-            points.append(point.replaced(near=state.near))
+        table.add(row, called, state.count(given, name, 0), state, 0)
+    table.close()
     version = data.get("nccl_version")
     software = f"NCCL {version // 10_000}.{version // 100 % 100}.{version % 100}" if isinstance(version, int) else "NCCL"
-    if not points and not left_out:
+    if not table.points and not left_out:
         raise fault(name, 0, "it holds no results", "give the whole JSON file that nccl-tests wrote")
-    return ParsedFile(points=tuple(points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out)))
+    return ParsedFile(
+        points=tuple(table.points), devices=tuple(devices), software=software, left_out=tuple(dict.fromkeys(left_out))
+    )
 
 
 def _point(row: Mapping[str, str], program: str, ranks: int, name: str, line: int, left_out: list[str]) -> TimedKernel | None:

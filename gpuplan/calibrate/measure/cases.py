@@ -16,9 +16,10 @@ import numpy as np
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.cross_fit import FitCase
 from gpuplan.calibrate.device import Probe
+from gpuplan.calibrate.formats import BLOCKED, ELEMENT, LATENT, PAGED, decode_place, matmul_place, stored
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.measure.sample import Sample
-from gpuplan.calibrate.measure.speed import ELEMENT, moved
+from gpuplan.calibrate.measure.speed import moved
 from gpuplan.calibrate.row_seconds import (
     attention_row_seconds,
     collective_row_seconds,
@@ -28,7 +29,7 @@ from gpuplan.calibrate.row_seconds import (
     trial_hardware,
 )
 from gpuplan.calibrate.table_rows import Rows
-from gpuplan.physics import CLOCKS
+from gpuplan.physics import CLOCKS, MORE
 from gpuplan.specs.fabric import Level
 from gpuplan.term import Term
 
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 FABRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 CHAINS = ("stream", "norm", "activation")
 """Kinds of probes that tell how fast memory-bound kernels are."""
+PACK = {"pack": Knob(0.5, *MORE.keeps(0, 3))}
+"""What a processor's kernels for several rows do beyond those of GPUs: they copy the weights."""
+SERVED_ROWS = 8
+"""So many decode kernels over pages are enough to fit."""
 THIN = (4.0,)
 """Rows of a tile in kernels for few rows."""
 
@@ -61,6 +66,7 @@ class FitBasis:
     inside: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What is known of the innermost links, by kind of collective, where only those of the network beyond were measured."""
     measured_peaks: bool = False
+    processor: bool = False
 
     def parameters(self, prefix: str) -> dict[str, tuple[float, str]]:
         """What the family says of one set of parameters, by key."""
@@ -75,17 +81,20 @@ class FitBasis:
 def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[FitCase]:
     """Every set of parameters that the samples may tell something of."""
     made: list[FitCase] = []
-    for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "matmul"):
-        made += _matmul(
-            [one for one in samples if one.probe.kind == "matmul" and one.probe.dtype == dtype], dtype, ground, software
-        )
-    for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "grouped_matmul"):
-        picked = [one for one in samples if one.probe.kind == "grouped_matmul" and one.probe.dtype == dtype]
-        made += _matmul(picked, dtype, ground, software, grouped=True)
+    for kind in ("matmul", "grouped_matmul"):
+        products = of_kind(samples, kind)
+        for place in dict.fromkeys(matmul_place(one.probe) for one in products):
+            picked = [one for one in products if matmul_place(one.probe) == place]
+            made += _matmul(picked, place, ground, software, grouped=kind == "grouped_matmul")
     for dtype in dict.fromkeys(one.probe.dtype for one in samples if one.probe.kind == "prefill"):
         picked = [one for one in samples if one.probe.kind == "prefill" and one.probe.dtype == dtype]
         made += _attention(picked, dtype, ground, software, decode=False)
-    made += _attention([one for one in samples if one.probe.kind == "decode"], "bf16", ground, software, decode=True)
+    steps = of_kind(samples, "decode")
+    for place in dict.fromkeys(decode_place(one.probe) for one in steps):
+        picked = [one for one in steps if decode_place(one.probe) == place]
+        paged = [one for one in picked if one.probe.name == PAGED]
+        # Servers keep caches in pages: where enough of such kernels were measured, PyTorch's own stand for nothing.
+        made += _attention(paged if len(paged) >= SERVED_ROWS else picked, "bf16", ground, software, decode=True)
     made += _stream(of_kind(samples, *CHAINS), ground, software)
     made += _host(of_kind(samples, "host_to_device", "device_to_host"), ground, software)
     for name in (*FABRIC, "transfer"):
@@ -93,42 +102,54 @@ def cases(samples: Sequence[Sample], ground: FitBasis, software: str) -> list[Fi
     return made
 
 
-def _matmul(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, grouped: bool = False) -> list[FitCase]:
+def _matmul(samples: Sequence[Sample], kind: str, ground: FitBasis, software: str, *, grouped: bool = False) -> list[FitCase]:
+    """The parameters of one kind of products: `kind` is their key in a measured file."""
+    dtype = samples[0].probe.dtype
     if dtype not in ground.peaks:
         return []
+    right, blocked = stored(samples[0].probe), samples[0].probe.name == BLOCKED
     samples = _from_memory(samples, ground)
     section = "grouped" if grouped else "matmul"
-    element, prefix = ELEMENT[dtype], f"{section}.{dtype}"
+    element, prefix = ELEMENT[dtype], f"{section}.{kind}"
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
         # Quantisation is not timed: the probes multiply what is quantised already. Estimates add it as the family has it.
         values = {key: value for key, value in values.items() if key != "quantise"}
         hw = _hardware(ground, prefix, values, units)
         out = max(element, 2.0)
-        kind: Any = dtype
-        return _array(matmul_row_seconds(rows.columns, hw, dtype=kind, left=element, right=element, out=out, grouped=grouped))
+        name: Any = dtype
+        return _array(
+            matmul_row_seconds(rows.columns, hw, dtype=name, left=element, right=right, out=out, grouped=grouped, blocked=blocked)
+        )
 
     # Of the rows that begin amid a tile the probes tell nothing: every expert has as many.
     knobs, fixed, units = _knobs(ground, prefix, knob_tables.MATMUL_KNOBS, knob_tables.MATMUL_FIXED, leave=("quantise", "straddle"))
+    if ground.processor and not grouped:
+        knobs, units = {**knobs, **PACK}, {**units, "pack": "1"}
     rows = _rows(samples, ("m", "n", "k", "batch"), software)
     # Kernels of processors for few rows are products of vectors, which fill no tile.
     others = {"tile_m": THIN} if ground.measured_peaks else {}
     shapes = _shapes(samples, ("n", "k", "batch") if grouped else ("n", "k"))
-    return [FitCase(prefix, section, rows, knobs, fixed, _family(ground, prefix), predict, shapes, others=others)]
+    family = _family(ground, prefix)
+    if family and "pack" in knobs:
+        family = {"pack": 0.0, **family}
+    return [FitCase(prefix, section, rows, knobs, fixed, family, predict, shapes, others=others)]
 
 
 def _attention(samples: Sequence[Sample], dtype: str, ground: FitBasis, software: str, *, decode: bool) -> list[FitCase]:
     if not samples or dtype not in ground.peaks:
         return []
+    one = samples[0].probe
     if decode:
         near = ground.last_cache
         samples = [one for one in _from_memory(samples, ground) if moved(one.probe) > near or moved(one.probe) < 2e6]
-    prefix = "attention.decode.bf16" if decode else f"attention.prefill.{dtype}"
+    prefix = f"attention.{decode_place(one)}" if decode else f"attention.prefill.{dtype}"
+    kept, latent = stored(one), one.name == LATENT
 
     def predict(rows: Rows, values: Mapping[str, float]) -> Array:
         kind: Any = dtype
         hw = _hardware(ground, prefix, values, units)
-        return _array(attention_row_seconds(rows.columns, hw, dtype=kind, stored=ELEMENT[dtype]))
+        return _array(attention_row_seconds(rows.columns, hw, dtype=kind, stored=kept, v_shared=latent))
 
     given = (
         (knob_tables.DECODE_KNOBS, knob_tables.DECODE_FIXED) if decode else (knob_tables.PREFILL_KNOBS, knob_tables.PREFILL_FIXED)
@@ -292,6 +313,9 @@ def _knobs(
     stay = {key: Knob(value, 0, 1, unit) for key, (value, unit) in family.items() if key not in knobs or key in leave}
     stay = {**{key: knob for key, knob in fixed.items() if key not in stay}, **stay}
     free = {key: knob for key, knob in knobs.items() if key not in stay and (not family or key in family)}
+    if ground.measured_peaks:
+        # The best that was measured is the peak, so that a kernel may well reach all of it.
+        free = {key: knob.replaced(whole=knob.whole or key in ("efficiency", "memory_efficiency")) for key, knob in free.items()}
     return free, stay, {key: knob.unit for key, knob in {**free, **stay}.items()}
 
 

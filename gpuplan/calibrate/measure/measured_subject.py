@@ -105,7 +105,7 @@ def _whole(identity: Identity, spec: Accelerator) -> bool:
 def _vendor(name: str, asked: cpu.Cpu | None) -> str:
     if asked is not None and asked.vendor:
         return asked.vendor
-    first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].lower()).strip("-")
+    first = re.sub(r"[^a-z0-9]+", "-", name.partition(" ")[0].partition("(")[0].lower()).strip("-")
     return first or "unknown"
 
 
@@ -180,6 +180,7 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
             else (Level("scale_up", None, "switched", Term("hw.link", link, "B/s", MEASURED_HERE)),),
             family=family,
             measured_peaks=True,
+            processor=subject.processor,
         )
     system = catalog.load(System, spec.default_system) if spec.default_system is not None else None
     host_link = host_link_of(spec, system)
@@ -190,11 +191,18 @@ def ground_of(subject: MeasuredSubject, samples: Sequence[Sample], catalog: Cata
         bandwidth=spec.term("hw.hbm_bandwidth", spec.memory.bandwidth),
         units=units,
         l2=None if spec.l2 is None else spec.term("hw.l2", spec.l2),
-        last_cache=max((float(one.value) for one in (spec.l2, spec.l3) if one is not None), default=0.0),
+        last_cache=last_cache_of(subject),
         levels=levels_of(subject, span_of(samples), catalog, on),
         host=None if host_link is None else float(host_link.value),
         family=family,
+        processor=subject.processor,
     )
+
+
+def last_cache_of(subject: MeasuredSubject) -> float:
+    """Bytes of the cache nearest to memory, as the datasheet has it; 0 where it does not say."""
+    spec = subject.spec
+    return 0.0 if spec is None else max((float(one.value) for one in (spec.l2, spec.l3) if one is not None), default=0.0)
 
 
 def _family_parameters(subject: MeasuredSubject, catalog: Catalog) -> Mapping[str, Term]:

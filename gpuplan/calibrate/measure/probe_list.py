@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Literal, TypeAlias, get_args
 
 from gpuplan.calibrate.device import Probe, ProbeKind
+from gpuplan.calibrate.formats import LATENT, matmul_place
 from gpuplan.calibrate.measure.speed import Speed
 from gpuplan.record import Record
 
@@ -38,6 +39,9 @@ HEADS = ((32, 8, 128), (32, 32, 128), (8, 1, 128), (16, 16, 64), (64, 8, 128), (
 QUERIES = ((1, 128), (1, 256), (8, 256), (1, 512), (4, 512), (1, 1024), (4, 1024), (16, 1024), (1, 2048), (8, 2048), (1, 4096),
            (4, 4096), (1, 8192), (2, 8192), (1, 16384), (1, 32768))  # fmt: skip
 """(sequences, length) of prompts."""
+LATENTS = ((128, 1, 576), (16, 1, 576))
+"""(heads, 1, width) of latent attention: of DeepSeek's V2 and V3, whole and as shards of 8 ranks."""
+LATENT_VALUES = 512
 CACHES = ((1, 256), (1, 1024), (8, 256), (32, 256), (1, 4096), (8, 1024), (4, 4096), (32, 1024), (128, 512), (1, 16384), (16, 4096),
           (64, 2048), (128, 2048), (8, 16384), (1, 65536), (64, 8192), (256, 4096), (32, 32768))  # fmt: skip
 """(sequences, cached keys) of decode steps."""
@@ -63,10 +67,14 @@ SLOWEST: Mapping[Extent, float] = {"quick": 0.05, "default": 0.4, "full": 2.0}
 SAMPLES: Mapping[Extent, int] = {"quick": 5, "default": 7, "full": 11}
 LEAST_SAMPLE: Mapping[Extent, float] = {"quick": 0.004, "default": 0.01, "full": 0.02}
 """Seconds that a sample lasts at least, so that clocks and timers are fine enough."""
-DTYPE_SHARES: Mapping[str, float] = {"bf16": 4, "fp16": 1.5, "fp8": 3, "tf32": 1, "fp32": 1.5, "int8": 1, "fp4": 2}
-"""How the time for matmuls is shared among data types."""
+DTYPE_SHARES: Mapping[str, float] = {
+    "bf16": 4, "fp16": 1.5, "fp8": 3, "tf32": 1, "fp32": 1.5, "int8": 1, "fp4": 2, "fp8_block": 2, "int8_wo": 1, "int4_wo": 1.5,
+}  # fmt: skip
+"""How the time for matmuls is shared among data types, and what serving stores weights in."""
 STANDS_FOR: Mapping[str, str] = {"fp16": "bf16", "int8": "fp8"}
 """Data types that --quick leaves to another one, which estimates take in their place."""
+LONGER = ("int8_wo", "int4_wo")
+"""Narrow weights, which --quick leaves out, and all that processors have of what serving stores."""
 MEMORY_SHARE = 0.6
 """No probe needs more of the free memory."""
 ENOUGH = 8
@@ -89,14 +97,35 @@ def kinds() -> tuple[str, ...]:
 
 
 def candidates(
-    dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = (), near: int = 0, processor: bool = False
-) -> Iterator[Probe]:
+    dtypes: Sequence[str], ranks: int, *, wanted: Sequence[str] = (), near: int = 0, processor: bool = False,
+    served: Sequence[str] = (),
+) -> Iterator[Probe]:  # fmt: skip
     """Every probe that is ever measured, of the kinds wanted (all without any), for the data types that a device may have.
 
-    `near` of the ranks are on each node; 0: all. A `processor` works in 32 bits, beside matmuls and attention in 16.
+    `near` of the ranks are on each node; 0: all. A `processor` works in 32 bits, beside matmuls and attention in 16. `served`:
+    the names of probes of what serving engines run that the device knows.
     """
+    given = [one for one in DTYPES if one in dtypes]
     for kind in wanted or kinds():
-        yield from _of_kind(kind, [one for one in DTYPES if one in dtypes], ranks, near or ranks, processor=processor)
+        yield from _of_kind(kind, given, ranks, near or ranks, processor=processor)
+        yield from _served(kind, given, served)
+
+
+def _served(kind: str, dtypes: Sequence[str], served: Sequence[str]) -> Iterator[Probe]:
+    """Probes of what serving engines run, by the names that a device knows."""
+    half = next((one for one in ("bf16", "fp16") if one in dtypes), "bf16")
+    if kind == "matmul":
+        for name in (one for one in ("fp8_block", *LONGER) if one in served and (one in LONGER or "fp8" in dtypes)):
+            for (n, k), m in product(WEIGHTS, ROWS):
+                yield _probe(kind, "fp8" if name == "fp8_block" else half, name, m=m, n=n, k=k, batch=1)
+    elif kind == "grouped_matmul" and "fp8" in dtypes and served:
+        for (experts, n, k), m in product(EXPERTS, ROWS[:11]):
+            yield _probe(kind, "fp8", m=m, n=n, k=k, batch=experts)
+    elif kind == "decode":
+        for name in (one for one in ("paged", "paged_fp8", LATENT) if one in served):
+            layouts_ = LATENTS if name == LATENT else HEADS
+            for layout, (sequences, length) in product(layouts_, CACHES):
+                yield _attention(kind, half, sequences, (1, length), layout, name)
 
 
 def _of_kind(kind: str, dtypes: Sequence[str], ranks: int, near: int, *, processor: bool) -> Iterator[Probe]:
@@ -165,12 +194,16 @@ def _probe(kind: str, dtype: str, name: str = "", **shape: float) -> Probe:
     return Probe(kind=kind, dtype=dtype, name=name, shape={key: float(value) for key, value in shape.items()})  # type: ignore[arg-type]
 
 
-def _attention(kind: str, dtype: str, sequences: int, lengths: tuple[int, int], layout: tuple[int, int, int]) -> Probe:
+def _attention(
+    kind: str, dtype: str, sequences: int, lengths: tuple[int, int], layout: tuple[int, int, int], name: str = ""
+) -> Probe:  # fmt: skip
     heads, kv_heads, dim = layout
+    values = LATENT_VALUES if name == LATENT else dim
     q_len, kv_len = lengths
     return _probe(
-        kind, dtype, sequences=sequences, q_len=q_len, kv_len=kv_len, heads=heads, kv_heads=kv_heads, k_dim=dim, v_dim=dim, window=0
-    )
+        kind, dtype, name, sequences=sequences, q_len=q_len, kv_len=kv_len, heads=heads, kv_heads=kv_heads, k_dim=dim, v_dim=values,
+        window=0,
+    )  # fmt: skip
 
 
 def choose(
@@ -187,6 +220,8 @@ def choose(
     for probe in probes:
         if extent == "quick" and probe.kind == "matmul" and STANDS_FOR.get(probe.dtype) in measured:
             continue
+        if extent == "quick" and probe.name in LONGER:
+            continue
         launch = speed.seconds(probe)
         if launch > SLOWEST[extent]:
             continue
@@ -199,9 +234,8 @@ def choose(
             continue
         sample = max(launch, LEAST_SAMPLE[extent])
         cost = speed.preparing(probe) + 2 * launch + (SAMPLES[extent] + 1) * sample
-        groups.setdefault((probe.kind, probe.dtype if probe.kind == "matmul" else probe.name), []).append(
-            Planned(probe=probe, launch=launch, cost=cost)
-        )
+        part = matmul_place(probe) if probe.kind in ("matmul", "grouped_matmul") else probe.name
+        groups.setdefault((probe.kind, part), []).append(Planned(probe=probe, launch=launch, cost=cost))
     refused |= {one.probe.key(): SLOW for name in _too_many(groups, BUDGET[extent]) for one in groups.pop(name)}
     chosen = _shared(groups, BUDGET[extent], rng)
     rng.shuffle(chosen)

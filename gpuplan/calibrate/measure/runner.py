@@ -61,6 +61,8 @@ class Rules(Record, kw_only=True):
     run_limit: float = RUN_LIMIT_S
     prepare_limit: float = PREPARE_LIMIT_S
     cool: float = COOL_S
+    busy: float = BUSY
+    """No figure is kept while others take more of the processors."""
     contended: bool = False
     """Others run on the same cores, which only ever makes a kernel slower: the faster half of the samples counts."""
     soak: float = 0.0
@@ -316,7 +318,7 @@ class Runner:
         if reading is None:
             return ()
         marks = [reason for reason in reading.throttle if reason in BAD]
-        if reading.others_load is not None and reading.others_load > BUSY:
+        if reading.others_load is not None and reading.others_load > self.rules.busy:
             marks.append("busy")
         errors = reading.uncorrected_errors
         if errors is not None and self._errors is not None and errors > self._errors:

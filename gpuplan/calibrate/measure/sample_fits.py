@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuplan.calibrate.cross_fit import FitCase, best_cross_fit
 from gpuplan.calibrate.fit import FitResult
+from gpuplan.calibrate.gate import refusal
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.possible import too_fast
@@ -42,6 +43,10 @@ class SampleFits:
     def tells(self) -> bool:
         """Whether anything can be written from it."""
         return bool(self.sets or self.launch or self.backward)
+
+    def whole(self) -> dict[str, FitResult]:
+        """The sets that a measured file has a place for."""
+        return {place: one for place, one in self.sets.items() if place not in self.short}
 
     def ranges(self) -> dict[str, tuple[float, float, float]]:
         """10th percentile, median and 90th percentile of measured over predicted, by kind of work."""
@@ -100,7 +105,8 @@ def _possible(samples: Sequence[Sample], ground: FitBasis) -> tuple[list[Sample]
 
 
 def _kind(one: Sample) -> str:
-    return one.probe.name or f"{one.probe.kind}.{one.probe.dtype}"
+    probe = one.probe
+    return probe.name if probe.kind == "collective" else ".".join(part for part in (probe.kind, probe.dtype, probe.name) if part)
 
 
 def _fitted(case: FitCase, made: SampleFits) -> None:
@@ -112,6 +118,9 @@ def _fitted(case: FitCase, made: SampleFits) -> None:
     before = case.family_error()
     if before is not None and one.errors.median_ape > before:
         made.unfitted[case.place] = f"the family's parameters {NEARER} ({before:.1%}) than the fit ({one.errors.median_ape:.1%})"
+        return
+    if why := refusal(one):
+        made.unfitted[case.place] = f"not believed: {why}"
         return
     made.sets[case.place] = one
 

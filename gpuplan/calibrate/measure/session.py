@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
@@ -9,14 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuplan.calibrate import only_here
+from gpuplan.calibrate import gate
 from gpuplan.calibrate.device import Device, DeviceLostError, Identity, Probe, RanksLostError
 from gpuplan.calibrate.imports.merge import with_earlier
 from gpuplan.calibrate.measure import probe_list
 from gpuplan.calibrate.measure.journal import Journal, JournalContents, default_place, header, load
-from gpuplan.calibrate.measure.measured_subject import MeasuredSubject, can_draft, draft, ground_of, levels_of, subject_of
+from gpuplan.calibrate.measure.measured_subject import (
+    MeasuredSubject,
+    can_draft,
+    draft,
+    ground_of,
+    last_cache_of,
+    levels_of,
+    subject_of,
+)
 from gpuplan.calibrate.measure.probe_list import Extent, Planned
-from gpuplan.calibrate.measure.runner import PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
+from gpuplan.calibrate.measure.runner import BUSY, PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
 from gpuplan.calibrate.measure.runner import ProbeRun as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.sample_fits import NEARER, SampleFits, fit_samples
@@ -26,7 +35,7 @@ from gpuplan.calibrate.measured_file import MeasuredHead, measured_text
 from gpuplan.errors import Exit, Problem, SpecError, UnknownError, UsageError, did_you_mean
 from gpuplan.files.write import check_writable, locked, write_all
 from gpuplan.probe.host import Host
-from gpuplan.specs.base import load_spec
+from gpuplan.specs.base import as_spec, load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.measured_machine import this_host
@@ -109,6 +118,8 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
     began = time.monotonic()
     identity = device.identity()
     subject = subject_of(identity, catalog, Host())
+    if (know := getattr(device, "know", None)) is not None:
+        know(last_cache_of(subject))
     levels_of(subject, identity.ranks, catalog, wish.on)  # What is wrong with --on is told before anything is measured.
     dtypes = tuple(one for one in probe_list.DTYPES if device.refuses(_square(one)) is None)
     if not dtypes:
@@ -128,7 +139,12 @@ def plan(device: Device, wish: CalibrationWish, catalog: Catalog, told: Listener
         raise UsageError(Problem("calibrate.nothing", f"no matmul runs on {identity.name}{why}", "is its driver well?"))
     probes = list(
         probe_list.candidates(
-            list(speed.flop_per_s), identity.ranks, wanted=wish.kinds, near=identity.near, processor=subject.processor
+            list(speed.flop_per_s),
+            identity.ranks,
+            wanted=wish.kinds,
+            near=identity.near,
+            processor=subject.processor,
+            served=[one for one in getattr(device, "formats", ()) if one in probe_list.LONGER or not subject.processor],
         )
     )
     planned, refused = probe_list.choose(probes, wish.extent, speed, free, device.refuses)
@@ -196,7 +212,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
             what = f"nothing could be fitted: {why}" if why else "no parameter comes of these kinds of probes alone"
             hint = "measure more kinds, or longer, on a machine with nothing else to do"
             raise UsageError(Problem("calibrate.nothing", what, hint))
-        why_here = only_here.reasons(made.identity, made.subject, run, fits.sets)
+        why_here = gate.reasons(made.identity, made.subject, run, fits.whole())
         written, usable_as = _written(device, made, run, fits, wish, why_here)
         journal.add(done=str(made.out))
     finally:
@@ -227,6 +243,7 @@ def _measure(
         run_limit=wish.hang_limit or RUN_LIMIT_S,
         prepare_limit=wish.hang_limit or PREPARE_LIMIT_S,
         contended=made.subject.processor,
+        busy=math.inf if made.identity.own_time else BUSY,
         soak=probe_list.SOAK[wish.extent],
     )
     dog = Watchdog(bark, int(Exit.UNKNOWN))
@@ -268,11 +285,16 @@ def _written(
             texts[folder / name] = draft(made.subject, made.identity, trusted, wish.today)
         else:
             in_place = False
+    identity = made.identity
+    if (served_by := getattr(device, "served_by", None)) is not None:
+        libraries = {**identity.libraries, **served_by(sample.probe for sample in run.samples.values())}
+        identity = identity.replaced(libraries=libraries)
     head = MeasuredHead(
-        named, made.subject, made.identity, wish.version, wish.extent, wish.today, device.memory(), this_host(), why_here
+        named, made.subject, identity, wish.version, wish.extent, wish.today, device.memory(), this_host(), why_here
     )  # fmt: skip
     with locked(made.out.parent):
         texts[made.out] = with_earlier(measured_text(head, run, fits), made.out)
+        as_spec(Measured, made.out, texts[made.out])  # What nobody could read replaces nothing.
         write_all(texts, force=True)
     return list(texts), made.subject.id if in_place else ""
 

@@ -9,12 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from gpuplan.calibrate.device import Device, DeviceMemoryError, Probe
+from gpuplan.calibrate.formats import ELEMENT, LATENT, stored
 from gpuplan.record import Record
 
-ELEMENT: Mapping[str, float] = {
-    "fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp6": 0.75, "fp4": 0.5625, "int4": 0.5,
-}  # fmt: skip
-"""Bytes of one element; 4-bit floats have a scale for every 16 elements."""
 ATTENTION = 0.4
 """Share of the matmul rate that attention is taken to reach."""
 TRIAL_S = 0.01
@@ -72,14 +69,15 @@ def flop(probe: Probe) -> float:
 
 def moved(probe: Probe) -> float:
     """Bytes that a probe reads and writes."""
-    shape, element = probe.shape, ELEMENT[probe.dtype]
+    shape, element, kept = probe.shape, ELEMENT[probe.dtype], stored(probe)
     if probe.kind in ("matmul", "grouped_matmul"):
-        each = shape["m"] * shape["k"] * element + shape["k"] * shape["n"] * element + shape["m"] * shape["n"] * max(element, 2)
+        each = shape["m"] * shape["k"] * element + shape["k"] * shape["n"] * kept + shape["m"] * shape["n"] * max(element, 2)
         return shape["batch"] * each
     if probe.kind in ("prefill", "prefill_backward", "decode"):
         queries = shape["q_len"] * shape["heads"] * (shape["k_dim"] + shape["v_dim"])
-        keys = shape["kv_len"] * shape["kv_heads"] * (shape["k_dim"] + shape["v_dim"])
-        return shape["sequences"] * (queries + keys) * element * (3 if probe.kind == "prefill_backward" else 1)
+        # Of a latent the values are part of the keys.
+        keys = shape["kv_len"] * shape["kv_heads"] * (shape["k_dim"] + (0 if probe.name == LATENT else shape["v_dim"]))
+        return shape["sequences"] * (queries * element + keys * kept) * (3 if probe.kind == "prefill_backward" else 1)
     return shape.get("size", 0.0)
 
 

@@ -1,14 +1,24 @@
-"""What about a calibration makes it true of this machine in this state alone, so that it is lent to no other target?"""
+"""Which fitted sets of parameters are believed nowhere, and what makes others true of this machine in this state alone?
+
+All that is fitted comes by here: of what `gpuplan calibrate` measured, of imports, and of published tables. What is faster than
+the hardware is taken out before (`possible`). Imports are of no known machine and tables are for all, so that of these nothing is
+taken that would be kept for one machine alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from gpuplan.calibrate.device import Identity, Reading
 from gpuplan.calibrate.fit import FitResult
 from gpuplan.calibrate.measure.measured_subject import MeasuredSubject
 from gpuplan.calibrate.measure.runner import CROWDED, ProbeRun
+from gpuplan.physics import RESIDUAL
 
+HOPELESS = 2.0
+"""A set that misses every second shape by more than this factor says nothing of the kernels that were measured."""
 FAR = 0.5
 """A set of parameters that misses every tenth shape by more than this describes something else than the kernels of the part."""
 CLOCK = 0.9
@@ -27,6 +37,17 @@ def reasons(identity: Identity, subject: MeasuredSubject, run: ProbeRun, sets: M
         *(f"{change} while it was measured" for change in run.changes),
         *(f"{place}: {why}" for place, one in sets.items() for why in doubts(one)),
     )
+
+
+def refusal(one: FitResult) -> str:
+    """Why a set of parameters is believed nowhere, not even where it was measured; nothing where it may be."""
+    factor = float(np.exp(np.median(np.abs(np.log(one.ratios)))))
+    if factor > HOPELESS:
+        return f"every second shape is off by a factor of {factor:.2g} or more"
+    low, high = (float(end) for end in np.quantile(one.ratios, [0.1, 0.9]))
+    if not (RESIDUAL.holds(low) and RESIDUAL.holds(high)):
+        return f"measured times are {low:.2g} to {high:.2g} of what is foretold"
+    return ""
 
 
 def doubts(one: FitResult) -> Iterator[str]:

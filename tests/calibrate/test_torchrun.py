@@ -1,0 +1,63 @@
+"""Do two processes that torchrun starts on a processor end with collectives that were fitted here, within their time?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuplan.calibrate.backends import telemetry
+from gpuplan.calibrate.measure.runner import BUSY
+from gpuplan.specs.base import load_spec
+from gpuplan.specs.measured import Measured
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("scipy", reason="fits need SciPy")
+
+# The machines of CI are shared: how steady its figures are is not what is tested.
+SCRIPT = """
+import sys
+from gpuplan.calibrate.measure import anchor, probe_list, runner, session
+from gpuplan.cli.main import main
+runner.STEADY = anchor.CONTENDED_DRIFT = session.BUSY = 10.0
+probe_list.BUDGET = {**probe_list.BUDGET, "quick": 16.0}
+probe_list.DTYPES = ("fp32",)
+probe_list.SLOWEST = {**probe_list.SLOWEST, "quick": 0.03}
+sys.exit(main())
+"""
+KINDS = "matmul,stream,collective,transfer"
+
+
+def test_collectives_of_this_machine_are_fitted(tmp_path: Path) -> None:
+    (tmp_path / "loose.py").write_text(SCRIPT)
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for name in ("OMP_NUM_THREADS", "GPUPLAN_SPECS"):
+        env.pop(name, None)
+    words = ["calibrate", "--backend", "torch", "--device", "cpu", "--quick", "--kinds", KINDS]
+    begun = time.monotonic()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ran = subprocess.run(
+        [*torchrun, str(tmp_path / "loose.py"), *words],
+        env=env, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    print(ran.stdout, ran.stderr, f"{time.monotonic() - begun:.0f} s")
+    if ran.returncode == 2 and "not believed" in ran.stderr and "other processes take" in ran.stderr:
+        pytest.skip(f"not judged, on a machine that was busy: {ran.stderr.partition('error: ')[2]}")
+    assert ran.returncode == 0, ran.stderr
+    (path,) = (tmp_path / "config" / "gpuplan" / "measured").glob("*.yaml")
+    file = load_spec(Measured, path)
+    assert file.machine is not None
+    assert file.machine.ranks is not None
+    assert file.machine.ranks.value == 2
+    assert file.machine.threads is not None
+    assert file.machine.threads.value == telemetry.cores(), "torchrun gives every rank one thread"
+    others = float(file.machine.state["others"].median.split()[0]) / 100
+    if file.collective is None and others > BUSY:
+        pytest.skip(f"not judged: other processes took {others:.0%} of the processors, so that two ranks waited for each other")
+    assert file.collective is not None, file.machine.unfitted
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        assert getattr(file.collective, kind).fit.rows_fitted >= 6, kind
