@@ -198,10 +198,38 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Term, *, apa
         "overlap": pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp),
         "ends": ends_seconds(pricer, at, stage, gathered, comm["gradients"]),
     }  # fmt: skip
+    copies, name = copying_seconds(pricer, at, stage), f"{at}.sharded_data_parallel"
+    exchange = f"{name}.exchange" if copies else name
     if pricer.profile.contention is None:
-        return beyond_ends_seconds.term(f"{at}.sharded_data_parallel", **parts)
-    contention = pricer.subject.habit("contention", pricer.profile.contention)
-    return contended_beyond_ends_seconds.term(f"{at}.sharded_data_parallel", contention=contention, **parts)
+        comm_beside = beyond_ends_seconds.term(exchange, **parts)
+    else:
+        contention = pricer.subject.habit("contention", pricer.profile.contention)
+        comm_beside = contended_beyond_ends_seconds.term(exchange, contention=contention, **parts)
+    return total(name, {"exchange": comm_beside, **copies}) if copies else comm_beside
+
+
+def copying_seconds(pricer: StepPricer, at: str, stage: Stage) -> dict[str, Term]:
+    """Copies between the buffers of collectives and the tensors of a layer, which run where its kernels do and hide nowhere."""
+    sharding, found = pricer.profile.sharding, dict[str, Term]()
+    how = {
+        "gathered": (sharding.gathered_copy, pricer.work.params[stage.place], count("gathers_a_pass")),
+        "scattered": (sharding.scattered_copy, pricer.work.trained[stage.place], ONE),
+    }
+    for name, (element, params, often) in how.items():
+        if element is None:
+            continue
+        held = {who: shared[0] for who, shared in shared_params(pricer, params).items()}
+        size = repeated_bytes.term(
+            f"{at}.{name}_copy.bytes", count=total(f"{at}.{name}_copy.params", held),
+            size=pricer.subject.habit(f"{name}_copy", element),
+        )  # fmt: skip
+        stream = Stream(name=f"{at}.{name}_copy.once", size=size, launches=ONE)
+        once = priced(f"{at}.{name}_copy.once", [stream], pricer.subject.hw)
+        if name == "scattered" and pricer.profile.gradients.sums is not None:
+            found[name] = seldom_seconds.term(f"{at}.{name}_copy", comm=once, steps=pricer.step.micro_batches)
+        else:
+            found[name] = repeated_seconds.term(f"{at}.{name}_copy", count=often, seconds=once)
+    return found
 
 
 def ends_seconds(pricer: StepPricer, at: str, stage: Stage, gathered: list[Collective], scattered: Term) -> Term:

@@ -47,6 +47,11 @@ class Sharding(Schema):
     """Whether each rank holds the whole model before it is cut into shards."""
     gather_host: SecondsField | None = None
     """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
+    gathered_copy: StoredBytes | None = None
+    """Under ZeRO-3, traffic for each parameter that takes what was gathered to where layers read it, between their kernels; None:
+    it is gathered to where it is read."""
+    scattered_copy: StoredBytes | None = None
+    """Under ZeRO-3, traffic for each parameter that lays gradients out as they are scattered, likewise."""
     slice_host: SecondsField | None = None
     """Under ZeRO-1, time for the slice of each rank of each tensor, where gradients are scattered tensor by tensor."""
     owner_hop: SecondsField | None = None

@@ -164,6 +164,20 @@ def test_overlapping_is_never_slower_than_waiting(asked: Question) -> None:
             assert asked.step(how=Manner(overlap=some)) <= waiting * LITTLE, some
 
 
+SHARED_NOTHING = ("maxtext", "mlx-lm", "internevo")
+"""Another fabric, no weights that are shared, and one whose runs show no loss to what travels beside its kernels."""
+
+
+@pytest.mark.parametrize("engine", sorted(set(engines()) - set(SHARED_NOTHING)))
+def test_gathers_of_sharded_weights_are_never_free(engine: str) -> None:
+    """ZeRO-3 on one node, where all that travels could hide: kernels beside it lose multiprocessors and bandwidth to it."""
+    plan = {"dp": 8.0, "micro_batch": 8.0, "global_batch": 64.0, "seq_len": 4096.0, "zero_stage": 3, "recompute": "none"}
+    _, parts = Question("llama-3.1-8b", "8xh100-sxm-80gb", engine, plan).made().time.binding()
+    exchange = parts["sharded_data_parallel"].find("step.micro.sharding")
+    assert exchange is not None
+    assert float(parts["sharded_data_parallel"].value) >= 0.1 * float(exchange.value)
+
+
 @laws(50)
 @given(questions())
 def test_compiled_code_is_never_slower_and_is_refused_where_nothing_compiles(asked: Question) -> None:

@@ -14,6 +14,7 @@ from gpuplan.plan.option import Entry, entries
 from gpuplan.search.ask import estimated
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.engine import Engine
 from tests.sweeps import thinned
 
 PLAN: dict[str, Any] = {"tp": 2, "pp": 1, "micro_batch": 1, "recompute": "none"}
@@ -116,6 +117,21 @@ def test_what_an_option_without_effect_is_told(given: dict[str, Any], named: str
     notes = [note.text for note in asked(task, {**base, **given}).notes if note.code == "option.idle"]
     assert len(notes) == 1
     assert notes[0].startswith(named)
+
+
+TRAINERS = [name for name in library().catalog.paths("engines") if library().catalog.load(Engine, name).training is not None]
+
+
+@pytest.mark.parametrize("engine", TRAINERS)
+def test_compilation_makes_a_step_faster_or_is_refused(engine: str) -> None:
+    on = {"maxtext": "tpu-v5e-8", "mlx-lm": "m4-max-40c"}.get(engine, "b200")
+    base = {"model": "llama-3.2-1b", "engine": engine, "on": on, "seq_len": 2048, "micro_batch": 1, "recompute": "none"}
+    if library().catalog.load(Engine, engine).training.compiled is None:
+        with pytest.raises(GpuplanError, match="--compile"):
+            asked("train", {**base, "compiled": True})
+        return
+    compiled, eager = (asked("train", {**base, "compiled": how}).figures["step_time_s"].value for how in (True, False))
+    assert compiled < eager
 
 
 def test_habits_of_an_engine_are_no_options_of_the_user() -> None:
