@@ -227,7 +227,7 @@ def train(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[Tr
 
     >>> answer = train("llama-3.1-8b", on="8xh100", tokens=15e12, advise=False)
     >>> answer.fits, answer.figures["mfu"].unit, sorted(answer.chosen)[:3]
-    (True, '1', ['dp', 'global_batch', 'micro_batch'])
+    (True, '1', ['cp', 'dp', 'global_batch'])
     """
     return _asked("train", model, on, options, advise=advise).answered()
 

@@ -16,6 +16,7 @@ from gpuplan.formulas.training import (
     optimizer_traffic_bytes,
     owned_seconds,
     seldom_seconds,
+    shared_count,
     sliced_seconds,
 )
 from gpuplan.term import Term, greatest, total
@@ -218,12 +219,16 @@ def copying_seconds(pricer: StepPricer, at: str, stage: Stage) -> dict[str, Term
     for name, (element, params, often) in how.items():
         if element is None:
             continue
-        held = {who: shared[0] for who, shared in shared_params(pricer, params).items()}
+        held = {
+            who: shared_count.term(f"{at}.{name}_copy.{who}", count=params, ranks=ranks)
+            for who, (params, ranks, _) in shared_params(pricer, params).items()
+        }
         size = repeated_bytes.term(
             f"{at}.{name}_copy.bytes", count=total(f"{at}.{name}_copy.params", held),
             size=pricer.subject.habit(f"{name}_copy", element),
         )  # fmt: skip
-        stream = Stream(name=f"{at}.{name}_copy.once", size=size, launches=ONE)
+        launches = shared_count.term(f"{at}.{name}_copy.launches", count=ONE, ranks=pricer.work.dense_shards)
+        stream = Stream(name=f"{at}.{name}_copy.once", size=size, launches=launches)
         once = priced(f"{at}.{name}_copy.once", [stream], pricer.subject.hw)
         if name == "scattered" and pricer.profile.gradients.sums is not None:
             found[name] = seldom_seconds.term(f"{at}.{name}_copy", comm=once, steps=pricer.step.micro_batches)

@@ -252,6 +252,16 @@ def contended_beyond_ends_seconds(
 
 
 @formula(DEFINITION)
+def shared_count(*, count: Count, ranks: Count) -> Count:
+    """How much there is of what one rank alone does without, such as copies into the buffers of collectives.
+
+    >>> [shared_count(count=10.0, ranks=ranks) for ranks in (1.0, 8.0)]
+    [0.0, 10.0]
+    """
+    return count * minimum(ranks - 1.0, 1.0)
+
+
+@formula(DEFINITION)
 def paced_seconds(*, seconds: Seconds, pace: Ratio) -> Seconds:
     """Time of kernels in whole steps of an engine, from the same kernels measured one by one.
 

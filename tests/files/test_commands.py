@@ -110,7 +110,7 @@ def test_runs_say_what_is_wrong_with_their_sources(home: Path) -> None:
 def test_tables_of_kernels_name_the_cell(home: Path) -> None:
     place = home / "h100_sxm-gemm.csv"
     for text, what in (("a,b\n1,2\n", "no column `gemm_dtype`"), ("gemm_dtype,framework\n1\n", "1 cells, and the head 2"),
-                       ("gemm_dtype,framework,n,k\nbfloat16,VLLM,1e999,1\n", "`1e999` is no number")):  # fmt: skip
+                       ("gemm_dtype,framework,m,n,k\nbfloat16,VLLM,1,1e999,1\n", "`1e999` is no number")):  # fmt: skip
         place.write_text(text)
         with pytest.raises(UsageError, match=what):
             matmul_rows(table(home, "h100_sxm", "gemm"), "bfloat16", ("VLLM",))
