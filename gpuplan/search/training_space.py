@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from gpuplan.estimate.answer import PLACES
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import ceil_div, floor, maximum, where
@@ -79,7 +80,11 @@ def evenly(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
 
 
 class Looked(Record, eq=False):
-    """What a search sees of plans: the time of a step, the memory, its high end, and what there is of it."""
+    """What a search sees of plans: the time of a step, the memory, its high end, and what there is of it.
+
+    Where more is offloaded than the host or its disks hold, both are at least as large a share of the accelerator's memory as that
+    is of theirs.
+    """
 
     step: Any
     memory: Any
@@ -111,7 +116,14 @@ def looked(subject: Subject, plan: TrainPlan, *, works: Works | None = None, saf
         high = memory.given(
             {term.name: term.spread[1] for term in memory.walk() if term.spread is not None and term.name != _UNCOUNTED}
         ).value
-    return Looked(figures["step_time_s"].value, memory.value, high, figures["memory_capacity_bytes"].value)
+    capacity = figures["memory_capacity_bytes"].value
+    least: Any = 0.0
+    for place in PLACES:
+        have = figures.get(f"{place}_capacity_bytes")
+        if have is not None:
+            share = figures[f"{place}_bytes"].value / have.value
+            least = maximum(least, where(share > 1, share * capacity, 0.0))
+    return Looked(figures["step_time_s"].value, maximum(memory.value, least), maximum(high, least), capacity)
 
 
 _UNCOUNTED = "engine.memory_residual"

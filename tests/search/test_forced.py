@@ -8,7 +8,10 @@ from random import Random
 import pytest
 
 from gpuplan.errors import GpuplanError
+from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.training import settled
+from tests.estimate.subjects import library
 from tests.search.forced import beaten, forced, found, questions
 from tests.sweeps import thinned
 
@@ -63,6 +66,17 @@ def test_states_are_sharded_further_where_that_is_what_fits() -> None:
     assert made.plan.parallel.zero_stage == 3
     tuned = TrainAsk(model="glm-4.5", on="16xh100-sxm-80gb", engine="ms-swift", lora=16, seq_len=2048)
     assert found(tuned).rank < 0
+
+
+def test_what_is_offloaded_is_shared_by_as_many_as_the_memory_of_the_host_needs() -> None:
+    ask = TrainAsk(model="llama-3.1-405b", on="8xh100", lora=16, zero_stage=3, offload=("optimizer", "params"))
+    made = settled(ask, library(), with_price=False)
+    figures = training_figures(made.subject, made.plan).figures
+    assert figures["host_memory_bytes"].value <= figures["host_memory_capacity_bytes"].value  # type: ignore[operator]
+    cut = made.plan.replaced(parallel=made.plan.parallel.replaced(shard_group=2.0))
+    figures = training_figures(made.subject, cut).figures
+    assert figures["peak_memory_bytes"].value <= figures["memory_capacity_bytes"].value  # type: ignore[operator]
+    assert figures["host_memory_bytes"].value > figures["host_memory_capacity_bytes"].value  # type: ignore[operator]
 
 
 def test_offloading_is_the_last_resort() -> None:
