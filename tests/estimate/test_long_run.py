@@ -34,6 +34,7 @@ def test_a_run_that_is_never_interrupted_only_trains() -> None:
     assert made["wall_time_s"] == pytest.approx(made["run_time_s"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_more_interruptions_and_a_worse_interval_never_shorten_the_run() -> None:
     usual, often = figures(), figures(mtbf=10_000 * HOUR)
     assert often["wall_time_s"] > usual["wall_time_s"] > usual["run_time_s"]

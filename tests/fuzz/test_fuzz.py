@@ -55,7 +55,8 @@ def terms(text: str) -> list[str]:
     return sorted({term["name"] for term in json.loads(said([*shlex.split(text), "--json"]).out)["terms"].values()})
 
 
-@bounded(20)
+@pytest.mark.slow
+@bounded(40)
 @given(st.sampled_from(SETTLED), st.data(), st.sampled_from(VALUES))
 def test_any_value_of_any_term(text: str, data: st.DataObject, value: str) -> None:
     pin = f"{data.draw(st.sampled_from(terms(text)))}={value}"

@@ -233,6 +233,7 @@ def _own(chip: str) -> bool:
     return bool(catalog.read(Measured, catalog.paths("measured")[chip]).matmul)
 
 
+@pytest.mark.slow
 def test_a_chip_that_has_no_less_of_anything_is_no_slower() -> None:
     slower = []
     for less, more in superset_pairs():

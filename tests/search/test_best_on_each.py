@@ -35,7 +35,7 @@ def cases(model: str, **given: object) -> list[tuple[Subject, Space[TrainPlan]]]
     return made
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b"])
+@pytest.mark.parametrize("model", ["mixtral-8x7b", pytest.param("llama-3.1-8b", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("together", [pytest.param(1, marks=pytest.mark.slow), each.TOGETHER])
 def test_the_best_plan_on_each_machine_is_that_of_a_search_on_it_alone(
     model: str, together: int, monkeypatch: pytest.MonkeyPatch

@@ -50,7 +50,7 @@ def answer(ask: Common) -> Estimate:
             TrainAsk(model="llama-3.1-70b", on="tpu-v5p-8"),
             TrainAsk(model="deepseek-v3", on="64xh100", ep=8, offload=()),
         ],
-        every=3,
+        every=6,
     ),
     ids=lambda ask: f"{ask.model}-{ask.on}",
 )

@@ -80,7 +80,7 @@ def asked(task: str, given: dict[str, Any]) -> Estimate:
     return estimated(ASKS[task](**given), advise=False, library=library(calibrated=bool(given.get("calibrated"))))
 
 
-@pytest.mark.parametrize("label", thinned(QUESTIONS, every=3))
+@pytest.mark.parametrize("label", thinned(QUESTIONS, every=7))
 def test_every_option_acts_is_refused_or_is_named(label: str) -> None:
     task, base = QUESTIONS[label]
     plain = says(asked(task, base))

@@ -18,6 +18,7 @@ from gpuplan.search.mesh import Block, divided, parts
 from gpuplan.search.space import Space
 from gpuplan.term import DEFINITION, Term, total
 from tests.estimate.subjects import train_plan
+from tests.sweeps import thinned
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
@@ -79,7 +80,7 @@ def test_sparse_meshes_are_listed(share: int, listed: bool) -> None:
     assert all(part.legal.size <= (mesh.LISTED if listed else mesh.CHUNK) for part in found)
 
 
-@pytest.mark.parametrize("share", [1, 50])
+@pytest.mark.parametrize("share", thinned([1, 50], every=2))
 def test_memory_is_bounded_whatever_the_size_of_the_space(share: int) -> None:
     """Of eight billion candidates the first pieces take what those of a small space take."""
 

@@ -44,7 +44,7 @@ def speed(made: Estimate) -> float:
     return float(made.figures["tokens_per_s"].value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("model", "on", "engine"), thinned(QUESTIONS, every=4), ids=str)
+@pytest.mark.parametrize(("model", "on", "engine"), thinned(QUESTIONS, every=9), ids=str)
 def test_no_forced_option_beats_the_default(model: str, on: str, engine: str | None) -> None:
     default = ask(model, on, engine)
     assert default is not None

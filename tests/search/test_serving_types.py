@@ -12,6 +12,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.models.catalog import find
 from gpuplan.models.plain_parts import folded, plain_parts
 from gpuplan.search.ask import answered
+from tests.sweeps import thinned
 
 GIB = 2**30
 LLAMA: dict[str, Any] = {
@@ -119,7 +120,7 @@ def test_smaller_groups_take_more_scales(tmp_path: Path) -> None:
         ["*self_attn*"],
     ],
 )
-@pytest.mark.parametrize("key", ["modules_to_not_convert", "ignore", "exclude_modules"])
+@pytest.mark.parametrize("key", thinned(["modules_to_not_convert", "ignore", "exclude_modules"], every=3))
 def test_modules_that_are_left_out_stay_in_16_bits(tmp_path: Path, names: list[str], key: str) -> None:
     """However a quantiser writes it, attention takes twice what it would."""
     block = {"quant_method": "fp8", key: names}
