@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.calibrate.backends import telemetry
+from gpuplan.calibrate.measure.runner import BUSY
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.measured import Measured
 
@@ -54,10 +55,9 @@ def test_collectives_of_this_machine_are_fitted(tmp_path: Path) -> None:
     assert file.machine.ranks.value == 2
     assert file.machine.threads is not None
     assert file.machine.threads.value == telemetry.cores(), "torchrun gives every rank one thread"
-    if file.collective is None:
-        # Two ranks that wait for each other on shared cores: what was measured is no law, and the file says so.
-        assert "collective" in str(file.machine.unfitted)
-        others = file.machine.state["others"].median
-        pytest.skip(f"not judged: {file.machine.unfitted}; other processes took {others} of the processors")
+    others = float(file.machine.state["others"].median.split()[0]) / 100
+    if file.collective is None and others > BUSY:
+        pytest.skip(f"not judged: other processes took {others:.0%} of the processors, so that two ranks waited for each other")
+    assert file.collective is not None, file.machine.unfitted
     for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         assert getattr(file.collective, kind).fit.rows_fitted.value >= 6, kind

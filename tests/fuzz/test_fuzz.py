@@ -56,7 +56,7 @@ def terms(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@bounded(20)
+@bounded(40)
 @given(st.sampled_from(SETTLED), st.data(), st.sampled_from(VALUES))
 def test_any_value_of_any_term(text: str, data: st.DataObject, value: str) -> None:
     pin = f"{data.draw(st.sampled_from(terms(text)))}={value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
+import numpy as np
 import pytest
 
 from gpuplan.errors import GpuplanError
@@ -44,7 +45,7 @@ KNOWN: dict[str, tuple[TrainAsk, tuple[dict[str, int], ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("ask", thinned(questions()[::2], every=5), ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}")
+@pytest.mark.parametrize("ask", thinned(questions(), every=9), ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}")
 def test_no_forced_value_beats_what_was_chosen(ask: TrainAsk) -> None:
     try:
         options = list(forced(ask))
@@ -72,11 +73,11 @@ def test_what_is_offloaded_is_shared_by_as_many_as_the_memory_of_the_host_needs(
     ask = TrainAsk(model="llama-3.1-405b", on="8xh100", lora=16, zero_stage=3, offload=("optimizer", "params"))
     made = settled(ask, library(), with_price=False)
     figures = training_figures(made.subject, made.plan).figures
-    assert figures["host_memory_bytes"].value <= figures["host_memory_capacity_bytes"].value  # type: ignore[operator]
+    assert np.less_equal(figures["host_memory_bytes"].value, figures["host_memory_capacity_bytes"].value)
     cut = made.plan.replaced(parallel=made.plan.parallel.replaced(shard_group=2.0))
     figures = training_figures(made.subject, cut).figures
-    assert figures["peak_memory_bytes"].value <= figures["memory_capacity_bytes"].value  # type: ignore[operator]
-    assert figures["host_memory_bytes"].value > figures["host_memory_capacity_bytes"].value  # type: ignore[operator]
+    assert np.less_equal(figures["peak_memory_bytes"].value, figures["memory_capacity_bytes"].value)
+    assert np.greater(figures["host_memory_bytes"].value, figures["host_memory_capacity_bytes"].value)
 
 
 def test_offloading_is_the_last_resort() -> None:

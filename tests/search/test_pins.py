@@ -92,7 +92,7 @@ SETTLED = {**TRAIN, "tp": 1, "pp": 1, "cp": 1, "zero_stage": 3, "micro_batch": 1
 FREE = ask(SETTLED, "train")
 
 
-@pytest.mark.parametrize("factor", thinned([0.7, 1e3], every=2))
+@pytest.mark.parametrize("factor", thinned([0.7, 1.2, 1e-3, 1e3], every=4))
 @pytest.mark.parametrize("key", [*FREE.figures])
 def test_every_figure_is_agreed_with_or_refused(key: str, factor: float) -> None:
     """Whatever figure the user gives, by its key or its term: no other contradicts it, or it is refused with a hint."""
