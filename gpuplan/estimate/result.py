@@ -87,6 +87,8 @@ class Estimate(Record):
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
+    command: str = ""
+    """What starts it, where the question names an engine whose arguments are on file."""
     bounds: Mapping[str, Term] = field(default_factory=dict)
     """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
 

@@ -10,6 +10,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.models.card import Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
+from gpuplan.plan.launch.printed import Printed
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan, Settings
@@ -21,6 +22,7 @@ from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Space
+from gpuplan.search.start_command import command_notes, start_command
 from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
@@ -44,11 +46,16 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
     found = serving_figures(one.subject, one.plan) if made is None else made
-    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", found)
+    made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
+    answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
+    return answer if one.command is None else answer.replaced(command=one.command.text)
 
 
 class Settled(Record, kw_only=True):
     """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    command: Printed | None
+    """What starts it, on the engine that the question names."""
 
     found: Found
     subject: Subject
@@ -87,7 +94,8 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
-    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
+    command = start_command(ask, found, plan, library)
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command)
 
 
 def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:

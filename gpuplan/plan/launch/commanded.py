@@ -44,6 +44,10 @@ def commanded(given: Mapping[str, Any]) -> dict[str, Any]:
     else:
         run, whole = _of_arguments(str(texts["engine_args"]), tables, given, catalog), False
     heard = _heard(run)
+    if whole:
+        for name, text in run.table.unsaid.items():
+            if name not in by_key(ServeAsk):
+                heard.sets.setdefault(name, (text, f"{run.table.name} without --{name}"))
     made = options(heard.sets)
     said = {name: value for name, value in given.items() if name not in ENGINES_OWN}
     return _merged(said, made, heard, run, whole=whole)
@@ -164,7 +168,7 @@ def _merged(said: dict[str, Any], made: Options, heard: Heard, run: Started, *, 
         for name, value in run.table.unsaid.items():
             if value == "model":
                 merged["as_model"] = merged.get(name) is None
-            elif merged.get(name) is None:
+            elif merged.get(name) is None and name in known:
                 merged[name] = value
     if not merged.get("model"):
         hint = "name it: `gpuplan serve MODEL --on … --command …`" if whole else ""

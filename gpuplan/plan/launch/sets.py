@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.plan.precision import KV_BYTES
+from gpuplan.plan.words import WeightFormat
 from gpuplan.record import Record
 
 _DIRECT = (
@@ -50,14 +51,20 @@ def options(sets: Mapping[str, tuple[str, str]]) -> Options:
         text, flag = sets["tagged_model"]
         name, _, tag = text.partition(":")
         put("model", name, flag)
-        if tag and tag != "latest":
-            put("weights", tag.lower(), flag)
+        stored = {"f16": "fp16", "f32": "fp32"}.get(tag.lower(), tag.lower())
+        if stored in get_args(WeightFormat):
+            put("weights", stored, flag)
+        elif tag and stored != "latest":
+            text = f"understood, not counted yet: the types of {tag} in {flag} {name}:{tag}"
+            notes.append(Note("command.not-counted", text, "name the nearest with --weights"))
     if sets.get("attention_dp", ("false", ""))[0] == "true":
         _attention_dp(sets, put)
     elif sets.get("expert_parallel", ("false", ""))[0] == "true":
         put("spread_experts", True, sets["expert_parallel"][1])
     if "key_cache" in sets or "value_cache" in sets:
         notes += _two_caches(sets, put)
+    if "split" in sets:
+        _split(sets, put)
     if "slot_context" in sets:
         _slots(sets, put)
     return Options(given, by, tuple(notes))
@@ -77,6 +84,14 @@ def _attention_dp(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
     put("dp", str(groups), flag)
     if groups > 1 or "ep" in sets:
         put("ep", str(max(_whole(sets, "ep"), ranks)), sets["ep"][1] if "ep" in sets else flag)
+
+
+def _split(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
+    """How one process divides a model over all accelerators: by layers, by rows, or not."""
+    word, flag = sets["split"]
+    put("dp", "1", flag)
+    for name in {"layers": ("tp",), "rows": ("pp",), "one": ("tp", "pp")}[word]:
+        put(name, "1", flag)
 
 
 def _whole(sets: Mapping[str, tuple[str, str]], name: str) -> int:
