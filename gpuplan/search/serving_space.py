@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.estimate.reading import served_figures
+from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
@@ -61,7 +62,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         tp, pp = [want.tp or 1], [want.pp or 1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.positions)
+        return serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
@@ -135,7 +136,7 @@ class Judges(Record):
         return judge
 
     def _speed(self, part: Part[ServePlan]) -> Any:
-        return serving_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
 
     def _held(self, part: Part[ServePlan]) -> tuple[Any, Any, ServingMemory]:
         """Which divisions fit, how surely (the less the surer), and what they hold."""
