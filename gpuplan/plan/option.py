@@ -22,7 +22,8 @@ REINFORCED = "Reinforcement learning (generation, scoring, training in turn)"
 SAMPLED = "Models given by their samples (CNNs and the like)"
 DATA = "Data"
 OUTPUT = "Output"
-PANELS = (RUN, NUMBERS, PARALLEL, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
+WISHED = "Which models"
+PANELS = (RUN, WISHED, NUMBERS, PARALLEL, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
 """The headings of the help, in its order."""
 
 WHOLE = 1_000_000_000

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS, FitAsk
-from gpuplan.plan.common import Common
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
+from gpuplan.record import Record
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
 
-Ask = TypeVar("Ask", bound=Common)
+Ask = TypeVar("Ask", bound=Record)
 
 
 def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
@@ -121,7 +121,7 @@ def echo(entry: Entry, value: Any) -> str:
     return str(value) if entry.kind == "text" else str(value).lower().removesuffix(".0")
 
 
-def said(ask: Common) -> dict[str, str]:
+def said(ask: Record) -> dict[str, str]:
     """What the user said, in order and as text: every option but the terms that are pinned and the folders of specs."""
     return {
         name: echo(entry, value)
@@ -149,7 +149,7 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
     return tuple(Path(one) for one in every)
 
 
-def elsewhere(key: str, kind: type[Common] | None) -> str:
+def elsewhere(key: str, kind: type[Record] | None) -> str:
     """A hint that another task has the option, by its name in Python; "" where none has, or `kind` itself."""
     if kind is None or key in by_key(kind):
         return ""
@@ -160,7 +160,7 @@ def elsewhere(key: str, kind: type[Common] | None) -> str:
     return f"it is an option of {' and '.join(f'`gpuplan {task}`' for task in tasks)}{also}"
 
 
-def _unknown(key: str, kind: type[Common]) -> Problem:
+def _unknown(key: str, kind: type[Record]) -> Problem:
     task = next((f" {task}" for task, ask in ASKS.items() if ask is kind), "")
     hint = elsewhere(key, kind) or did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
     return Problem("usage.no-such-option", f"no option `{key}`", hint)

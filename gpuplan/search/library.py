@@ -139,13 +139,13 @@ class Library:
             raise self._no_cards[key]
         if key not in self._cards:
             try:
-                self._cards[key] = find(name, self._own())
+                self._cards[key] = find(name, self.own_cards())
             except GpuplanError as error:
                 self._no_cards[key] = error
                 raise
         return self._cards[key]
 
-    def _own(self) -> list[Path]:
+    def own_cards(self) -> list[Path]:
         """The user's folders of cards."""
         return [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
 
