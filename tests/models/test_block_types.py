@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpuplan.models.block_types import BLOCK_TYPES, BY_NUMBER
 
 BITS = {
