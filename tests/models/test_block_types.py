@@ -11,7 +11,7 @@ BITS = {
     "q6_k": 6.5625, "iq1_s": 1.5625, "iq1_m": 1.75, "iq2_xxs": 2.0625, "iq2_xs": 2.3125, "iq2_s": 2.5625, "iq3_xxs": 3.0625,
     "iq3_s": 3.4375, "iq4_nl": 4.5, "iq4_xs": 4.25, "tq1_0": 1.6875, "tq2_0": 2.0625, "mxfp4": 4.25, "nvfp4": 4.5,
 }  # fmt: skip
-"""Bits a weight as the pull requests that brought the types give them (k-quants: llama.cpp 1684; IQ4_XS, 4.25: 5747; IQ4_NL, 4.5: 5590)."""
+"""Bits a weight as the pull requests of llama.cpp that brought the types give them (k-quants: 1684, IQ4_XS: 5747, IQ4_NL: 5590)."""
 
 
 @pytest.mark.parametrize("name", BITS)
