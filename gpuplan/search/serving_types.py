@@ -8,6 +8,7 @@ from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.plain_parts import PlainPart, plain_parts
+from gpuplan.models.stored_parts import StoredPart, parts_of_file_type
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
@@ -21,6 +22,7 @@ class StoredTypes(Record, kw_only=True):
     kv_cache: KvFormat
     group: int = 0
     plain: tuple[PlainPart, ...] = ()
+    parts: tuple[StoredPart, ...] = ()
 
 
 def types_of(
@@ -50,7 +52,8 @@ def types_of(
     group, plain = 0, cast("tuple[PlainPart, ...]", ())
     if checkpoint is not None:
         group, plain = checkpoint.group_size or 0, plain_parts(card.architecture, checkpoint.excluded)
-    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain), said
+    parts = parts_of_file_type(card.architecture, weights)
+    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts), said
 
 
 def _cache_type(
