@@ -277,6 +277,8 @@ def _typed(entry: Entry, text: str) -> float:
             return _product(text)
         if option.reads == "count":
             return parse_count(text.strip().removesuffix(option.unit).strip())
+        if option.reads == "capacity":
+            return _capacity(text)
         if option.unit:
             return parse(text, option.unit).value
         if option.length and text.strip()[-1:] in ("k", "K"):
@@ -294,6 +296,13 @@ def _price(text: str) -> float:
         return parse_count(text) / HOUR
     except UnitError:
         return parse(text, "USD/s").value
+
+
+def _capacity(text: str) -> float:
+    """Bytes of a memory as it is sold: its GB are GiB, as vendors mean them, and a plain number is as many."""
+    plain = text.strip().upper().removesuffix("B").removesuffix("I")
+    size, unit = (plain[:-1], plain[-1:]) if plain[-1:] in ("M", "G", "T") else (plain, "G")
+    return parse_count(size) * {"M": 2.0**20, "G": 2.0**30, "T": 2.0**40}[unit]
 
 
 def _product(text: str) -> float:

@@ -32,6 +32,17 @@ class WhatRunsAsk(Record, kw_only=True):
     )
     prompt: Annotated[int | None, Option("Prompt tokens of the request that is timed, or 512", RUN, "TOKENS", length=True)] = None
     output: Annotated[int | None, Option("Output tokens of it, or 128", RUN, "TOKENS", length=True)] = None
+    memory: Annotated[
+        float | None,
+        Option(
+            "Memory of each accelerator, where it is sold with several sizes, such as `64GB`",
+            RUN,
+            "BYTES",
+            "B",
+            reads="capacity",
+            least=1,
+        ),
+    ] = None
     margin: Annotated[
         float | None, Option("Share of the memory that is to stay free, such as `5%`", RUN, "SHARE", "1", least=0, most=1)
     ] = None

@@ -126,7 +126,7 @@ def _formats(card: ModelCard, ask: WhatRunsAsk, engine: str, library: Library) -
     """The types to try, in order: the user's, or as the checkpoint is stored and then those that the engine's users find."""
     if ask.weights is not None:
         return ask.weights
-    asked = ServeAsk(model=card.id, on=ask.on, engine=engine)
+    asked = ServeAsk(model=card.id, on=ask.on, engine=engine, memory=ask.memory)
     own, _ = stored_format(card, library.look_up(asked, "serve", with_price=False).subject)
     serving = library.engine(engine)[0].serving
     ready = serving.formats.ready if serving is not None and card.weights is None else None
@@ -141,7 +141,7 @@ def _run(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str, 
     asked = ServeAsk(
         model=card.id, on=ask.on, engine=engine, weights=weights, kv_cache=ask.kv_cache, batch=1, context=context,
         prompt=min(ask.prompt or PROMPT, context - (output or 0)), output=output, specs=ask.specs, calibrated=ask.calibrated,
-        margin=ask.margin,
+        margin=ask.margin, memory=ask.memory,
     )  # fmt: skip
     one = settled(asked, library)
     memory = ServingModel.of(one.subject, one.plan).memory()
