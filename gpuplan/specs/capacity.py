@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from os.path import commonprefix
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.specs.accelerator import Accelerator
@@ -46,7 +45,7 @@ def _nearest(sizes: Iterable[float], memory: float) -> float | None:
 
 
 def _of_its_family(part: Accelerator, catalog: Catalog) -> Iterator[Accelerator]:
-    """The other parts of its vendor and architecture, those first whose names begin most alike."""
+    """The other parts of its vendor and architecture, those first whose names have most words in common."""
     others = (catalog.load(Accelerator, ident) for ident in catalog.paths("accelerators") if ident != part.id)
     near = [one for one in others if (one.vendor, one.architecture) == (part.vendor, part.architecture)]
-    yield from sorted(near, key=lambda one: -len(commonprefix([one.id, part.id])))
+    yield from sorted(near, key=lambda one: -len({*one.id.split("-")} & {*part.id.split("-")}))
