@@ -233,8 +233,10 @@ def train(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[Tr
     return _asked("train", model, on, options, advise=advise).answered()
 
 
-def serve(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[ServeOptions]) -> Answer:
+def serve(model: Model | None = None, /, *, on: str, advise: bool = True, **options: Unpack[ServeOptions]) -> Answer:
     """How fast are prefill and decode, how many sequences fit at once, what do tokens cost? Options and errors as `fit`.
+
+    The model may be left out where a `command` names it.
 
     >>> serve("llama-3.1-70b", on="4xh100", prompt=2000, output=300, advise=False)["ttft_s"].unit
     's'
@@ -378,11 +380,11 @@ def name_of(task: Callable[..., Answer] | str) -> str:
     return name
 
 
-def _asked(task: str, model: Model, on: str, options: Mapping[str, Any], *, advise: bool = True) -> Asked:
+def _asked(task: str, model: Model | None, on: str, options: Mapping[str, Any], *, advise: bool = True) -> Asked:
     twice = [Problem("usage.twice", f"`{name}` is a parameter of its own") for name in ("model",) if name in options]
     if twice:
         raise UsageError(*twice)
-    return Asked(task, {"model": fspath(model), "on": on, **options}, advise)
+    return Asked(task, {"model": None if model is None else fspath(model), "on": on, **options}, advise)
 
 
 def _spelt(function: Callable[..., Answer]) -> None:

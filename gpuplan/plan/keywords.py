@@ -299,6 +299,10 @@ class ServeOptions(TypedDict, total=False):
     """Memory of the KV cache on each accelerator, such as `20 GiB`, in place of the share (vLLM: --kv-cache-memory-bytes)."""
     chunked_prefill: Switch
     """Prompts are cut to the tokens of a pass, or surely are not."""
+    engine_args: Text
+    """Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`."""
+    command: Text
+    """A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed."""
     price: Number
     """Your price for an hour of what --on counts, such as `2.50`."""
     price_kind: words.SoldAs | None

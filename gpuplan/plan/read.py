@@ -16,6 +16,8 @@ from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, wit
 from gpuplan.units import number as number_of
 
 Ask = TypeVar("Ask", bound=Record)
+ENGINES_OWN = ("engine_args", "command")
+"""The options whose texts are the words of an engine, and stand for other options."""
 
 
 def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
@@ -26,7 +28,13 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     Raises:
         UsageError: every name that no option has, and every value that is wrong.
     """
-    known = by_key(kind)
+    known, heard = by_key(kind), dict[str, Any]()
+    if any(given.get(name) is not None for name in ENGINES_OWN if name in known):
+        from gpuplan.plan.launch.commanded import HIDDEN, commanded
+
+        made = commanded(given)
+        heard = {name: made.pop(name) for name in HIDDEN if name in made}
+        given = made
     values: dict[str, Any] = {}
     problems = [_unknown(key, kind) for key in given if key not in known]
     for key, entry in known.items():
@@ -40,9 +48,12 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     if not given.get("on"):
         hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
         problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
+    if not given.get("model") and not any(problem.message.startswith("MODEL ") for problem in problems):
+        hint = "a card, a Hugging Face id or a config.json; `gpuplan models list` shows the cards"
+        problems.insert(0, Problem("usage.missing", "MODEL is missing", hint))
     if problems:
         raise UsageError(*problems)
-    return kind(**values)
+    return kind(**values, **heard)
 
 
 def read(entry: Entry, given: Any) -> Any:

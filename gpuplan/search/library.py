@@ -30,7 +30,7 @@ from gpuplan.specs.capacity import capacity_of
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
-from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.engine_era import dated, split_name
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
@@ -286,8 +286,12 @@ class Library:
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
         target = self.target(ask.on)
-        name, month = split_date(ask.engine or usual.engine)
+        name, said_of = split_name(ask.engine or usual.engine)
         profile, instead = self.engine(name)
+        month = None
+        if said_of is not None:
+            month, taken_as = dated(said_of, profile.releases.months if profile.releases is not None else {}, profile.name)
+            instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)

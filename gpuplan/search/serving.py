@@ -201,7 +201,12 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
     want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
     if isinstance(ask, ServeAsk):
         settings = Settings(**{name: getattr(ask, name) for name in Settings.field_names()})
-        want = want.replaced(expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, settings=settings)
+        if ask.as_model and settings.max_context is None:
+            longest = found.card.architecture.max_context
+            settings = settings.replaced(max_context=None if longest is None else float(max(longest, context)))
+        want = want.replaced(
+            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=ask.spread_experts, settings=settings
+        )
     return want, said
 
 
@@ -237,9 +242,10 @@ def _answered(
     if task == "serve":
         asked |= {"prompt": f"{plan.prompt:g}"} | ({"output": f"{plan.output:g}"} if found.card.architecture.generates else {})
     asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch * p.dp:g}"}
-    asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
+    degrees = ("tp", "pp", "dp") if p.ep == 1 else ("tp", "pp", "dp", "ep")
+    asked |= {name: f"{getattr(p, name):g}" for name in degrees}
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
-    notes = [*found.notes, *cache_idle(ask, found.card.architecture)]
+    notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture)]
     running = float(made.memory.running.value)
     if running < plan.batch:
         asked["running"] = f"{running * p.dp:g}"

@@ -44,6 +44,8 @@ class Want(Record, kw_only=True):
     pp: int | None
     dp: int | None = None
     ep: int | None = None
+    spread_experts: bool = False
+    """Experts are spread over the ranks of tp and of the replicas that are asked for."""
     expert_skew: float | None = None
     settings: Settings = Settings()
     queues: bool = True
@@ -73,7 +75,8 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
+        spread = {"ep": values["tp"] * float(want.dp or 1)} if want.spread_experts else {}
+        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, **spread, "dp": dp}
 
     def wanted(plan: ServePlan) -> Any:
         fair = batch % plan.parallel.dp == 0 if batch is not None and shared else True
