@@ -20,6 +20,7 @@ from gpuplan.search.ask import answered, compared
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gpuplan.estimate.runnable import WhatRuns
     from gpuplan.render.json import EstimateJson
     from gpuplan.search.sweep import Swept
 
@@ -260,6 +261,25 @@ def compare(
     if refused and len(refused) == len(made):
         raise next(iter(refused.values()))
     return Comparison({on: Answer(one, asked[on]) for on, one in made.items() if isinstance(one, Estimate)}, refused)
+
+
+def what_runs(*texts: str, on: str, **options: Any) -> WhatRuns:
+    """The models of the catalog that run on a machine for one user, as `gpuplan what-runs`; `texts` must occur in their names.
+
+    >>> found = what_runs("llama-3", on="rtx-4090", context="16k")
+    >>> found.engine, found.runs[0].longest >= 16384
+    ('llama.cpp', True)
+
+    Raises:
+        GpuplanError: an option is wrong, or the machine or engine is not known.
+    """
+    from gpuplan.plan.read import question
+    from gpuplan.plan.what_runs import WhatRunsAsk
+    from gpuplan.search.library import Library
+    from gpuplan.search.what_runs import what_runs as found
+
+    asked = question(WhatRunsAsk, {"on": on, **options})
+    return found(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), texts)
 
 
 class Grid(dict[str, "NDArray[Any]"]):

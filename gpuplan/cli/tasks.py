@@ -25,7 +25,7 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
 
     made: Any = run
     unnamed = "command" in by_key(ask)  # which may name the model
-    parameters = [_parameter(one, unnamed=unnamed) for one in (*by_key(ask).values(), *by_key(Output).values())]
+    parameters = [parameter(one, unnamed=unnamed) for one in (*by_key(ask).values(), *by_key(Output).values())]
     made.__signature__ = Signature([Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context), *parameters])
     made.__annotations__ = {"ctx": Context, **{one.name: one.annotation for one in parameters}}
     made.__doc__, made.__name__ = about, task
@@ -34,7 +34,7 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
     return app
 
 
-def _parameter(entry: Entry, *, unnamed: bool = False) -> Parameter:
+def parameter(entry: Entry, *, unnamed: bool = False) -> Parameter:
     """An option as the parser takes it; its value stays the text, list of texts or switch that was typed."""
     option, kind, more = entry.option, Parameter.KEYWORD_ONLY, dict[str, Any]()
     if entry.positional:

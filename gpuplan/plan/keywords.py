@@ -21,6 +21,8 @@ class FitOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     task: words.Task | None
@@ -64,6 +66,8 @@ class TrainOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     tokens: Number
@@ -249,6 +253,8 @@ class ServeOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     prompt: Whole

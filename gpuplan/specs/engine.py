@@ -221,6 +221,8 @@ class Formats(Schema):
     """The type of weights that its users take, where a model is stored plain; None: as it is stored."""
     kv_cache: TextField | None = None
     """The type of the KV cache; None: that of the activations."""
+    ready: TextField | None = None
+    """Types of weights that its users find ready for most models, the widest first, with spaces between."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
 
