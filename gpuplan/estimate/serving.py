@@ -41,8 +41,8 @@ from gpuplan.workload.stages import fullest_stage
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
-def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
-    """How an engine serves on accelerators with that much memory.
+def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
+    """How an engine serves on accelerators, which may count as small ones.
 
     Raises:
         UsageError: the engine only trains.
@@ -52,7 +52,10 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
-    if small is None or agreed(memory.value >= small.below.value):
+    if small is None:
+        return profile
+    named = hw.asked("small device", lambda one: one.accelerator in small.too)
+    if not named and agreed(hw.memory_capacity.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
@@ -99,7 +102,7 @@ class ServingModel(Record, kw_only=True):
         Raises:
             UsageError: the engine does not serve.
         """
-        profile = serving_profile(subject.engine, subject.hw.memory_capacity)
+        profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
         if plan.settings.graphs is False:

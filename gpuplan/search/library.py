@@ -30,6 +30,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.engine_memory import split_release
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
@@ -192,7 +193,9 @@ class Library:
         key = on, f"{engine.id} {kernels}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
-            self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
+            self._machines[key] = hw.replaced(
+                memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}), visible_memory=None
+            )
         elif key not in self._machines:
             self._machines[key] = hardware_of(
                 self.target(on), catalog=self.catalog, engine=kernels,
@@ -285,15 +288,17 @@ class Library:
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
         target = self.target(ask.on)
-        name, month = split_date(ask.engine or usual.engine)
+        whole, release = split_release(ask.engine or usual.engine)
+        name, month = split_date(whole)
         profile, instead = self.engine(name)
-        profile = profile.dated(month)
+        profile = profile.dated(month).released(release)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         blurred = ask.engine is None and usual.blurred is not None
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
-        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred}"), profile)
+        key = profile.id, month or release, f"{profile.attention_like} {blurred}"
+        profile = self._engines.setdefault(key, profile)
         hw = self._spared(ask, self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity")))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         notes = (*target.notes, *hw.notes, *said, *instead)

@@ -9,6 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, ever
+from gpuplan.specs.engine_memory import Profiling, ServingEra, SmallDevice, numbers
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -194,15 +195,6 @@ class TrainingProfile(Schema):
         return None
 
 
-class SmallDevice(Schema):
-    """What an engine takes by default on accelerators with less memory."""
-
-    below: BytesField
-    """Memory below which it holds."""
-    max_batched_tokens: CountField
-    max_sequences: CountField
-
-
 class PaddedExperts(Schema):
     """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
 
@@ -257,8 +249,10 @@ class ServingProfile(Schema):
     """Sequences in flight at most."""
     small_device: SmallDevice | None = None
     """Smaller limits on accelerators with less memory, where the engine has them."""
-    workspace: RatioField
-    """Peak activation memory in multiples of the widest layer's tensors for one prefill pass."""
+    workspace: RatioField | None = None
+    """Peak activation memory in multiples of the widest layer's tensors for one prefill pass, where nothing is `profiling`."""
+    profiling: Profiling | None = None
+    """How it measures what it needs beside its caches; None: it does not, or how is not known."""
     graphs: BytesField | None = None
     """Memory of captured graphs, where it is one figure for all models."""
     layer_graphs: BytesField | None = None
@@ -314,6 +308,22 @@ class Engine(SpecFile):
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
+    serving_eras: tuple[ServingEra, ...] = ()
+    """What it did otherwise when serving before, the oldest first."""
+
+    def released(self, release: str | None) -> Engine:
+        """The engine as it served in a release; None: as it does today.
+
+        Raises:
+            UsageError: that is no release.
+        """
+        if release is None or self.serving is None:
+            return self
+        profile, asked = self.serving, numbers(release)
+        for era in reversed(self.serving_eras):
+            if era.covers(asked):
+                profile = profile.replaced(**era.changes(profile.profiling))
+        return self if profile is self.serving else self.replaced(serving=profile)
 
     def context_of(self, accelerator: str, family: str) -> Sourced:
         """Memory of the driver context and loaded libraries on one accelerator."""

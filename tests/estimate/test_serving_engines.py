@@ -57,7 +57,7 @@ def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_publi
 @pytest.mark.parametrize(("on", "tokens", "sequences"), [(H100, 8192, 1024), ("l4", 2048, 256), ("rtx-4090", 2048, 256)])
 def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequences: int) -> None:
     about = subject("llama-3.1-8b", on, "vllm")
-    profile = serving_profile(about.engine, about.hw.memory_capacity)
+    profile = serving_profile(about.engine, about.hw)
     assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
 
 
