@@ -23,6 +23,7 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.machine.hardware import Hardware
 from gpuplan.num import agreed
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -346,6 +347,8 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
         "memory_budget_bytes": memory.budget,
         "memory_capacity_bytes": capacity,
         "headroom_bytes": remaining_bytes.term("memory.headroom", budget=memory.budget, used=memory.needed),
+        "weights_bytes": memory.loaded,
+        "kv_pool_bytes": memory.pool,
         "kv_cache_bytes_per_sequence": memory.sequence,
     }
     return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.memory_room import beside_caches, room, set_pool
 from gpuplan.estimate.pins import as_set
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes, smaller
-from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.training import allocator_bytes
-from gpuplan.machine.hardware import Hardware
+from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.record import Record
-from gpuplan.specs.quantity import Sourced
-from gpuplan.term import USER, Parts, Source, Term, greatest, total
-from gpuplan.workload.context import ONE
+from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.serving import cache_bytes, expert_padding, weight_bytes
-from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
@@ -33,6 +26,9 @@ class ServingMemory(Record, kw_only=True):
     parts: Parts
     budget: Term
     pool: Term
+    """Room for caches: what the engine gives them, whatever runs."""
+    loaded: Term
+    """Weights as they were loaded."""
     sequence: Term
     max_sequences: Term | None
     """None where a sequence keeps no cache."""
@@ -58,6 +54,7 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     )  # fmt: skip
     padding = _padding(model, byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
     padded = {} if padding is None else {"expert_padding": padding}
+    loaded = total("memory.loaded", {"weights": weights, **padded})
     parts = {"weights": weights, **padded, **beside_caches(model)}
     fixed = total("memory.fixed", parts)
     budget, pool = room(model, parts, fixed)
@@ -67,7 +64,8 @@ def serving_memory(model: ServingModel) -> ServingMemory:
         running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
     parts = {"weights": weights, "kv_cache": _cache(model, running, sequence, element), **parts}
     made = ServingMemory(
-        needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most,
+        needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, loaded=loaded, sequence=sequence,
+        max_sequences=most,
         limit=model.limit(), running=running,
     )  # fmt: skip
     return as_set(made, subject.pins)
