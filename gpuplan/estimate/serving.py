@@ -350,6 +350,7 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
         "weights_bytes": memory.loaded,
         "kv_pool_bytes": memory.pool,
         "kv_cache_bytes_per_sequence": memory.sequence,
+        **memory.told,
     }
     return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuplan.estimate.cache_pages import Pages, pages_of
 from gpuplan.estimate.memory_room import beside_caches, room, set_pool
 from gpuplan.estimate.pins import as_set
+from gpuplan.formulas import engine_memory as engine
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -30,6 +32,8 @@ class ServingMemory(Record, kw_only=True):
     loaded: Term
     """Weights as they were loaded."""
     sequence: Term
+    told: dict[str, Term]
+    """What the engine says of its caches at its start, by figure."""
     max_sequences: Term | None
     """None where a sequence keeps no cache."""
     limit: Term
@@ -52,12 +56,16 @@ def serving_memory(model: ServingModel) -> ServingMemory:
         subject.arch, subject.counts, leaves, model.held(), element=element, capped=profile.windowed_kv == "capped",
         source=model.source(),
     )  # fmt: skip
+    paged = pages_of(model, element)
+    if paged is not None:
+        sequence = paged.sequence()
     padding = _padding(model, byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
     padded = {} if padding is None else {"expert_padding": padding}
     loaded = total("memory.loaded", {"weights": weights, **padded})
     parts = {"weights": weights, **padded, **beside_caches(model)}
     fixed = total("memory.fixed", parts)
     budget, pool = room(model, parts, fixed)
+    told = {} if paged is None else _told(model, paged, pool)
     most = _most(model, pool, sequence) if subject.arch.remembers else None
     running = serve.batch
     if most is not None and model.plan.queues:
@@ -65,10 +73,23 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     parts = {"weights": weights, "kv_cache": _cache(model, running, sequence, element), **parts}
     made = ServingMemory(
         needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, loaded=loaded, sequence=sequence,
-        max_sequences=most,
+        max_sequences=most, told=told,
         limit=model.limit(), running=running,
     )  # fmt: skip
     return as_set(made, subject.pins)
+
+
+def _told(model: ServingModel, paged: Pages, pool: Term) -> dict[str, Term]:
+    """What an engine says of its caches at its start: their tokens, and the longest sequences that they have room for."""
+    pages = engine.whole_pages.term("pages.count", pool=pool, page=paged.size)
+    most = engine.concurrency.term("max_concurrency", pages=pages, each=paged.longest)
+    if model.profile.tokens_told == "of-concurrency":
+        tokens = engine.tokens_of_concurrency.term("kv_cache_tokens", concurrency=most, tokens=paged.limit)
+    else:
+        tokens = engine.tokens_of_pages.term(
+            "kv_cache_tokens", pages=pages, groups=paged.groups, page_tokens=paged.tokens
+        )  # fmt: skip
+    return {"kv_cache_tokens": tokens, "max_concurrency": most}
 
 
 def _most(model: ServingModel, pool: Term, sequence: Term) -> Term:

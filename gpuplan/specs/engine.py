@@ -239,6 +239,11 @@ class ServingProfile(Schema):
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
     page_tokens: CountField
     """Tokens of a KV cache page."""
+    near_groups: RatioField | None = None
+    """Layers of all kinds share pages, by groups of as many layers as the rarest kind has, or the commonest where that has fewer
+    than so many times as many; None: each layer has a cache of its own."""
+    tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
+    """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
     windowed_kv: Literal["capped", "full"]
     """Whether layers with a sliding window keep only the window, or a page for every token."""
     max_batched_tokens: CountField
@@ -279,6 +284,8 @@ class ServingProfile(Schema):
     padded_experts: PaddedExperts | None = None
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    prints: tuple[str, ...] = ()
+    """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None
     """None: no run of reinforcement learning with it is known."""
 

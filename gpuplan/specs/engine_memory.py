@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
@@ -61,6 +61,8 @@ class ServingEra(Schema):
     max_batched_tokens: CountField | None = None
     max_sequences: CountField | None = None
     small_device: SmallDevice | None = None
+    near_groups: RatioField | None = None
+    tokens_told: Literal["of-pages", "of-concurrency"] | None = None
     sampler: BytesField | None = None
     outside: BytesField | None = None
     context_counted: bool | None = None
@@ -81,7 +83,7 @@ class ServingEra(Schema):
         return made
 
 
-_OF_PROFILE = ("memory_utilization", "max_batched_tokens", "max_sequences", "small_device")
+_OF_PROFILE = ("memory_utilization", "max_batched_tokens", "max_sequences", "small_device", "near_groups", "tokens_told")
 _OF_PROFILING = ("sampler", "outside", "context_counted", "graphs_counted", "holds_context")
 
 
