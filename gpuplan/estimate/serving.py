@@ -336,6 +336,8 @@ class ServingFigures(Record, kw_only=True):
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    prints: tuple[str, ...] = ()
+    """What the engine prints of its memory at its start."""
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
 
@@ -408,7 +410,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "decode": (model.serve.batch, decode.seconds),
     }
     bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
-    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds, prints=habits.prints)
     return as_set(made, subject.pins)
 
 

@@ -89,7 +89,7 @@ def _told(model: ServingModel, paged: Pages, pool: Term) -> dict[str, Term]:
         tokens = engine.tokens_of_pages.term(
             "kv_cache_tokens", pages=pages, groups=paged.groups, page_tokens=paged.tokens
         )  # fmt: skip
-    return {"kv_cache_tokens": tokens, "max_concurrency": most}
+    return {"kv_cache_tokens": tokens, "max_concurrency": most, "longest_tokens": paged.limit}
 
 
 def _most(model: ServingModel, pool: Term, sequence: Term) -> Term:
