@@ -22,9 +22,10 @@ KEYS: Mapping[str, Callable[[Row], str]] = {
 MEASURES: Mapping[Metric, tuple[str, ...]] = {
     "throughput": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
-        "tflops_per_accelerator", "mfu", "hfu", "output_tokens_per_s", "output_tokens_per_s_per_accelerator", "prompt_tokens_per_s",
+        "tflops_per_accelerator", "mfu", "hfu", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
         "requests_per_s",
     ),
+    "prefill": ("prompt_tokens_per_s",),
     "memory": ("peak_memory_gib",),
     "ttft": ("ttft_ms", "ttft_p50_ms"),
     "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms"),
@@ -87,7 +88,7 @@ def _measures(row: Row, metric: Metric) -> bool:
 
 
 _ALL_OF: Mapping[Task, tuple[Metric, ...]] = {
-    "training": ("throughput", "memory"), "inference": ("throughput", "ttft", "tpot"), "startup": ("weights", "kv_pool"),
+    "training": ("throughput", "memory"), "inference": ("throughput", "prefill", "ttft", "tpot"), "startup": ("weights", "kv_pool"),
 }  # fmt: skip
 
 

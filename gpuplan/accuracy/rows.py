@@ -23,6 +23,7 @@ from gpuplan.strict_yaml import parse_any
 
 Task: TypeAlias = Literal["training", "inference", "startup"]
 """What was run: training, requests to a serving engine, or its start-up, of which its log tells."""
+_TASKS: Mapping[str, Task] = {"inference": "inference", "startup": "startup"}
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 PARTS = ("model", "hardware", "run", "measured")
 NUMBERS = {
@@ -272,7 +273,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
     return Row(
         month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))),
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem,
-        task=task if task in ("inference", "startup") else "training",
+        task=_TASKS.get(str(task), "training"),
         **parts, kind=str(data.get("kind") or "pretrain"),
         engine=str(engine).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
     )  # fmt: skip

@@ -39,6 +39,8 @@ from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.stages import fullest_stage
 
+PLAIN_IN_FILE = 4.0
+"""Files of mixed types keep norms and routers in fp32."""
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
@@ -207,6 +209,21 @@ class ServingModel(Record, kw_only=True):
             micro=stored.micro,
         )
 
+    def kept_type(self) -> Term:
+        """Bytes of a value of norms, routers, and where they have no type of their own of embedding and head."""
+        stored = stored_in(self.plan.weights, self.plan.group)
+        if self.plan.parts:
+            return byte("recipe.kept_weight_bytes", PLAIN_IN_FILE, stored.source)
+        return byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+
+    def own_parts(self) -> dict[tuple[str, str], Term]:
+        """Bytes of a value of the parts that are stored in types of their own, each a leaf."""
+        source = stored_in(self.plan.weights, self.plan.group).source
+        return {
+            (kind, part): byte(f"recipe.{f'{kind}.' if kind else ''}{part}_weight_bytes", size, source)
+            for kind, part, size in self.plan.parts
+        }
+
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
         serve = self.serve
@@ -245,7 +262,8 @@ class ServingModel(Record, kw_only=True):
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
         return serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
-            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), encoder_shape=encoded,
+            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
+            encoder_shape=encoded,
         )  # fmt: skip
 
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
@@ -330,7 +348,10 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
 
 
 class ServingFigures(Record, kw_only=True):
-    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
+    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked).
+
+    `whole` is the prefill of all sequences, where nothing but prefill is done.
+    """
 
     figures: dict[str, Term]
     memory: ServingMemory
@@ -338,6 +359,7 @@ class ServingFigures(Record, kw_only=True):
     decode: ServingPhase | None = None
     prints: tuple[str, ...] = ()
     """What the engine prints of its memory at its start."""
+    whole: ServingPhase | None = None
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
 

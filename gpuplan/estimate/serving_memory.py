@@ -46,10 +46,11 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     """What the fullest rank holds, against the share of memory that the engine takes."""
     subject, serve, profile, leaves = model.subject, model.serve, model.profile, model.leaves
     stored = stored_in(model.plan.weights, model.plan.group)
-    kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+    kept = model.kept_type()
     weights = weight_bytes(
         subject.arch, subject.counts, leaves, serve,
         stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept, plain=model.plan.plain,
+        own=model.own_parts(),
     )  # fmt: skip
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
     sequence = cache_bytes(

@@ -68,8 +68,8 @@ def _inner(model: ServingModel, name: str, block: Block) -> Term:
     """The widths alive inside a layer of a rank."""
     leaves, mlp = model.leaves, block.mlp
     if not isinstance(mlp, Moe):
-        width = 0 if mlp is None else mlp.alive_width()
-        return leaves.split(f"workspace.{name}.rank_inner", leaves(f"workspace.{name}.inner", width), model.serve.tp)
+        alive = 0 if mlp is None else mlp.alive_width()
+        return leaves.split(f"workspace.{name}.rank_inner", leaves(f"workspace.{name}.inner", alive), model.serve.tp)
     etp = expert_tensor_ways.term("plan.etp", tp=model.serve.tp, ep=model.serve.ep)
     width = leaves.split(f"workspace.{name}.rank_width", leaves(f"{name}.expert_width", mlp.width), etp)
     made = leaves.times(f"workspace.{name}.made", width, leaves(f"workspace.{name}.gates", 2 if mlp.gated else 1))

@@ -11,6 +11,7 @@ HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
 NAMES = {
     "throughput": "throughput",
     "memory": "peak memory",
+    "prefill": "prompt tokens/s",
     "ttft": "TTFT",
     "tpot": "TPOT",
     "weights": "weights",
