@@ -141,6 +141,7 @@ class EstimateJson(TypedDict):
     chosen: list[ChoiceJson]
     changes: list[ChangeJson]
     command: NotRequired[str]
+    printed: list[str]
     notes: list[NoteJson]
     terms: dict[str, TermJson]
     formulas: dict[str, FormulaJson]
@@ -178,6 +179,7 @@ def document(estimate: Estimate) -> EstimateJson:
         "breakdowns": breakdowns,
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
         "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
+        "printed": list(estimate.printed()),
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
         "terms": graph.terms,
         "formulas": graph.formulas,

@@ -37,6 +37,7 @@ def table(estimate: Estimate, look: Look) -> str:
     blocks = [
         [headline(estimate, look)],
         _figures(estimate, look),
+        _printed(estimate, look),
         *_breakdowns(estimate, look),
         _chosen(estimate, look),
         _changes(estimate, look),
@@ -111,6 +112,12 @@ def _figures(estimate: Estimate, look: Look) -> list[str]:
     if look.width >= WIDE:
         lines = _with_working(lines, estimate, look)
     return [look.dim(lines[0]), *lines[1:]] if ranged else lines[1:]
+
+
+def _printed(estimate: Estimate, look: Look) -> list[str]:
+    """What the engine prints of its memory at its start."""
+    lines = estimate.printed()
+    return [look.dim("As the engine prints it at its start"), *(f"  {line}" for line in lines)] if lines else []
 
 
 def _with_working(lines: list[str], estimate: Estimate, look: Look) -> list[str]:

@@ -193,7 +193,9 @@ class Library:
         key = on, f"{engine.id} {kernels}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
-            self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
+            self._machines[key] = hw.replaced(
+                memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}), visible_memory=None
+            )
         elif key not in self._machines:
             self._machines[key] = hardware_of(
                 self.target(on), catalog=self.catalog, engine=kernels,

@@ -197,11 +197,12 @@ def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
 
 
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
-    memory = ServingModel.of(subject, plan).memory()
+    model = ServingModel.of(subject, plan)
+    memory = model.memory()
     figures = memory_figures(memory, subject.hw.memory_capacity)
     if subject.price is not None:
         figures["price_usd_per_s"] = usd_per_s_of_all.term("fleet.price", units=subject.accelerators(), price=subject.price)
-    return ServingFigures(figures=figures, memory=memory)
+    return ServingFigures(figures=figures, memory=memory, prints=model.profile.prints)
 
 
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:

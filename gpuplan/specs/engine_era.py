@@ -10,6 +10,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_memory import ProfilingEra, SmallDevice
 from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -43,6 +44,11 @@ class ServingEra(Schema):
     windowed_kv: Literal["capped", "full"] | None = None
     max_batched_tokens: CountField | None = None
     max_sequences: CountField | None = None
+    small_device: SmallDevice | None = None
+    """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
+    near_groups: RatioField | None = None
+    tokens_told: Literal["of-pages", "of-concurrency"] | None = None
+    profiling: ProfilingEra | None = None
     workspace: RatioField | None = None
     graphs: BytesField | None = None
     layer_graphs: BytesField | None = None
@@ -54,7 +60,8 @@ class ServingEra(Schema):
 
     def changes(self) -> dict[str, Any]:
         """The fields of a serving profile that this changes, and their values."""
-        return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
+        own = (name for name in self.field_names() if name != "profiling")
+        return {name: value for name in own if (value := getattr(self, name)) is not None}
 
 
 class Era(Schema):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.plan.precision import KV_BYTES
-from gpuplan.plan.words import WeightFormat
+from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 
 _DIRECT = (
@@ -108,7 +108,7 @@ def _two_caches(sets: Mapping[str, tuple[str, str]], put: Any) -> list[Note]:
     if types[0] == types[1]:
         put("kv_cache", types[0], flag)
         return []
-    wide = max(types, key=lambda one: KV_BYTES.get(one, 0.0))
+    wide = max(types, key=lambda one: KV_BYTES.get(cast("KvFormat", one), 0.0))
     put("kv_cache", wide, flag)
     text = f"keys in {types[0]} and values in {types[1]}: both are counted in {wide}"
     return [Note("command.two-caches", text, "an estimate has one type for the KV cache")]

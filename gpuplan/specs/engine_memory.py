@@ -1,0 +1,56 @@
+"""How does an engine find out how much memory is left for its caches, and what did it do otherwise before?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.schema import Schema
+from gpuplan.specs.base import Id
+from gpuplan.specs.quantity import BytesField, CountField, RatioField
+
+
+class Profiling(Schema):
+    """The pass with which an engine measures what it needs beside its caches, before it gives these the rest."""
+
+    sampler: BytesField
+    """Bytes alive for each logit while tokens are sampled for the most sequences that may run."""
+    hidden: RatioField
+    """Hidden states of the pass that are alive beside the widths inside the widest layer."""
+    outside: BytesField
+    """What kernels and libraries take on an accelerator beside tensors and the driver's context, once the pass has run."""
+    joined: BytesField
+    """The same of the collective library where ranks are joined by links of their own."""
+    plugged: BytesField
+    """The same where ranks are joined by the bus of the host."""
+    context_counted: bool = False
+    """Whether the setting's share of memory counts the driver's context, or begins after it was made."""
+    graphs_counted: bool = False
+    """Whether it counts captured graphs, or leaves them to what is beside it."""
+    holds_context: bool = False
+    """Whether the pass is as long as the longest sequence that is accepted, where that is more than the tokens of a pass."""
+
+
+class ProfilingEra(Schema):
+    """What that pass was otherwise before."""
+
+    sampler: BytesField | None = None
+    outside: BytesField | None = None
+    joined: BytesField | None = None
+    context_counted: bool | None = None
+    graphs_counted: bool | None = None
+    holds_context: bool | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that this changes, and their values."""
+        return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
+
+
+class SmallDevice(Schema):
+    """What an engine takes by default on accelerators with less memory."""
+
+    below: BytesField
+    """Memory below which it holds."""
+    too: tuple[Id, ...] = ()
+    """Accelerators on which it holds as well, whatever memory they have."""
+    max_batched_tokens: CountField
+    max_sequences: CountField
