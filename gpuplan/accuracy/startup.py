@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast, get_args
 
 from gpuplan.accuracy.compare import Metric, Point
-from gpuplan.accuracy.inference import ENGINES, KV, WEIGHTS
+from gpuplan.accuracy.inference import ENGINES, typed, weights_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.estimate.result import Estimate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.words import KvFormat
 from gpuplan.term import Term
 
 GIB = 2.0**30
@@ -28,10 +29,8 @@ def startup_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mode
         Skip: the row says too little, or something that no plan can say.
     """
     run, card = row.run, card_of(row, find)
-    weights, kv = run.get("weights"), run.get("kv_cache")
-    if weights is not None and weights not in WEIGHTS:
-        raise Skip(f"no plan for weights in `{weights}`")
-    if kv is not None and kv not in KV:
+    kv = None if run.get("kv_cache") is None else typed(run["kv_cache"])
+    if kv is not None and kv not in get_args(KvFormat):
         raise Skip(f"no plan for a cache in `{kv}`")
     name, _, release = row.engine.partition(" ")
     given: dict[str, Any] = {key: int(run[key]) for key in SET if run.get(key) is not None}
@@ -42,7 +41,7 @@ def startup_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mode
     return ServeAsk(
         model=keep(card), on=f"{tp * pp}x{row.hardware['accelerator']}",
         engine=ENGINES.get(name, name) + (f"@{release}" if release else ""), prompt=1, output=1, batch=1,
-        weights=None if weights is None else WEIGHTS[weights], kv_cache=None if kv is None else KV[kv], tp=tp, pp=pp,
+        weights=weights_of(row), kv_cache=cast("KvFormat | None", kv), tp=tp, pp=pp,
         ep=run.get("ep"), memory_utilization=run.get("memory_utilization"), graphs=run.get("graphs"), **given,
     )  # fmt: skip
 
