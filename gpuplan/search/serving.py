@@ -214,7 +214,7 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
             longest = found.card.architecture.max_context
             settings = settings.replaced(max_context=None if longest is None else float(max(longest, context)))
         want = want.replaced(
-            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=ask.spread_experts, settings=settings
+            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=bool(ask.spread_experts), settings=settings
         )
     return want, said
 

@@ -167,7 +167,7 @@ def _merged(said: dict[str, Any], made: Options, heard: Heard, run: Started, *, 
     if whole:
         for name, value in run.table.unsaid.items():
             if value == "model":
-                merged["as_model"] = merged.get(name) is None
+                merged["as_model"] = merged.get(name) is None or None
             elif merged.get(name) is None and name in known:
                 merged[name] = value
     if not merged.get("model"):
