@@ -434,6 +434,8 @@ class ServeAsk(Common, kw_only=True):
     ] = None  # fmt: skip
     spread_experts: bool | None = None
     """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
+    commanded: bool | None = None
+    """Likewise: a whole command names the model."""
     as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
     heard: tuple[Note, ...] = ()

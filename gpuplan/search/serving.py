@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.errors import Note, PlanError, Problem, UsageError
+from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
@@ -69,7 +69,7 @@ class Settled(Record, kw_only=True):
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep"))
-    found = library.look_up(ask, "serve")
+    found = _looked_up(ask, library)
     chosen: list[Choice] = []
     arch = found.card.architecture
     if arch.generates:
@@ -100,6 +100,20 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     command = start_command(ask, found, plan, library)
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command)
+
+
+def _looked_up(ask: ServeAsk, library: Library) -> Found:
+    """Everything that the question names; errors as `answer_serving`, with what to do where a command names no known model."""
+    try:
+        return library.look_up(ask, "serve")
+    except UnknownError as error:
+        unknown = error.problems[0]
+        if not ask.commanded or unknown.code != "model.unknown":
+            raise
+        hint = (
+            f"name a card or a config.json beside the command, with its type: `gpuplan serve CARD --weights fp8 …`; {unknown.hint}"
+        )
+        raise UnknownError(Problem(unknown.code, unknown.message, hint)) from None
 
 
 def _read_alone(ask: ServeAsk, card: ModelCard, chosen: list[Choice]) -> int:

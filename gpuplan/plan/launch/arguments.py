@@ -158,7 +158,7 @@ class Heard:
             texts, at = self._texts("text", words, at)
         if meaning is None:
             self.silent.append(name)
-        elif meaning.later:
+        elif not meaning.inner:
             self.later[name] = meaning.later
         elif inner in meaning.inner:
             self._mean(name, meaning.inner[inner], texts[0] if texts else "true")
