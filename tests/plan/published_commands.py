@@ -172,17 +172,16 @@ PUBLISHED = [
         {"model": "llama3.2"},
     ),
     Published(
-        "https://docs.vllm.ai/en/stable/deployment/docker.html",
-        """docker run --runtime nvidia --gpus all \\
+        "https://github.com/vllm-project/vllm/blob/02319794a1415e663baaf6de2f8197f795bd8c03/docs/deployment/docker.md",
+        """docker run --rm --gpus all \\
     -v ~/.cache/huggingface:/root/.cache/huggingface \\
-    --env "HF_TOKEN=$HF_TOKEN" \\
+    -v vllm-cache:/root/.cache/vllm \\
     -p 8000:8000 \\
-    --ipc=host \\
     vllm/vllm-openai:latest \\
-    --model Qwen/Qwen3-0.6B
+    meta-llama/Llama-3.1-8B-Instruct
 """,
         "vllm",
-        {"model": "Qwen/Qwen3-0.6B"},
+        {"model": "meta-llama/Llama-3.1-8B-Instruct"},
     ),
 ]  # fmt: skip
 
