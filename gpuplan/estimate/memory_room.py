@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.workspace import activations
 from gpuplan.formulas import engine_memory as form
-from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes
+from gpuplan.formulas.basic import part_of_bytes, product, remaining_bytes, repeated_bytes
 from gpuplan.formulas.inference import pool_of_free, pool_of_static
+from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes
 from gpuplan.machine.hardware import Hardware
+from gpuplan.plan.precision import byte
+from gpuplan.plan.train import Tuning
 from gpuplan.specs.engine_memory import Profiling
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, USER, Parts, Term, total
+from gpuplan.workload.adapters import LowRankAdapters
+from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
@@ -44,6 +49,24 @@ def beside_caches(model: ServingModel) -> Parts:
         fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
     )  # fmt: skip
     return parts
+
+
+def adapter_places(model: ServingModel) -> Parts:
+    """The places that are kept for adapters beside every matrix; nothing where the plan has none."""
+    settings, subject = model.plan.settings, model.subject
+    if settings.adapters is None or settings.adapter_rank is None:
+        return {}
+    fold = LowRankAdapters(leaves=model.leaves, tuning=Tuning(lora=int(settings.adapter_rank), lora_targets="all"))
+    held = fullest_stage(subject.arch, subject.counts, model.leaves, pp=model.serve.pp)
+    found: dict[str, Term] = {}
+    for key, program in model.programs("adapters").items():
+        params = fold.params(key, program)
+        if params is not None:
+            found[key] = product.term(f"adapters.{key}.all", a=held[key], b=params)
+    places = subject.plan("adapters", settings.adapters)
+    element = byte("recipe.adapter_bytes", 2.0)
+    one = state_bytes.term("memory.adapter", params=total("adapters.params", found), bytes_per_param=element, shards=ONE)
+    return {"adapters": repeated_bytes.term("memory.adapters", count=places, size=one)}
 
 
 def _joined(hw: Hardware) -> bool:
@@ -98,7 +121,7 @@ def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
         budget = _budget(part_of_bytes.term("memory.share", size=seen, ratio=taken), seen, parts, model.profile.profiling)
         return budget, remaining_bytes.term(name, budget=budget, used=fixed)
     if model.profile.utilization_of == "static":
-        loaded = {key: parts[key] for key in ("weights", "expert_padding") if key in parts}
+        loaded = {key: parts[key] for key in ("weights", "expert_padding", "adapters") if key in parts}
         before = {key: parts[key] for key in ("context", "communication") if key in parts}
         pool = pool_of_static.term(
             name, utilization=taken, capacity=seen, weights=total("memory.loaded", loaded), before=total("memory.before", before),

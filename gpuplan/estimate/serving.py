@@ -266,6 +266,15 @@ class ServingModel(Record, kw_only=True):
             encoder_shape=encoded,
         )  # fmt: skip
 
+    def programs(self, name: str) -> dict[str, LayerProgram]:
+        """What each kind of layer does with one token."""
+        shape = Pass(
+            tokens=ONE, groups=(Group(sequences=ONE, q_len=ONE, kv_len=ONE, decodes=True),), expert_tokens=ONE,
+            hidden_passes=self.serve.hidden_passes, activation_passes=self.serve.activation_passes, kernels=self.serve.kernels,
+            source=self.source(),
+        )  # fmt: skip
+        return self._pass(name, shape, ONE).layers
+
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""
         hw = self.subject.hw
