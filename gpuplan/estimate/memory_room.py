@@ -39,7 +39,7 @@ def beside_caches(model: ServingModel) -> Parts:
     if profiling is not None:
         ranks = model.leaves.times("plan.ranks", model.serve.tp, model.serve.pp)
         each = _reserved(model, "communication", lambda one: profiling.joined if _joined(one) else profiling.plugged)
-        parts["outside"] = subject.habit("profiling_outside", profiling.outside)
+        parts["outside"] = subject.habit("outside_tensors", profiling.outside)
         parts["communication"] = form.joint_bytes.term("memory.communication", ranks=ranks, each=each)
         return parts
     if subject.hw.several():

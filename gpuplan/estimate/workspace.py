@@ -32,7 +32,7 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     subject, leaves = model.subject, model.leaves
     element, hidden = byte("recipe.activation_bytes", _TWO_BYTES), leaves("hidden", subject.arch.hidden)
     tokens = _tokens(model, profiling)
-    copies = subject.habit("profiling_hidden", profiling.hidden)
+    copies = subject.habit("hidden_copies", profiling.hidden)
     blocks = {name: block for stack in subject.arch.stacks for name, block in stack.blocks.items() if block.mlp is not None}
     layers = {
         name: form.layer_peak_bytes.term(
@@ -48,7 +48,7 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     if subject.arch.head:
         sampler = form.sampler_bytes.term(
             "workspace.sampler", sequences=smaller.term("workspace.sampled", a=model.limit(), b=tokens),
-            vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("profiling_sampler", profiling.sampler),
+            vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("sampler", profiling.sampler),
         )  # fmt: skip
     return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)
 
