@@ -30,7 +30,9 @@ def activations(model: ServingModel) -> Term:
 def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     """The larger of the widest layer of the longest pass, and of the sampler for the most sequences."""
     subject, leaves = model.subject, model.leaves
-    element, hidden = byte("recipe.activation_bytes", _TWO_BYTES), leaves("hidden", subject.arch.hidden)
+    hidden = leaves("hidden", subject.arch.hidden)
+    wide = profiling.element
+    element = byte("recipe.activation_bytes", _TWO_BYTES) if wide is None else subject.habit("activation_bytes", wide)
     tokens = _tokens(model, profiling)
     copies = subject.habit("hidden_copies", profiling.hidden)
     blocks = {name: block for stack in subject.arch.stacks for name, block in stack.blocks.items() if block.mlp is not None}
@@ -47,7 +49,8 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     sampler = Term("workspace.sampler", 0.0, "B", DEFINITION)
     if subject.arch.head:
         sampler = form.sampler_bytes.term(
-            "workspace.sampler", sequences=smaller.term("workspace.sampled", a=model.limit(), b=tokens),
+            "workspace.sampler",
+            sequences=tokens if profiling.samples_pass else smaller.term("workspace.sampled", a=model.limit(), b=tokens),
             vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("sampler", profiling.sampler),
         )  # fmt: skip
     return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)

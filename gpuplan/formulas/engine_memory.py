@@ -218,3 +218,43 @@ def tokens_of_concurrency(*, concurrency: Count, tokens: Count) -> Count:
     2500.0
     """
     return floor(concurrency * tokens)
+
+
+_SGLANG = Source(
+    "engine",
+    "SGLang 0.5.3: ServerArgs, mem_fraction_static",
+    "https://github.com/sgl-project/sglang/blob/v0.5.3/python/sglang/srt/server_args.py",
+    "reserved_mem: 512 MiB, 1.5 MiB a token of a chunk, 2 MiB a captured sequence, 1 GiB for eight ranks, 10 GiB at least",
+)
+
+
+@formula(_SGLANG)
+def static_reserve_bytes(
+    *, base: Bytes, tokens: Count, per_token: Bytes, graphs: Count, per_graph: Bytes, ranks: Count, per_rank: Bytes
+) -> Bytes:
+    """What an engine keeps free for passes and graphs where nobody sets the share of weights and caches.
+
+    >>> static_reserve_bytes(base=512.0, tokens=8192, per_token=1.5, graphs=256, per_graph=2, ranks=1, per_rank=128)
+    13440.0
+    """
+    return base + tokens * per_token + graphs * per_graph + ranks * per_rank
+
+
+@formula(_SGLANG)
+def static_share(*, capacity: Bytes, reserve: Bytes, least: Bytes, above: Bytes) -> Ratio:
+    """The share of weights and caches that such a reserve leaves, which is no less than some bytes on large accelerators.
+
+    >>> round(static_share(capacity=81559.0, reserve=13440.0, least=10240.0, above=61440.0), 3)
+    0.835
+    """
+    return 1 - where(capacity > above, maximum(reserve, least), reserve) / capacity
+
+
+@formula(_SGLANG)
+def chosen_by_ranks(*, ranks: Count, many: Count, few_take: Count, many_take: Count) -> Count:
+    """What few ranks take, or what many do.
+
+    >>> chosen_by_ranks(ranks=2, many=4, few_take=256, many_take=512), chosen_by_ranks(ranks=4, many=4, few_take=256, many_take=512)
+    (256, 512)
+    """
+    return where(ranks < many, few_take, many_take)

@@ -9,7 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Profiling, SmallDevice
+from gpuplan.specs.engine_memory import Profiling, SmallDevice, StaticReserve
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -239,6 +239,8 @@ class ServingProfile(Schema):
     """The share of memory that the engine's own setting names."""
     utilization_of: Literal["device", "static", "free"]
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
+    static_reserve: StaticReserve | None = None
+    """How it finds the share of weights and caches where nobody sets it, in place of `memory_utilization`; None: it does not."""
     page_tokens: CountField
     """Tokens of a KV cache page."""
     near_groups: RatioField | None = None

@@ -14,13 +14,17 @@ class Profiling(Schema):
 
     sampler: BytesField
     """Bytes alive for each logit while tokens are sampled for the most sequences that may run."""
+    element: BytesField | None = None
+    """Bytes of a value of an activation; None: 2."""
+    samples_pass: bool = False
+    """Whether logits are made for every token of the pass, and not for each sequence only."""
     hidden: RatioField
     """Hidden states of the pass that are alive beside the widths inside the widest layer."""
     outside: BytesField
     """What kernels and libraries take on an accelerator beside tensors and the driver's context, once the pass has run."""
-    joined: BytesField
+    joined: BytesField | None = None
     """The same of the collective library where ranks are joined by links of their own."""
-    plugged: BytesField
+    plugged: BytesField | None = None
     """The same where ranks are joined by the bus of the host."""
     context_counted: bool = False
     """Whether the setting's share of memory counts the driver's context, or begins after it was made."""
@@ -43,6 +47,36 @@ class ProfilingEra(Schema):
     def changes(self) -> dict[str, Any]:
         """The fields that this changes, and their values."""
         return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
+
+
+class GraphBatches(Schema):
+    """The largest batch that an engine captures graphs for, on accelerators with less memory than some."""
+
+    below: BytesField | None = None
+    """Memory below which it holds; None: on all others."""
+    few: CountField
+    """With few tensor parallel ranks."""
+    many: CountField
+    """With at least so many as `many_ranks` says."""
+
+
+class StaticReserve(Schema):
+    """What an engine keeps free beside weights and caches where nobody sets their share: a sum of what passes and graphs want."""
+
+    base: BytesField
+    per_token: BytesField
+    """For each token of a pass."""
+    tokens_at_least: CountField
+    per_graph: BytesField
+    """For each sequence of the largest batch that graphs are captured for."""
+    per_rank: BytesField
+    """For each tensor parallel rank and pipeline stage."""
+    least: BytesField
+    """And no less than this on accelerators with more memory than `least_above`."""
+    least_above: BytesField
+    many_ranks: CountField
+    batches: tuple[GraphBatches, ...]
+    """The first that holds."""
 
 
 class SmallDevice(Schema):
