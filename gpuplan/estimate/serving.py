@@ -122,6 +122,7 @@ class ServingModel(Record, kw_only=True):
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
             kv_heads=subject.engine.kv_heads,
+            host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"

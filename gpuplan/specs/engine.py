@@ -286,6 +286,8 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
     padded_experts: PaddedExperts | None = None
+    host_embedding: bool = False
+    """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
     prints: tuple[str, ...] = ()
