@@ -245,7 +245,7 @@ class ServingProfile(Schema):
     """Tokens of a KV cache page."""
     near_groups: RatioField | None = None
     """Layers of all kinds share pages, by groups of as many layers as the rarest kind has, or the commonest where that has fewer
-    than so many times as many; None: each layer has a cache of its own."""
+    than so many times as many; None: each kind has a pool of its own."""
     tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
     """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
     windowed_kv: Literal["capped", "full"]
