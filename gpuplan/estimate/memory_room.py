@@ -35,14 +35,14 @@ def beside_caches(model: ServingModel) -> Parts:
     parts = {
         "activations": activations(model),
         **_graphs(model),
-        "context": _reserved(model, "context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
+        "context": reserved(model, "context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
     }
     if profiling is not None:
         ranks = model.leaves.times("plan.ranks", model.serve.tp, model.serve.pp)
         parts["outside"] = subject.habit("outside_tensors", profiling.outside)
         joined, plugged = profiling.joined, profiling.plugged
         if joined is not None and plugged is not None:
-            each = _reserved(model, "communication", lambda one: joined if _joined(one) else plugged)
+            each = reserved(model, "communication", lambda one: joined if _joined(one) else plugged)
             parts["communication"] = form.joint_bytes.term("memory.communication", ranks=ranks, each=each)
         elif subject.hw.several():
             parts["communication"] = subject.habit("communication", subject.engine.communication)
@@ -96,7 +96,7 @@ def _rank_layers(model: ServingModel) -> Term:
     return total("rank_layers", fullest_stage(subject.arch, subject.counts, model.leaves, pp=model.serve.pp))
 
 
-def _reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) -> Term:
+def reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) -> Term:
     """The leaf of what the engine takes on the machine, or on each of several."""
     found = model.subject.hw.termed(name, lambda one: model.subject.habit(name, of(one)))
     return model.subject.habit(name, of(model.subject.hw)) if found is None else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.cache_pages import Pages, pages_of
-from gpuplan.estimate.memory_room import adapter_places, beside_caches, room, set_pool
+from gpuplan.estimate.memory_room import adapter_places, beside_caches, reserved, room, set_pool
 from gpuplan.estimate.pins import as_set
 from gpuplan.formulas import engine_memory as engine
 from gpuplan.formulas import inference as form
@@ -137,5 +137,5 @@ def _padding(model: ServingModel, stored: Term) -> Term | None:
     return expert_padding(
         model.subject.arch, model.subject.counts, model.leaves, model.serve, stored=stored,
         hidden=model.subject.habit("expert_hidden_multiple", padded.hidden),
-        width=model.subject.habit("expert_width_multiple", padded.width),
+        width=reserved(model, "expert_width_multiple", lambda one: padded.width_on.get(one.family, padded.width)),
     )  # fmt: skip

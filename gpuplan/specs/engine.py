@@ -9,7 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Profiling, SmallDevice, StaticReserve
+from gpuplan.specs.engine_memory import PaddedExperts, Profiling, SmallDevice, StaticReserve
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -193,17 +193,6 @@ class TrainingProfile(Schema):
             if found is not None:
                 return found
         return None
-
-
-class PaddedExperts(Schema):
-    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
-
-    weights: tuple[str, ...]
-    """The types of weights that those kernels are for."""
-    hidden: CountField
-    """Multiple that the hidden width is padded to."""
-    width: CountField
-    """Multiple that each rank's part of the inner width is padded to."""
 
 
 class Formats(Schema):

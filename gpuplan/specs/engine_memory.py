@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuplan.schema import Schema
+from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id
 from gpuplan.specs.quantity import BytesField, CountField, RatioField
 
@@ -77,6 +77,19 @@ class StaticReserve(Schema):
     many_ranks: CountField
     batches: tuple[GraphBatches, ...]
     """The first that holds."""
+
+
+class PaddedExperts(Schema):
+    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
+
+    weights: tuple[str, ...]
+    """The types of weights that those kernels are for."""
+    hidden: CountField
+    """Multiple that the hidden width is padded to."""
+    width: CountField
+    """Multiple that each rank's part of the inner width is padded to."""
+    width_on: dict[str, CountField] = field(default_factory=dict)
+    """The same on families of accelerators whose kernels want others."""
 
 
 class SmallDevice(Schema):
