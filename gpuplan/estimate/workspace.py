@@ -53,7 +53,22 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
             sequences=tokens if profiling.samples_pass else smaller.term("workspace.sampled", a=model.limit(), b=tokens),
             vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("sampler", profiling.sampler),
         )  # fmt: skip
-    return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)
+    vision = subject.arch.vision
+    if vision is None or not profiling.encodes_images:
+        return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)
+    language = form.profiled_bytes.term("workspace.language", layer=layer, sampler=sampler, made=made)
+    shown = tokens
+    if vision.tokens_per_image is not None:
+        each = leaves("vision.tokens_per_image", vision.tokens_per_image)
+        shown = form.image_tokens.term("workspace.image_tokens", batched=tokens, each=each)
+    encoder = form.encoder_peak_bytes.term(
+        "workspace.encoder", tokens=shown, patches=leaves("vision.patches_per_token", vision.patches_per_token),
+        inner=leaves("vision.inner", vision.alive_width()), copies=copies, width=leaves("vision.width", vision.width),
+        element=element,
+    )  # fmt: skip
+    given = leaves.times("workspace.image_rows", shown, leaves("vision.outputs", vision.outputs))
+    images = tensor_bytes.term("workspace.images", tokens=given, width=hidden, element_bytes=element)
+    return form.with_images_bytes.term("memory.activations", encoder=encoder, images=images, language=language)
 
 
 def _tokens(model: ServingModel, profiling: Profiling) -> Term:

@@ -258,3 +258,43 @@ def chosen_by_ranks(*, ranks: Count, many: Count, few_take: Count, many_take: Co
     (256, 512)
     """
     return where(ranks < many, few_take, many_take)
+
+
+_IMAGES = Source(
+    "engine",
+    "vLLM 0.11.2: GPUModelRunner.profile_run and compute_mm_encoder_budget",
+    "https://github.com/vllm-project/vllm/blob/v0.11.2/vllm/v1/core/encoder_cache_manager.py",
+    "the encoder's budget is the tokens of a pass, and no less than those of one item",
+)
+
+
+@formula(_IMAGES)
+def image_tokens(*, batched: Count, each: Count) -> Count:
+    """Tokens of the images that are encoded to find the peak: as many as a pass holds, and one image at least.
+
+    >>> image_tokens(batched=8192, each=256), image_tokens(batched=8192, each=16_384)
+    (8192.0, 16384.0)
+    """
+    return maximum(floor(batched / each), 1.0) * each
+
+
+@formula(_IMAGES)
+def encoder_peak_bytes(*, tokens: Count, patches: Count, inner: Count, copies: Count, width: Count, element: Bytes) -> Bytes:
+    """What the widest layer of an encoder of images keeps alive for the patches behind so many tokens.
+
+    Qwen3-VL 8B with its largest image:
+
+    >>> encoder_peak_bytes(tokens=16_384, patches=4, inner=2 * 4304, copies=3, width=1152, element=2) / 2**30
+    1.47265625
+    """
+    return tokens * patches * (inner + copies * width) * element
+
+
+@formula(_IMAGES)
+def with_images_bytes(*, encoder: Bytes, images: Bytes, language: Bytes) -> Bytes:
+    """The peak of a profiling pass with images: encoding them, or the language model beside what they gave.
+
+    >>> with_images_bytes(encoder=9.0, images=2.0, language=5.0), with_images_bytes(encoder=6.0, images=2.0, language=5.0)
+    (9.0, 7.0)
+    """
+    return maximum(encoder, images + language)

@@ -18,6 +18,8 @@ class Profiling(Schema):
     """Bytes of a value of an activation; None: 2."""
     samples_pass: bool = False
     """Whether logits are made for every token of the pass, and not for each sequence only."""
+    encodes_images: bool = False
+    """Whether it encodes as many images as a pass holds, and one at least, and keeps what they give through the pass."""
     hidden: RatioField
     """Hidden states of the pass that are alive beside the widths inside the widest layer."""
     outside: BytesField
