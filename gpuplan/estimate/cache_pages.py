@@ -50,14 +50,14 @@ class _Kind(Record, kw_only=True):
 
 
 def pages_of(model: ServingModel, element: Term) -> Pages | None:
-    """The pages of an engine whose kinds of layers share them; None: its layers have caches of their own, or there are none."""
+    """The pages of an engine whose kinds of layers share them; None: each kind has a pool of its own, or there are none."""
     near = model.profile.near_groups
     subject = model.subject
-    if near is None or not subject.arch.remembers or subject.arch.two_stacks:
+    if not subject.arch.remembers or subject.arch.two_stacks:
         return None
     kinds = _kinds(model, element)
     tokens = [one for one in kinds if one.by_token]
-    if not tokens:
+    if not tokens or (len(kinds) > 1 and near is None):
         return None
     states = {one.name: one.bytes for one in kinds if not one.by_token}
     none = Term("pages.no_state", 0.0, "B", DEFINITION)
@@ -68,7 +68,7 @@ def pages_of(model: ServingModel, element: Term) -> Pages | None:
     layers = [one.layers for one in kinds]
     least = reduce(lambda a, b: smaller.term("pages.least_layers", a=a, b=b), layers)
     group = least
-    if len(kinds) > 1:
+    if len(kinds) > 1 and near is not None:
         most = greatest("pages.most_layers", {one.name: one.layers for one in kinds})
         group = form.group_layers.term("pages.group", most=most, least=least, near=subject.habit("near_groups", near))
     given = model.plan.settings.max_context

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.workspace import activations
 from gpuplan.formulas import engine_memory as form
-from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes
+from gpuplan.formulas.basic import larger, part_of_bytes, product, remaining_bytes, repeated_bytes
 from gpuplan.formulas.inference import pool_of_free, pool_of_static
+from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes
 from gpuplan.machine.hardware import Hardware
+from gpuplan.num import agreed
+from gpuplan.plan.precision import byte
+from gpuplan.plan.train import Tuning
 from gpuplan.specs.engine_memory import Profiling
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, USER, Parts, Term, total
+from gpuplan.workload.adapters import LowRankAdapters
+from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
@@ -29,13 +35,17 @@ def beside_caches(model: ServingModel) -> Parts:
     parts = {
         "activations": activations(model),
         **_graphs(model),
-        "context": _reserved(model, "context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
+        "context": reserved(model, "context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
     }
     if profiling is not None:
         ranks = model.leaves.times("plan.ranks", model.serve.tp, model.serve.pp)
-        each = _reserved(model, "communication", lambda one: profiling.joined if _joined(one) else profiling.plugged)
-        parts["outside"] = subject.habit("profiling_outside", profiling.outside)
-        parts["communication"] = form.joint_bytes.term("memory.communication", ranks=ranks, each=each)
+        parts["outside"] = subject.habit("outside_tensors", profiling.outside)
+        joined, plugged = profiling.joined, profiling.plugged
+        if joined is not None and plugged is not None:
+            each = reserved(model, "communication", lambda one: joined if _joined(one) else plugged)
+            parts["communication"] = form.joint_bytes.term("memory.communication", ranks=ranks, each=each)
+        elif subject.hw.several():
+            parts["communication"] = subject.habit("communication", subject.engine.communication)
         return parts
     if subject.hw.several():
         parts["communication"] = subject.habit("communication", subject.engine.communication)
@@ -44,6 +54,24 @@ def beside_caches(model: ServingModel) -> Parts:
         fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
     )  # fmt: skip
     return parts
+
+
+def adapter_places(model: ServingModel) -> Parts:
+    """The places that are kept for adapters beside every matrix; nothing where the plan has none."""
+    settings, subject = model.plan.settings, model.subject
+    if settings.adapters is None or settings.adapter_rank is None:
+        return {}
+    fold = LowRankAdapters(leaves=model.leaves, tuning=Tuning(lora=int(settings.adapter_rank), lora_targets="all"))
+    held = fullest_stage(subject.arch, subject.counts, model.leaves, pp=model.serve.pp)
+    found: dict[str, Term] = {}
+    for key, program in model.programs("adapters").items():
+        params = fold.params(key, program)
+        if params is not None:
+            found[key] = product.term(f"adapters.{key}.all", a=held[key], b=params)
+    places = subject.plan("adapters", settings.adapters)
+    element = byte("recipe.adapter_bytes", 2.0)
+    one = state_bytes.term("memory.adapter", params=total("adapters.params", found), bytes_per_param=element, shards=ONE)
+    return {"adapters": repeated_bytes.term("memory.adapters", count=places, size=one)}
 
 
 def _joined(hw: Hardware) -> bool:
@@ -68,7 +96,7 @@ def _rank_layers(model: ServingModel) -> Term:
     return total("rank_layers", fullest_stage(subject.arch, subject.counts, model.leaves, pp=model.serve.pp))
 
 
-def _reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) -> Term:
+def reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) -> Term:
     """The leaf of what the engine takes on the machine, or on each of several."""
     found = model.subject.hw.termed(name, lambda one: model.subject.habit(name, of(one)))
     return model.subject.habit(name, of(model.subject.hw)) if found is None else found
@@ -92,13 +120,13 @@ def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
     if model.plan.settings.cache_memory is not None:
         # The engine makes a cache of this size whatever else there is: all of the device is there for both.
         return seen, set_pool(model)
-    taken = model.setting("memory_utilization")
+    taken = _taken(model)
     name = "memory.kv_pool"
     if model.profile.utilization_of == "device":
         budget = _budget(part_of_bytes.term("memory.share", size=seen, ratio=taken), seen, parts, model.profile.profiling)
         return budget, remaining_bytes.term(name, budget=budget, used=fixed)
     if model.profile.utilization_of == "static":
-        loaded = {key: parts[key] for key in ("weights", "expert_padding") if key in parts}
+        loaded = {key: parts[key] for key in ("weights", "expert_padding", "adapters") if key in parts}
         before = {key: parts[key] for key in ("context", "communication") if key in parts}
         pool = pool_of_static.term(
             name, utilization=taken, capacity=seen, weights=total("memory.loaded", loaded), before=total("memory.before", before),
@@ -107,6 +135,33 @@ def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
     else:
         pool = pool_of_free.term(name, utilization=taken, capacity=seen, fixed=fixed)
     return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
+
+
+def _taken(model: ServingModel) -> Term:
+    """The share that the engine's setting names: the plan's, or what the engine takes or finds by itself."""
+    reserve, subject = model.profile.static_reserve, model.subject
+    if reserve is None or model.plan.settings.memory_utilization is not None:
+        return model.setting("memory_utilization")
+    capacity = subject.hw.memory_capacity
+    batches = next(one for one in reserve.batches if one.below is None or agreed(capacity.value < one.below.value))
+    graphs = form.chosen_by_ranks.term(
+        "reserve.graph_batch", ranks=model.serve.tp, many=subject.habit("reserve_many_ranks", reserve.many_ranks),
+        few_take=subject.habit("reserve_few", batches.few), many_take=subject.habit("reserve_many", batches.many),
+    )  # fmt: skip
+    tokens = larger.term(
+        "reserve.tokens", a=model.setting("max_batched_tokens"), b=subject.habit("reserve_tokens", reserve.tokens_at_least)
+    )
+    kept = form.static_reserve_bytes.term(
+        "memory.reserve", base=subject.habit("reserve_base", reserve.base), tokens=tokens,
+        per_token=subject.habit("reserve_per_token", reserve.per_token), graphs=graphs,
+        per_graph=subject.habit("reserve_per_graph", reserve.per_graph),
+        ranks=model.leaves.times("plan.ranks", model.serve.tp, model.serve.pp),
+        per_rank=subject.habit("reserve_per_rank", reserve.per_rank),
+    )  # fmt: skip
+    return form.static_share.term(
+        "memory.static_share", capacity=capacity, reserve=kept, least=subject.habit("reserve_least", reserve.least),
+        above=subject.habit("reserve_least_above", reserve.least_above),
+    )  # fmt: skip
 
 
 def _budget(share: Term, seen: Term, parts: Parts, profiling: Profiling | None) -> Term:

@@ -150,6 +150,8 @@ class Estimate(Record):
             if term.unit == "B":
                 name = key.removesuffix("_bytes")
                 found |= {f"{name}_{unit}": f"{value / size:.2f}" for unit, size in _SIZES.items()}
+        for name, part in self.breakdowns[-1].named.items():
+            found |= {f"{name}_{unit}": f"{float(part.value) / size:.2f}" for unit, size in _SIZES.items()}
         return tuple(line.format_map(found) for line in self.prints if all(name in found for name in _NAMED.findall(line)))
 
     def range_of(self, term: Term) -> tuple[float, float]:

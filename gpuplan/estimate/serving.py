@@ -122,6 +122,7 @@ class ServingModel(Record, kw_only=True):
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
             kv_heads=subject.engine.kv_heads,
+            host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
@@ -265,6 +266,15 @@ class ServingModel(Record, kw_only=True):
             head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
             encoder_shape=encoded,
         )  # fmt: skip
+
+    def programs(self, name: str) -> dict[str, LayerProgram]:
+        """What each kind of layer does with one token."""
+        shape = Pass(
+            tokens=ONE, groups=(Group(sequences=ONE, q_len=ONE, kv_len=ONE, decodes=True),), expert_tokens=ONE,
+            hidden_passes=self.serve.hidden_passes, activation_passes=self.serve.activation_passes, kernels=self.serve.kernels,
+            source=self.source(),
+        )  # fmt: skip
+        return self._pass(name, shape, ONE).layers
 
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""

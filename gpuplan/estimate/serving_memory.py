@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.cache_pages import Pages, pages_of
-from gpuplan.estimate.memory_room import beside_caches, room, set_pool
+from gpuplan.estimate.memory_room import adapter_places, beside_caches, reserved, room, set_pool
 from gpuplan.estimate.pins import as_set
 from gpuplan.formulas import engine_memory as engine
 from gpuplan.formulas import inference as form
@@ -62,8 +62,9 @@ def serving_memory(model: ServingModel) -> ServingMemory:
         sequence = paged.sequence()
     padding = _padding(model, byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
     padded = {} if padding is None else {"expert_padding": padding}
-    loaded = total("memory.loaded", {"weights": weights, **padded})
-    parts = {"weights": weights, **padded, **beside_caches(model)}
+    held = {"weights": weights, **padded, **adapter_places(model)}
+    loaded = total("memory.loaded", dict(held))
+    parts = {**held, **beside_caches(model)}
     fixed = total("memory.fixed", parts)
     budget, pool = room(model, parts, fixed)
     told = {} if paged is None else _told(model, paged, pool)
@@ -136,5 +137,5 @@ def _padding(model: ServingModel, stored: Term) -> Term | None:
     return expert_padding(
         model.subject.arch, model.subject.counts, model.leaves, model.serve, stored=stored,
         hidden=model.subject.habit("expert_hidden_multiple", padded.hidden),
-        width=model.subject.habit("expert_width_multiple", padded.width),
+        width=reserved(model, "expert_width_multiple", lambda one: padded.width_on.get(one.family, padded.width)),
     )  # fmt: skip

@@ -30,9 +30,11 @@ def activations(model: ServingModel) -> Term:
 def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     """The larger of the widest layer of the longest pass, and of the sampler for the most sequences."""
     subject, leaves = model.subject, model.leaves
-    element, hidden = byte("recipe.activation_bytes", _TWO_BYTES), leaves("hidden", subject.arch.hidden)
+    hidden = leaves("hidden", subject.arch.hidden)
+    wide = profiling.element
+    element = byte("recipe.activation_bytes", _TWO_BYTES) if wide is None else subject.habit("activation_bytes", wide)
     tokens = _tokens(model, profiling)
-    copies = subject.habit("profiling_hidden", profiling.hidden)
+    copies = subject.habit("hidden_copies", profiling.hidden)
     blocks = {name: block for stack in subject.arch.stacks for name, block in stack.blocks.items() if block.mlp is not None}
     layers = {
         name: form.layer_peak_bytes.term(
@@ -47,10 +49,26 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     sampler = Term("workspace.sampler", 0.0, "B", DEFINITION)
     if subject.arch.head:
         sampler = form.sampler_bytes.term(
-            "workspace.sampler", sequences=smaller.term("workspace.sampled", a=model.limit(), b=tokens),
-            vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("profiling_sampler", profiling.sampler),
+            "workspace.sampler",
+            sequences=tokens if profiling.samples_pass else smaller.term("workspace.sampled", a=model.limit(), b=tokens),
+            vocab=leaves("vocab", subject.arch.vocab), each=subject.habit("sampler", profiling.sampler),
         )  # fmt: skip
-    return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)
+    vision = subject.arch.vision
+    if vision is None or not profiling.encodes_images:
+        return form.profiled_bytes.term("memory.activations", layer=layer, sampler=sampler, made=made)
+    language = form.profiled_bytes.term("workspace.language", layer=layer, sampler=sampler, made=made)
+    shown = tokens
+    if vision.tokens_per_image is not None:
+        each = leaves("vision.tokens_per_image", vision.tokens_per_image)
+        shown = form.image_tokens.term("workspace.image_tokens", batched=tokens, each=each)
+    encoder = form.encoder_peak_bytes.term(
+        "workspace.encoder", tokens=shown, patches=leaves("vision.patches_per_token", vision.patches_per_token),
+        inner=leaves("vision.inner", vision.alive_width()), copies=copies, width=leaves("vision.width", vision.width),
+        element=element,
+    )  # fmt: skip
+    given = leaves.times("workspace.image_rows", shown, leaves("vision.outputs", vision.outputs))
+    images = tensor_bytes.term("workspace.images", tokens=given, width=hidden, element_bytes=element)
+    return form.with_images_bytes.term("memory.activations", encoder=encoder, images=images, language=language)
 
 
 def _tokens(model: ServingModel, profiling: Profiling) -> Term:

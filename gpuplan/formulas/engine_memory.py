@@ -218,3 +218,83 @@ def tokens_of_concurrency(*, concurrency: Count, tokens: Count) -> Count:
     2500.0
     """
     return floor(concurrency * tokens)
+
+
+_SGLANG = Source(
+    "engine",
+    "SGLang 0.5.3: ServerArgs, mem_fraction_static",
+    "https://github.com/sgl-project/sglang/blob/v0.5.3/python/sglang/srt/server_args.py",
+    "reserved_mem: 512 MiB, 1.5 MiB a token of a chunk, 2 MiB a captured sequence, 1 GiB for eight ranks, 10 GiB at least",
+)
+
+
+@formula(_SGLANG)
+def static_reserve_bytes(
+    *, base: Bytes, tokens: Count, per_token: Bytes, graphs: Count, per_graph: Bytes, ranks: Count, per_rank: Bytes
+) -> Bytes:
+    """What an engine keeps free for passes and graphs where nobody sets the share of weights and caches.
+
+    >>> static_reserve_bytes(base=512.0, tokens=8192, per_token=1.5, graphs=256, per_graph=2, ranks=1, per_rank=128)
+    13440.0
+    """
+    return base + tokens * per_token + graphs * per_graph + ranks * per_rank
+
+
+@formula(_SGLANG)
+def static_share(*, capacity: Bytes, reserve: Bytes, least: Bytes, above: Bytes) -> Ratio:
+    """The share of weights and caches that such a reserve leaves, which is no less than some bytes on large accelerators.
+
+    >>> round(static_share(capacity=81559.0, reserve=13440.0, least=10240.0, above=61440.0), 3)
+    0.835
+    """
+    return 1 - where(capacity > above, maximum(reserve, least), reserve) / capacity
+
+
+@formula(_SGLANG)
+def chosen_by_ranks(*, ranks: Count, many: Count, few_take: Count, many_take: Count) -> Count:
+    """What few ranks take, or what many do.
+
+    >>> chosen_by_ranks(ranks=2, many=4, few_take=256, many_take=512), chosen_by_ranks(ranks=4, many=4, few_take=256, many_take=512)
+    (256, 512)
+    """
+    return where(ranks < many, few_take, many_take)
+
+
+_IMAGES = Source(
+    "engine",
+    "vLLM 0.11.2: GPUModelRunner.profile_run and compute_mm_encoder_budget",
+    "https://github.com/vllm-project/vllm/blob/v0.11.2/vllm/v1/core/encoder_cache_manager.py",
+    "the encoder's budget is the tokens of a pass, and no less than those of one item",
+)
+
+
+@formula(_IMAGES)
+def image_tokens(*, batched: Count, each: Count) -> Count:
+    """Tokens of the images that are encoded to find the peak: as many as a pass holds, and one image at least.
+
+    >>> image_tokens(batched=8192, each=256), image_tokens(batched=8192, each=16_384)
+    (8192.0, 16384.0)
+    """
+    return maximum(floor(batched / each), 1.0) * each
+
+
+@formula(_IMAGES)
+def encoder_peak_bytes(*, tokens: Count, patches: Count, inner: Count, copies: Count, width: Count, element: Bytes) -> Bytes:
+    """What the widest layer of an encoder of images keeps alive for the patches behind so many tokens.
+
+    Qwen3-VL 8B with its largest image:
+
+    >>> encoder_peak_bytes(tokens=16_384, patches=4, inner=2 * 4304, copies=3, width=1152, element=2) / 2**30
+    1.47265625
+    """
+    return tokens * patches * (inner + copies * width) * element
+
+
+@formula(_IMAGES)
+def with_images_bytes(*, encoder: Bytes, images: Bytes, language: Bytes) -> Bytes:
+    """The peak of a profiling pass with images: encoding them, or the language model beside what they gave.
+
+    >>> with_images_bytes(encoder=9.0, images=2.0, language=5.0), with_images_bytes(encoder=6.0, images=2.0, language=5.0)
+    (9.0, 7.0)
+    """
+    return maximum(encoder, images + language)

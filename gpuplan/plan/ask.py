@@ -409,6 +409,10 @@ class ServeAsk(Common, kw_only=True):
         ),
     ] = None  # fmt: skip
     page_tokens: Annotated[int | None, Option("Tokens of a page of the KV cache (vLLM: --block-size)", SERVED, "TOKENS")] = None
+    adapters: Annotated[
+        int | None, Option("Low-rank adapters whose places are kept beside the weights (vLLM: --max-loras)", SERVED)
+    ] = None
+    adapter_rank: Annotated[int | None, Option("Rank of those adapters at most (vLLM: --max-lora-rank)", SERVED, "RANK")] = None
     cache_tokens: Annotated[
         int | None,
         Option("Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)", SERVED, "TOKENS", length=True),

@@ -9,7 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Profiling, SmallDevice
+from gpuplan.specs.engine_memory import PaddedExperts, Profiling, SmallDevice, StaticReserve
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -195,17 +195,6 @@ class TrainingProfile(Schema):
         return None
 
 
-class PaddedExperts(Schema):
-    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
-
-    weights: tuple[str, ...]
-    """The types of weights that those kernels are for."""
-    hidden: CountField
-    """Multiple that the hidden width is padded to."""
-    width: CountField
-    """Multiple that each rank's part of the inner width is padded to."""
-
-
 class Formats(Schema):
     """What is served where its user says nothing of types."""
 
@@ -239,11 +228,13 @@ class ServingProfile(Schema):
     """The share of memory that the engine's own setting names."""
     utilization_of: Literal["device", "static", "free"]
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
+    static_reserve: StaticReserve | None = None
+    """How it finds the share of weights and caches where nobody sets it, in place of `memory_utilization`; None: it does not."""
     page_tokens: CountField
     """Tokens of a KV cache page."""
     near_groups: RatioField | None = None
     """Layers of all kinds share pages, by groups of as many layers as the rarest kind has, or the commonest where that has fewer
-    than so many times as many; None: each layer has a cache of its own."""
+    than so many times as many; None: each kind has a pool of its own."""
     tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
     """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
     windowed_kv: Literal["capped", "full"]
@@ -284,6 +275,8 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
     padded_experts: PaddedExperts | None = None
+    host_embedding: bool = False
+    """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
     prints: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
-from gpuplan.specs.engine_memory import ProfilingEra, SmallDevice
+from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice
 from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -46,6 +46,7 @@ class ServingEra(Schema):
     max_sequences: CountField | None = None
     small_device: SmallDevice | None = None
     """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
+    padded_experts: PaddedExperts | None = None
     near_groups: RatioField | None = None
     tokens_told: Literal["of-pages", "of-concurrency"] | None = None
     profiling: ProfilingEra | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.errors import UsageError
+from gpuplan.errors import PlanError, UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import ServeAsk
 from gpuplan.search.library import Library
@@ -111,3 +111,33 @@ def test_a_card_with_less_than_it_says_is_shared_out_as_programs_see_it() -> Non
     own = {name: part(made, name) for name in ("weights", "activations", "outside", "graphs")}
     assert figure(made, "kv_pool_bytes") / GIB == pytest.approx(0.9 * 23.64 - sum(own.values()))
     assert figure(pinned, "kv_pool_bytes") / GIB == pytest.approx(0.9 * 48 - sum(own.values()))
+
+
+def test_llama_cpp_tells_of_its_buffers() -> None:
+    # Llama 3.1 8B in Q4_K_M is 4,685.30 MiB, 281.81 of them the input embedding, which stays with the host; a physical batch of
+    # 512 tokens makes 250.5 MiB of logits, beside 8 of hidden states.
+    asked = {"model": "llama-3.1-8b", "engine": "llama-cpp", "weights": "q4_k_m", "max_context": 8192}
+    lines = serve(on="rtx-4090", **asked).printed()
+    assert "load_tensors: model buffer size = 4403.49 MiB" in lines
+    assert "llama_kv_cache: KV buffer size = 1024.00 MiB" in lines
+    assert "compute buffer size = 258.50 MiB" in lines
+    # Where host and accelerator share their memory, so it does everything.
+    assert "load_tensors: model buffer size = 4685.30 MiB" in serve(on="m3-max", **asked).printed()
+
+
+def test_sglang_keeps_its_pool_of_what_was_free_before_it_loaded() -> None:
+    # Issue 21348 of vLLM: 367,404 tokens, 16.46 GiB of keys and values at a share of 0.93.
+    made = serve(model="qwen3-235b-a22b", on="4xh100", tp=4, engine="sglang", weights="fp8", memory_utilization=0.93)
+    assert figure(made, "kv_pool_bytes") / GIB == pytest.approx(16.46, rel=0.04)
+    assert figure(made, "kv_cache_tokens") == pytest.approx(367_404, rel=0.04)
+
+
+def test_adapters_keep_places_beside_every_matrix() -> None:
+    # 64 x (in + out) of the seven matrices of 32 layers, in 16 bits, eight times.
+    per_layer = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 2 * (4096 + 14_336) + (14_336 + 4096)
+    one = serve(model="llama-3.1-8b", on="h100", max_context=8192, adapters=8, adapter_rank=64)
+    assert part(one, "adapters") * GIB == pytest.approx(8 * 32 * 64 * per_layer * 2)
+    bare = serve(model="llama-3.1-8b", on="h100", max_context=8192)
+    assert figure(bare, "kv_pool_bytes") - figure(one, "kv_pool_bytes") == pytest.approx(part(one, "adapters") * GIB)
+    with pytest.raises(PlanError, match="go together"):
+        serve(model="llama-3.1-8b", on="h100", adapters=8)
