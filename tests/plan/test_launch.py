@@ -85,7 +85,17 @@ def test_every_argument_of_a_table_is_read_in_each_of_its_spellings() -> None:
 
 
 def test_what_a_table_sets_is_an_option_of_serve() -> None:
-    beyond = {"file", "expert_parallel", "attention_dp", "key_cache", "value_cache", "slot_context", "tagged_model", "split"}
+    beyond = {
+        "file",
+        "expert_parallel",
+        "attention_dp",
+        "key_cache",
+        "value_cache",
+        "slot_context",
+        "tagged_model",
+        "split",
+        "lora",
+    }
     for one in tables():
         found = {str(flag.sets) for group in one.groups for flag in group.flags.values() if flag.sets is not None}
         assert found <= {*by_key(ServeAsk), *beyond}, one.id
@@ -220,6 +230,18 @@ def test_a_whole_command_means_its_engines_defaults() -> None:
     assert asked(command="ollama run llama3.2").max_sequences == 1
     two = asked(command="llama-server -m m -sm row")
     assert (two.tp, two.pp, two.dp) == (None, 1, 1)
+
+
+def test_places_for_adapters_are_made_where_they_are_switched_on() -> None:
+    def of(words: str, engine: str = "vllm") -> tuple[Any, Any, list[str]]:
+        made = asked(model="m", engine=engine, engine_args=words)
+        return made.adapters, made.adapter_rank, [note.code for note in made.heard]
+
+    assert of("--enable-lora") == (1, 16, [])
+    assert of("--enable-lora --max-loras 4 --max-lora-rank 64") == (4, 64, [])
+    assert of("--max-loras 4") == (None, None, ["command.no-effect"])
+    assert of("--enable-lora", "sglang") == (None, None, ["command.not-counted"])
+    assert of("--lora-paths a=x b=y --max-lora-rank 32", "sglang") == (8, 32, [])
 
 
 def test_a_command_is_read_from_a_file(tmp_path: Path) -> None:

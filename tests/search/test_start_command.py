@@ -18,7 +18,7 @@ from gpuplan.search.serving import settled
 LOAD = {"prompt": 512, "output": 128, "batch": 8}
 SETTINGS: list[dict[str, Any]] = [
     {}, {"max_sequences": 16}, {"max_batched_tokens": 4096}, {"memory_utilization": 0.8}, {"graphs": False}, {"kv_cache": "fp8"},
-    {"max_context": 4096, "max_sequences": 32}, {"page_tokens": 64, "weights": "fp8"},
+    {"max_context": 4096, "max_sequences": 32}, {"adapters": 4, "adapter_rank": 32}, {"page_tokens": 64, "weights": "fp8"},
 ]  # fmt: skip
 DENSE = [{"tp": 1, "pp": 1}, {"tp": 2, "pp": 1}, {"tp": 1, "pp": 2}, {"tp": 1, "pp": 1, "dp": 2}]
 EXPERTS = [{"tp": 2, "pp": 1, "ep": 2, "dp": 1}, {"tp": 1, "pp": 1, "dp": 2, "ep": 2}, {"tp": 2, "pp": 1, "dp": 1}]

@@ -12,7 +12,7 @@ from gpuplan.specs.arguments import EngineArguments, Flag
 
 _SETTINGS = (
     "max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "cache_memory", "graphs",
-    "chunked_prefill",
+    "chunked_prefill", "adapters", "adapter_rank",
 )  # fmt: skip
 
 
@@ -51,6 +51,8 @@ def printed(table: EngineArguments, wanted: Wanted) -> Printed:
         said.put("slot_context", plan.context * (settings.max_sequences or 1.0)) or said.put("context", plan.context)
     else:
         said.put("max_context", settings.max_context or plan.context)
+    if settings.adapters is not None:
+        said.must("lora", True)
     for name in _SETTINGS:
         if (value := getattr(settings, name)) is not None:
             said.must(name, value)

@@ -26,8 +26,10 @@ class Options(Record):
     notes: tuple[Note, ...] = ()
 
 
-def options(sets: Mapping[str, tuple[str, str]]) -> Options:
+def options(sets: Mapping[str, tuple[str, str]], lora: Mapping[str, str] | None = None) -> Options:
     """The options that follow from what arguments set: `sets` has text and argument by what is set.
+
+    `lora` is what places for adapters mean where nothing is said of them.
 
     >>> options({"tp": ("8", "--tp"), "dp": ("4", "--dp"), "attention_dp": ("true", "--enable-dp-attention")}).given
     {'tp': '2', 'dp': '4', 'ep': '8'}
@@ -64,6 +66,8 @@ def options(sets: Mapping[str, tuple[str, str]]) -> Options:
         put("spread_experts", True, sets["expert_parallel"][1])
     if "key_cache" in sets or "value_cache" in sets:
         notes += _two_caches(sets, put)
+    if given.keys() & {"adapters", "adapter_rank"} or "lora" in sets:
+        notes += _adapters(sets, lora or {}, given, by)
     if "split" in sets:
         _split(sets, put)
     if "slot_context" in sets:
@@ -85,6 +89,27 @@ def _attention_dp(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
     put("dp", str(groups), flag)
     if groups > 1 or "ep" in sets:
         put("ep", str(max(_whole(sets, "ep"), ranks)), sets["ep"][1] if "ep" in sets else flag)
+
+
+def _adapters(
+    sets: Mapping[str, tuple[str, str]], usual: Mapping[str, str], given: dict[str, Any], by: dict[str, str]
+) -> list[Note]:
+    """Places for adapters, which an engine makes only where it is told to."""
+    word, flag = sets.get("lora", ("false", ""))
+    both = ("adapters", "adapter_rank")
+    if word == "false":
+        idle = ", ".join(by[name] for name in both if name in given)
+        for name in both:
+            given.pop(name, None)
+        return [Note("command.no-effect", f"no effect on the estimate: {idle} (adapters are not switched on)")] if idle else []
+    for name in both:
+        if name not in given and name in usual:
+            given[name], by[name] = usual[name], flag
+    if all(name in given for name in both):
+        return []
+    for name in both:
+        given.pop(name, None)
+    return [Note("command.not-counted", f"understood, not counted yet: {flag} (room for adapters, whose rank nothing says)")]
 
 
 def _split(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
