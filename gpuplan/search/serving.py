@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.reading import served_figures
@@ -106,14 +108,14 @@ def _looked_up(ask: ServeAsk, library: Library) -> Found:
     """Everything that the question names; errors as `answer_serving`, with what to do where a command names no known model."""
     try:
         return library.look_up(ask, "serve")
-    except UnknownError as error:
-        unknown = error.problems[0]
-        if not ask.commanded or unknown.code != "model.unknown":
+    except (UnknownError, UsageError) as error:
+        first = error.problems[0]
+        lost = first.code == "model.unknown" or Path(first.where).name == Path(ask.model).name
+        if not ask.commanded or not lost:
             raise
-        hint = (
-            f"name a card or a config.json beside the command, with its type: `gpuplan serve CARD --weights fp8 …`; {unknown.hint}"
-        )
-        raise UnknownError(Problem(unknown.code, unknown.message, hint)) from None
+        hint = "a model that is known by another name here is named beside the command: `gpuplan serve CARD --weights fp8 …`"
+        hint = f"{first.hint}; {hint}" if first.hint else hint
+        raise type(error)(Problem(first.code, first.message, hint, first.where)) from None
 
 
 def _read_alone(ask: ServeAsk, card: ModelCard, chosen: list[Choice]) -> int:
