@@ -115,6 +115,8 @@ class EngineArguments(SpecFile):
     """Short arguments whose value may follow without a space, such as `-O3`."""
     file: Literal["overwrites", "yields"] = "yields"
     """Whether what a file of settings says holds before the arguments beside it."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """What the tag behind a model's name (`NAME:Q4_K_M`), in capitals, says of its weights."""
     lora: dict[str, str] = field(default_factory=dict)
     """What places for adapters that are switched on mean where nothing else is said of them."""
     unsaid: dict[str, str] = field(default_factory=dict)

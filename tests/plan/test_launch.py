@@ -62,7 +62,7 @@ def test_published_commands_are_understood_word_for_word(one: Published, tmp_pat
     assert sorted(name.removesuffix(f" in {settings}") for name in made.later) == sorted(one.later)
     from gpuplan.plan.launch.sets import options
 
-    assert options(made.sets).given == one.sets
+    assert options(made.sets, lora=run.table.lora, tags=run.table.tags).given == one.sets
 
 
 def test_every_argument_of_a_table_is_read_in_each_of_its_spellings() -> None:

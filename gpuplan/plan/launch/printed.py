@@ -175,7 +175,10 @@ def _with_model(said: _Said, wanted: Wanted) -> Printed:
     words, plan = list(command.words), wanted.plan
     if said.has("tagged_model"):
         name = next(name for name, _ in said._flags("tagged_model"))
-        words += [name, f"{wanted.model}:{plan.weights.upper()}"]
+        tag = next((tag for tag, stored in said.table.tags.items() if stored == plan.weights), "")
+        words += [name, f"{wanted.model}:{tag}" if tag else wanted.model]
+        if not tag:
+            said.unsaid["weights"] = f"{said.table.name} has no tag for {plan.weights}"
     else:
         if "weights" in wanted.named:
             said.must("weights", plan.weights)
