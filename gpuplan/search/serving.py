@@ -282,6 +282,9 @@ def _answered(
         if dtype in found.subject.hw.dtype_notes:
             notes.append(found.subject.hw.dtype_notes[dtype])
         waits = "ttft_s" if found.card.architecture.generates else "latency_s"
+        if plan.settings.graphs is False:
+            text = "without graphs the host launches kernel by kernel: what accelerators wait for it is not counted yet"
+            notes.append(Note("serve.eager", text, "short decode steps may take longer"))
         notes.append(Note("serve.unloaded", f"{waits} is for one request on an idle replica; waiting under load is not counted"))
     said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)

@@ -119,7 +119,7 @@ def _spelt(meaning: Any, value: Any) -> str | None:
         return None
     if meaning.takes in ("whole", "number"):
         number = float(value) / meaning.times
-        return f"{number:.0f}" if number == int(number) else repr(number)
+        return f"{number:.0f}" if number.is_integer() else repr(number)
     return str(value)
 
 
