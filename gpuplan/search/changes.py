@@ -26,6 +26,8 @@ _BIGGER = (
 Question = TypeVar("Question", bound=Common)
 
 
+_LENGTHS = tuple(2**power for power in range(20, 11, -1))
+"""Lengths that an engine may be told to accept in place of the model's own: the longest with room is taken."""
 _DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 
@@ -181,6 +183,9 @@ def _shorter(ask: Common) -> Iterator[Trial]:
             yield Trial(ask.replaced(batch=ask.batch // 2), {"batch": str(ask.batch // 2)})
         if ask.context is not None and ask.context > 1024 and (isinstance(ask, FitAsk) or not ask.prompt):
             yield Trial(ask.replaced(context=ask.context // 2), {"context": str(ask.context // 2)})
+    if isinstance(ask, ServeAsk) and ask.as_model:
+        for longest in _LENGTHS:
+            yield Trial(ask.replaced(max_context=longest, as_model=None), {"max-context": str(longest)}, "accepted")
     if isinstance(ask, TrainAsk):
         for name, flag in (("micro_batch", "micro-batch"), ("seq_len", "seq-len")):
             value = getattr(ask, name)
@@ -206,8 +211,7 @@ def _more(ask: Common, flags: dict[str, str]) -> Iterator[Trial]:
 
 def _freed(ask: Common) -> tuple[str, ...]:
     """Degrees that the user set: on another number of accelerators they are chosen anew."""
-    names = _DEGREES if isinstance(ask, TrainAsk) else ()
-    return tuple(name for name in names if getattr(ask, name) is not None)
+    return tuple(name for name in _DEGREES if getattr(ask, name, None) is not None)
 
 
 def _free(ask: Common, on: str) -> Common:
@@ -216,7 +220,7 @@ def _free(ask: Common, on: str) -> Common:
     if isinstance(ask, TrainAsk):
         return ask.replaced(on=on, pins={}, **dict.fromkeys(_DEGREES))
     if isinstance(ask, (ServeAsk, FitAsk)):
-        return ask.replaced(on=on, pins={}, tp=None, pp=None)
+        return ask.replaced(on=on, pins={}, **dict.fromkeys(_freed(ask)))
     raise TypeError(f"{type(ask).__name__} is no question")
 
 
