@@ -150,8 +150,8 @@ PUBLISHED = [
         "https://github.com/ggml-org/llama.cpp/discussions/15396",
         "llama-server -m ./gpt-oss-20b.auto.gguf --ctx-size 0 --jinja -b 4096 -ub 4096 -ngl 99 -fa -cmoe",
         "llama-cpp",
-        {"model": "./gpt-oss-20b.auto.gguf", "max_batched_tokens": "4096"},
-        ("-cmoe", "-fa"),
+        {"model": "./gpt-oss-20b.auto.gguf", "max_batched_tokens": "4096", "host_experts": "9999"},
+        ("-fa",),
     ),
     Published(
         "https://huggingface.co/pitcany/gpt-oss-120b",
