@@ -38,4 +38,7 @@ def command_notes(command: Printed | None) -> tuple[Note, ...]:
     """What a command does not say of its plan."""
     if command is None:
         return ()
-    return tuple(Note("command.unsaid", f"the command says nothing of {what}: {why}") for what, why in command.unsaid.items())
+    return tuple(
+        Note("command.unsaid", f"the command says nothing of {what.replace('_', ' ')}: {why}")
+        for what, why in command.unsaid.items()
+    )

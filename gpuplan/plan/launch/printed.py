@@ -97,6 +97,10 @@ class _Said:
         """Say something, or keep that nothing can."""
         if not self.put(target, value):
             shown = f"{value:g}" if isinstance(value, float) else str(value).lower()
+            line = next((f"{name} {_spelt(flag, value)}" for name, flag in self._flags(target) if not name.startswith("-")), "")
+            if line:
+                self.unsaid[target] = f"{self.table.name} takes it as a line of its settings, `{line}`"
+                return
             self.unsaid[target] = f"{self.table.name} has no argument for {target.replace('_', ' ')} {shown}"
 
     def _flags(self, target: str) -> Iterator[tuple[str, Flag]]:
