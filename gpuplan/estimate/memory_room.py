@@ -87,6 +87,17 @@ def _graphs(model: ServingModel) -> Parts:
     if model.profile.layer_graphs is not None:
         each = model.subject.habit("layer_graphs", model.profile.layer_graphs)
         found["graphs"] = repeated_bytes.term("memory.graphs", count=_rank_layers(model), size=each)
+    captures = model.profile.captures
+    if captures is not None:
+        subject, leaves = model.subject, model.leaves
+        most = subject.habit("captured_most", captures.most)
+        twice = leaves.times("graphs.twice", model.limit(), leaves("graphs.passes", 2))
+        sizes = {
+            name: form.captured_sizes.term(f"graphs.{name}_sizes", most=leaves.least(f"graphs.{name}", rows, most))
+            for name, rows in (("mixed", twice), ("decode", model.limit()))
+        }
+        base, each = subject.habit("graphs_base", captures.base), subject.habit("graphs_each", captures.each)
+        found["graphs"] = form.captured_graphs_bytes.term("memory.graphs", base=base, each=each, **sizes)
     return found
 
 

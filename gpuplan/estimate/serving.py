@@ -109,7 +109,7 @@ class ServingModel(Record, kw_only=True):
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
         if plan.settings.graphs is False:
-            profile = profile.replaced(graphs=None, layer_graphs=None)
+            profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),

@@ -298,3 +298,31 @@ def with_images_bytes(*, encoder: Bytes, images: Bytes, language: Bytes) -> Byte
     (9.0, 7.0)
     """
     return maximum(encoder, images + language)
+
+
+_SIZES = Source(
+    "engine",
+    "vLLM 0.22.0: VllmConfig._set_cudagraph_sizes",
+    "https://github.com/vllm-project/vllm/blob/v0.22.0/vllm/config/vllm.py",
+    "1, 2, 4, every 8 below 256, every 16 from there; up to min(2 * max_num_seqs, 512)",
+)
+
+
+@formula(_SIZES)
+def captured_sizes(*, most: Count) -> Count:
+    """Sizes of batches up to `most` that graphs are captured for: 1, 2, 4, every 8 below 256, and every 16 from there.
+
+    >>> captured_sizes(most=512), captured_sizes(most=256), captured_sizes(most=16)
+    (51.0, 35.0, 5.0)
+    """
+    return 3 + floor(minimum(most, 255) / 8) + where(most >= 256, floor(most / 16) - 15, 0.0 * most)
+
+
+@formula(_SIZES)
+def captured_graphs_bytes(*, base: Bytes, each: Bytes, mixed: Count, decode: Count) -> Bytes:
+    """What graphs of mixed passes and of decode steps take.
+
+    >>> captured_graphs_bytes(base=100.0, each=5.0, mixed=51, decode=35)
+    530.0
+    """
+    return base + each * (mixed + decode)
