@@ -292,7 +292,7 @@ class Library:
         profile, instead = self.engine(name)
         month = None
         if said_of is not None:
-            month, taken_as = dated(said_of, profile.releases.months if profile.releases is not None else {}, profile.name)
+            month, taken_as = dated(said_of, profile.releases.days if profile.releases is not None else {}, profile.name)
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":

@@ -334,7 +334,7 @@ class Engine(SpecFile):
         if month is not None and self.serving is not None:
             serving = self.serving
             for era in reversed(self.eras):
-                if month <= era.name and era.serving is not None:
+                if month[: len(era.name)] <= era.name and era.serving is not None:
                     serving = serving.in_era(era.serving)
             if serving is not self.serving:
                 return self.replaced(serving=serving).dated_training(month)
@@ -350,7 +350,7 @@ class Engine(SpecFile):
             return self.replaced(training=profile.replaced(**unsaid)) if unsaid else self
         given: dict[str, Any] = {}
         for era in reversed(self.eras):
-            if month <= era.name:
+            if month[: len(era.name)] <= era.name:
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
                 given["defaults"] = era.defaults(given.get("defaults", self.defaults))
