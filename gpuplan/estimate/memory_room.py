@@ -10,7 +10,7 @@ from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import larger, part_of_bytes, product, remaining_bytes, repeated_bytes
 from gpuplan.formulas.inference import pool_of_free, pool_of_static
 from gpuplan.formulas.memory import state_bytes
-from gpuplan.formulas.training import allocator_bytes
+from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.machine.hardware import Hardware
 from gpuplan.num import agreed
 from gpuplan.plan.precision import byte
@@ -43,7 +43,7 @@ def beside_caches(model: ServingModel) -> Parts:
         joined, plugged = profiling.joined, profiling.plugged
         if joined is not None and plugged is not None:
             each = reserved(model, "communication", lambda one: joined if _joined(one) else plugged)
-            parts["communication"] = form.joint_bytes.term("memory.communication", ranks=ranks, each=each)
+            parts["communication"] = between_ranks.term("memory.communication", ranks=ranks, size=each)
         elif subject.hw.several():
             parts["communication"] = subject.habit("communication", subject.engine.communication)
         return parts
