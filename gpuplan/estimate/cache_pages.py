@@ -73,7 +73,7 @@ def pages_of(model: ServingModel, element: Term) -> Pages | None:
         group = form.group_layers.term("pages.group", most=most, least=least, near=subject.habit("near_groups", near))
     given = model.plan.settings.max_context
     limit = model.serve.context if given is None else subject.plan("max_context", given)
-    groups = {one.name: form.groups_of_kind.term(f"pages.{one.name}.groups", layers=one.layers, group=group) for one in kinds}
+    groups = {one.name: form.whole_pieces.term(f"pages.{one.name}.groups", amount=one.layers, piece=group) for one in kinds}
     held = {one.name: form.tokens_of_page.term(f"pages.{one.name}.tokens", page=page, per_token=one.bytes) for one in tokens}
     return Pages(
         size=repeated_bytes.term("pages.size", count=group, size=page),
@@ -96,7 +96,7 @@ def _needed(
         if not one.by_token:
             pages = ONE
         elif one.window is None:
-            pages = form.pages_of_context.term(f"{at}_of_group", tokens=context, page_tokens=held[one.name])
+            pages = form.whole_pieces.term(f"{at}_of_group", amount=context, piece=held[one.name])
         else:
             pages = form.pages_of_window.term(
                 f"{at}_of_group", tokens=context, window=leaves(f"pages.{one.name}.window", one.window),

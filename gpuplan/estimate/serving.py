@@ -111,7 +111,7 @@ class ServingModel(Record, kw_only=True):
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
         if plan.settings.graphs is False:
-            profile = profile.replaced(graphs=None, layer_graphs=None)
+            profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:
             profile = profile.replaced(memory_utilization=profile.host.utilization)
         p = plan.parallel

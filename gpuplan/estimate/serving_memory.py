@@ -112,7 +112,7 @@ def _there(model: ServingModel, hosted: OnHost, running: Term, sequence: Term) -
 
 def _told(model: ServingModel, paged: Pages, pool: Term) -> dict[str, Term]:
     """What an engine says of its caches at its start: their tokens, and the longest sequences that they have room for."""
-    pages = engine.whole_pages.term("pages.count", pool=pool, page=paged.size)
+    pages = form.whole_sequences.term("pages.count", pool=pool, each=paged.size)
     most = engine.concurrency.term("max_concurrency", pages=pages, each=paged.longest)
     if model.profile.tokens_told == "of-concurrency":
         tokens = engine.tokens_of_concurrency.term("kv_cache_tokens", concurrency=most, tokens=paged.limit)

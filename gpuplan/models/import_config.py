@@ -18,7 +18,7 @@ from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat, par
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families import llama
 from gpuplan.models.families.common import Reader
-from gpuplan.models.families.vision import TOWERS
+from gpuplan.models.families.vision import IMAGES, TOWERS
 from gpuplan.models.weights import DTYPES, weights_format
 from gpuplan.strict_yaml import LineMap
 
@@ -215,7 +215,8 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
     if kind not in TOWERS:
         c.note(f"the vision part of `{kind}` is not known and is left out", "model.vision-left-out")
         return arch
-    return arch.replaced(extra_params={**arch.extra_params, "vision_tower": TOWERS[kind](vision, arch.hidden)})
+    extra = {**arch.extra_params, "vision_tower": TOWERS[kind](vision, arch.hidden)}
+    return arch.replaced(extra_params=extra, vision=IMAGES[kind](vision) if kind in IMAGES else None)
 
 
 def _beside(file: Path) -> Mapping[str, Any] | None:

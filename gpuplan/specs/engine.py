@@ -9,7 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import PaddedExperts, Profiling, SmallDevice, StaticReserve
+from gpuplan.specs.engine_memory import Captures, PaddedExperts, Profiling, SmallDevice, StaticReserve
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -272,6 +272,8 @@ class ServingProfile(Schema):
     """Memory of captured graphs, where it is one figure for all models."""
     layer_graphs: BytesField | None = None
     """The same for each layer that a rank holds."""
+    captures: Captures | None = None
+    """The same by the sizes of batches that graphs are captured for."""
     whole_prompts: bool = False
     """A pass is as long as the prompts that it is given, which are not cut into chunks: `max_batched_tokens` is its bound."""
     hidden_passes: RatioField
