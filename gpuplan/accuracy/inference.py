@@ -53,16 +53,32 @@ def serving_asks(
     phases: tuple[Phase, ...] = ("prefill", "decode")
     for phase in phases:
         part = row.run.get(phase)
-        if not isinstance(part, Mapping) or not isinstance(part.get("batch"), int):
-            raise Skip(f"the row does not say how the accelerators for {phase} are divided, and how many requests each has")
+        if not isinstance(part, Mapping):
+            raise Skip(f"the row does not say how the accelerators for {phase} are divided")
         own = {name: value for name, value in part.items() if name != "workers"}
-        # A worker's batch is of each of its replicas of attention.
-        own["batch"] = part["batch"] * int(part.get("dp") or 1)
+        own["batch"] = _batch_of(row, phase, part)
         output = 1 if phase == "prefill" else row.run.get("output_len")
         run = {**row.run, **own, "mode": "fixed-batch", "output_len": output, "disaggregated": False}
         count = int(part.get("tp") or 1) * int(part.get("pp") or 1) * int(part.get("dp") or 1)
         made.append((phase, serving_ask(row.replaced(run=run, hardware={**row.hardware, "count": count}), find, keep, knows)))
     return made
+
+
+def _batch_of(row: Row, phase: Phase, part: Mapping[str, Any]) -> int:
+    """Requests at once of a group of accelerators that do one phase of them.
+
+    Raises:
+        Skip: the row does not say.
+    """
+    if isinstance(part.get("batch"), int):
+        # A worker's batch is of each of its replicas of attention.
+        return int(part["batch"]) * int(part.get("dp") or 1)
+    if phase == "prefill":
+        return 1
+    asked = row.run.get("concurrency")
+    if not isinstance(asked, int):
+        raise Skip("the row does not say how many requests ran at once")
+    return max(-(-asked // int(part.get("workers") or 1)), 1)
 
 
 def serving_ask(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.formulas.basic import smaller
 from gpuplan.machine.attention import attention_seconds, throttled
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true
-from gpuplan.term import DEFINITION, Term, greatest
+from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
@@ -85,14 +87,14 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
     pack = hw.parameters.get(f"{prefix}.pack")
     if pack is not None:
         size = kernels.packed_bytes.term(f"{name}.packed_bytes", size=size, **shape, right_bytes=item.right_bytes, pack=pack)
-    compute = _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k)
+    compute = _with_widening(item, hw, prefix, _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k), peak)
     traffic = {"size": size, "bandwidth": hw.hbm_bandwidth, "efficiency": hw.parameter(f"{prefix}.memory_efficiency")}
     reach = hw.parameters.get(f"{prefix}.reach") if replayed else None
     if reach is not None and hw.l2 is not None:
         near = hw.parameter(f"{prefix}.near")
         memory = attention_kernels.replayed_seconds.term(f"{name}.memory_s", **traffic, l2=hw.l2, reach=reach, near=near)
     else:
-        memory = kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
+        memory = _memory(name, hw, prefix, traffic)
     start = hw.parameter(f"{prefix}.start")
     walk = hw.parameters.get(f"{prefix}.walk")
     if walk is not None:
@@ -113,6 +115,26 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
         made = kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
     issue = hw.parameters.get(f"{prefix}.issue") if replayed else None
     return made if issue is None else greatest(f"{name}.replayed_s", {"kernel": made, "host": issue})
+
+
+def _memory(name: str, hw: Hardware, prefix: str, traffic: Mapping[str, Term]) -> Term:
+    """The traffic of a kernel, where so much of it can be under way."""
+    rate = hw.parameters.get(f"{prefix}.unit_rate")
+    if rate is None:
+        return kernels.memory_seconds.term(f"{name}.memory_s", **traffic)
+    return kernels.limited_memory_seconds.term(f"{name}.memory_s", **traffic, units=hw.sm_count, unit_rate=rate)
+
+
+def _with_widening(item: Matmul, hw: Hardware, prefix: str, compute: Term, peak: Term) -> Term:
+    """The arithmetic of a product, and what widening its stored weights takes where that was told apart."""
+    operations = hw.parameters.get(f"{prefix}.widen")
+    if operations is None:
+        return compute
+    name, plain = item.name, hw.peaks.get("fp32", peak)
+    widening = kernels.widening_seconds.term(
+        f"{name}.widening_s", n=item.n, k=item.k, batch=item.batch, operations=operations, flop_per_s=plain
+    )
+    return total(f"{name}.arithmetic_s", {"product": compute, "widening": widening})
 
 
 def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:

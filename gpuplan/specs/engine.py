@@ -282,6 +282,10 @@ class ServingProfile(Schema):
     decode_residual: FactorField
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
+    products: Literal["widened", "int8"] = "widened"
+    """What weights of a GGUF file multiply: 16-bit activations, or where the chip can activations in blocks of 8-bit integers."""
+    splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
+    """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
     padded_experts: PaddedExperts | None = None
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""

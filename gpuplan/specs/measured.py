@@ -33,6 +33,7 @@ Depth: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.DEP
 Reach: TypeAlias = Annotated[Sourced, Measure("1", within=physics.PIECE)]
 Tokens: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TOKENS)]
 Tile: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.TILE)]
+Operations: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.OPERATIONS)]
 Ranks: TypeAlias = Annotated[Sourced, Measure("1", whole=True, within=physics.RANKS)]
 Ratio: TypeAlias = Annotated[Sourced, Measure("1", within=physics.RESIDUAL)]
 Error: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.ERROR)]
@@ -140,6 +141,10 @@ class MatmulFit(Section):
     """Share of the last-level cache that stays when the kernel alone runs again and again on the same weights, as benchmarks do."""
     near: Annotated[Sourced, Measure("1", within=physics.CACHED)] | None = None
     """Rate of that cache in units of the datasheet bandwidth; in a model's step other layers have replaced the weights."""
+    unit_rate: Annotated[Sourced, Measure("B/s")] | None = None
+    """Bytes a second that one compute unit has under way at most; left out, the bandwidth is all that limits."""
+    widen: Operations | None = None
+    """Operations that widening one stored weight takes, at the rate of plain fp32 arithmetic; left out, they hide."""
     most_tokens: Tokens | None = None
     """Of a kernel for few tokens: the most tokens of a step that an engine takes it for."""
     fit: Fit | None = None
