@@ -183,7 +183,7 @@ def inference_points(row: Row, made: Estimate, phase: Phase = "whole") -> Iterat
     Raises:
         Skip: nothing that was measured can be compared.
     """
-    found = list(_figures(row, made, phase))
+    found = list(figures_of(row, made, phase))
     if not found:
         raise Skip("nothing was measured that an estimate has")
     for metric, value, term in found:
@@ -192,8 +192,8 @@ def inference_points(row: Row, made: Estimate, phase: Phase = "whole") -> Iterat
         yield Point(row=row, metric=metric, measured=value, low=low, expected=float(expected), high=high)
 
 
-def _figures(row: Row, made: Estimate, phase: Phase) -> Iterator[tuple[Metric, float, Term]]:
-    """What was measured of a phase, in base units, and the term that says the same."""
+def figures_of(row: Row, made: Estimate, phase: Phase) -> Iterator[tuple[Metric, float, Term]]:
+    """What was measured of a phase, in base units, and the term of the estimate that says the same."""
     measured, figures = row.measured, made.figures
 
     def first(*names: str) -> float | None:
