@@ -24,7 +24,6 @@ from gpuplan.formulas.basic import (
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.num import agreed
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -195,7 +194,7 @@ class ServingModel(Record, kw_only=True):
         native = stored.multiply is not None and stored.multiply in self.subject.hw.peaks
         matmul: Dtype = stored.multiply if native and stored.multiply is not None else self.activation
         width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "fp32": 4.0}.get(matmul, 2.0)
-        if self.plan.weights in FILE_TYPES and self.profile.products == "int8" and "int8" in self.subject.hw.peaks:
+        if stored.multiply is None and self.profile.products == "int8" and "int8" in self.subject.hw.peaks:
             matmul, width = "int8", BLOCK_TYPES["q8_1"].bytes_per_value
         activation = byte("recipe.activation_bytes", 4.0 if self.activation == "fp32" else 2.0)
         return Types(
@@ -286,7 +285,9 @@ class ServingModel(Record, kw_only=True):
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
             layers=total(f"{name}.layers", work.counts),
-            layer_host=self.subject.habit("layer_host", self.profile.layer_host),
+            layer_host=self.subject.habit(
+                "layer_host", self.profile.layer_host_of.get(self.plan.weights, self.profile.layer_host)
+            ),
             busy=total(f"{name}.busy", parts),
         )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
