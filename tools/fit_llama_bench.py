@@ -55,7 +55,7 @@ def _shares(kinds: Sequence[str], key: str) -> tuple[str, ...]:
     return tuple(f"hw.matmul.{kind}.{key}" for kind in kinds)
 
 
-_PLAIN, _WIDENED = ("bf16", "fp16"), ("int4_wo", "int8_wo")
+_PLAIN, _WIDENED = ("bf16", "fp16"), ("int4_wo", "int8_wo", "coded_wo")
 COMMON: Mapping[str, Parameter] = {
     "bandwidth_16": Parameter(_shares(_PLAIN, "memory_efficiency"), 0.9, 0.05, 0.6, 1.0, "share of bandwidth, 16-bit weights"),
     "start_16": Parameter(_shares(_PLAIN, "start"), 6e-6, 0.5, 1e-6, 3e-5, "start of a product of 16-bit weights"),
@@ -76,7 +76,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         **COMMON,
         "peak": COMMON["peak"]._replace(start=0.6),
         "scores_kept": Parameter(("hw.attention.decode.bf16.efficiency",), 0.0175, 0.5, 0.001, 0.5, "share of the peak, decode"),
-        "widen": Parameter(("hw.matmul.int4_wo.widen",), 24.0, 0.4, 4.0, 80.0, "operations that widening a weight takes"),
+        "widen": Parameter(("hw.matmul.coded_wo.widen",), 24.0, 0.4, 4.0, 80.0, "operations that widening a K weight takes"),
     },
 }  # fmt: skip
 """What is fitted of each family."""

@@ -185,7 +185,7 @@ class ServingModel(Record, kw_only=True):
         width = byte("recipe.operand_bytes", 4.0 if self.activation == "fp32" else 2.0)
         return self.types().replaced(
             matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False,
-            micro=False,
+            micro=False, coded=False,
         )  # fmt: skip
 
     def types(self) -> Types:
@@ -206,6 +206,7 @@ class ServingModel(Record, kw_only=True):
             kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
             blocked=native and stored.blocked,
             micro=stored.micro,
+            coded=stored.coded,
         )
 
     def kept_type(self) -> Term:
@@ -285,9 +286,7 @@ class ServingModel(Record, kw_only=True):
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
             layers=total(f"{name}.layers", work.counts),
-            layer_host=self.subject.habit(
-                "layer_host", self.profile.layer_host_of.get(self.plan.weights, self.profile.layer_host)
-            ),
+            layer_host=self.subject.habit("layer_host", self.profile.layer_host_of.get(self.plan.weights, self.profile.layer_host)),
             busy=total(f"{name}.busy", parts),
         )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)

@@ -154,6 +154,8 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     kinds: list[str] = [item.dtype]
     if _widened(item):
         kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
+        if item.coded:
+            kinds.insert(0, "coded_wo")
         if item.micro:
             kinds = ["mxfp4_a8", "mxfp4_wo", *kinds]
     elif item.blocked:

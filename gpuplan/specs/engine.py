@@ -285,8 +285,8 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
     products: Literal["widened", "int8"] = "widened"
-    """What weights that are stored narrower than they are multiplied meet: 16-bit activations, or where the chip multiplies integers
-    activations in blocks of 8 bits."""
+    """What weights that are stored narrower than they are multiplied meet: 16-bit activations, or, where the chip multiplies
+    integers, activations in blocks of 8 bits."""
     splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
     padded_experts: PaddedExperts | None = None

@@ -16,10 +16,11 @@ _BIAS = re.compile(r"([+-]?\d+(?:\.\d+)?) ?%")
 Dtype: TypeAlias = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 MatmulKind: TypeAlias = Literal[
     "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp8_block", "int8_wo", "int4_wo", "mxfp4_wo",
-    "mxfp4_a8",
+    "mxfp4_a8", "coded_wo",
 ]  # fmt: skip
 """A data type that is multiplied; fp8 with scales by blocks; 8- or 4-bit weights that are widened to 16 bits on the way,
-with scales by groups of integers or by blocks of 32 (MX); these by activations of 8 bits."""
+with scales by groups of integers or by blocks of 32 (MX); these by activations of 8 bits; weights that are put together of several
+fields, or looked up (K and I types of GGUF files)."""
 Kind: TypeAlias = Literal[
     "matmul", "grouped", "attention", "prefill", "decode", "stream", "collective", "all_reduce", "all_gather", "reduce_scatter",
     "all_to_all", "transfer",
