@@ -90,6 +90,8 @@ def serving_ask(
         Skip: the row says too little, or something that no plan can say.
     """
     run = row.run
+    if run.get("disaggregated"):
+        raise Skip("prefill and decode ran on different accelerators")
     prompt, output = run.get("input_len"), run.get("output_len")
     if not prompt and not output and run.get("mode") != "single-stream":
         raise Skip("the row does not say how long its requests are")

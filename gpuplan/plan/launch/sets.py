@@ -93,7 +93,8 @@ def _two_caches(sets: Mapping[str, tuple[str, str]], put: Any) -> list[Note]:
     if types[0] == types[1]:
         put("kv_cache", types[0], flag)
         return []
-    wide = max(types, key=lambda one: KV_BYTES.get(one, 0.0))
+    sizes: Mapping[str, float] = {str(name): size for name, size in KV_BYTES.items()}
+    wide = max(types, key=lambda one: sizes.get(one, 0.0))
     put("kv_cache", wide, flag)
     text = f"keys in {types[0]} and values in {types[1]}: both are counted in {wide}"
     return [Note("command.two-caches", text, "an estimate has one type for the KV cache")]
