@@ -1,4 +1,4 @@
-"""Rows of serving runs are asked as they are: phases on accelerators of their own, beams, formats, engines and rates of one phase."""
+"""Rows of serving runs are asked as they are: phases on accelerators of their own, beams, formats, engines, rates of a phase."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def asked(one: Row) -> ServeAsk:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("Q4_K_M", "q4_k_m"), ("iq4_xs", "iq4_xs"), ("int4-awq", "int4"), ("bnb.nf4-dq", "nf4-dq"), ("int8-bitsandbytes", "int8-bnb"),
-        ("f16", "fp16"), ("mxfp4", "mxfp4"),
+        ("Q4_K_M", "q4_k_m"), ("iq4_xs", "iq4_xs"), ("int4-awq", "int4"), ("bnb.nf4-dq", "nf4-dq"),
+        ("int8-bitsandbytes", "int8-bnb"), ("f16", "fp16"), ("mxfp4", "mxfp4"),
     ],
 )  # fmt: skip
 def test_weights_are_taken_by_the_names_that_rows_have_for_them(said: str, meant: str) -> None:
@@ -45,8 +45,8 @@ def test_weights_that_nobody_knows_are_no_others() -> None:
 @pytest.mark.parametrize(
     ("engine", "name"),
     [
-        ("llama.cpp (May 2024)", "llama.cpp"), ("auto-gptq / transformers", "auto-gptq"), ("huggingface transformers", "torch-eager"),
-        ("exllama v2", "exllama"), ("tensorrt 10.2.0, cuda 12.4", "tensorrt-llm"), ("my own engine", "my"),
+        ("llama.cpp (May 2024)", "llama.cpp"), ("auto-gptq / transformers", "auto-gptq"), ("exllama v1", "exllama"),
+        ("huggingface transformers", "torch-eager"), ("tensorrt 10.2.0, cuda 12.4", "tensorrt-llm"), ("my own engine", "my"),
     ],
 )  # fmt: skip
 def test_the_engine_is_the_first_word_that_is_the_name_of_one(engine: str, name: str) -> None:
@@ -94,12 +94,10 @@ def test_phases_on_accelerators_of_their_own_are_a_question_each() -> None:
 
 def test_rates_of_one_phase_are_compared_with_that_phase() -> None:
     known = answers(Library.of(ServeAsk(model="", on="")))
-    both = row(
-        run={"input_len": 2048, "output_len": 64},
-        measured={"output_tokens_per_s": 100.0, "tpot_ms": 10.0, "prompt_tokens_per_s": 5e3},
-    )
+    rates = {"output_tokens_per_s": 100.0, "tpot_ms": 10.0, "prompt_tokens_per_s": 5e3}
+    both = row(run={"input_len": 2048, "output_len": 64}, measured=rates)
     made = known.serve(serving_ask(both, known.card, known.keep, known.engine))
-    found = {metric: float(term.value) for metric, _, term in figures_of(both, made, "whole")}  # type: ignore[arg-type]
+    found: dict[str, Any] = {metric: term.value for metric, _, term in figures_of(both, made, "whole")}
     step: Any = made.figures["itl_s"].value
     prefill: Any = made.figures["batch_prefill_s"].value
     assert found["throughput"] == pytest.approx(1 / step)
