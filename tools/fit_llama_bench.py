@@ -232,12 +232,15 @@ def put(family: str, values: Mapping[str, float]) -> None:
     """Put values into the family's file and leave every other line as it is."""
     path = FAMILIES / f"{family}.yaml"
     lines = path.read_text(encoding="utf-8").split("\n")
-    lines[_first(lines) :] = _changed(lines[_first(lines) :], written(family, values))
+    first, end = _section(lines)
+    lines[first:end] = _changed(lines[first:end], written(family, values))
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def _first(lines: Sequence[str]) -> int:
-    return next(at for at, line in enumerate(lines) if line == f"  {ENGINE}:")
+def _section(lines: Sequence[str]) -> tuple[int, int]:
+    """The first line of the engine's section, and the one behind its last."""
+    first = next(at for at, line in enumerate(lines) if line == f"  {ENGINE}:")
+    return first, next((at for at in range(first + 1, len(lines)) if re.match(r" {0,2}\S", lines[at])), len(lines))
 
 
 def _changed(lines: Sequence[str], wanted: Mapping[str, str]) -> list[str]:

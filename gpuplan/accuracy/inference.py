@@ -14,12 +14,13 @@ from gpuplan.formulas.basic import product, rate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
 from gpuplan.plan.words import ALSO_CALLED, KvFormat, WeightFormat
+from gpuplan.specs.engine import Engine
 from gpuplan.term import Source, Term
 
 Phase: TypeAlias = Literal["whole", "prefill", "decode"]
 """What of a request ran on the accelerators that a question is about."""
-Knows: TypeAlias = Callable[[str], object | None]
-"""The profile of an engine by its name; None: nobody knows it."""
+Knows: TypeAlias = Callable[[str], tuple[Engine, object] | None]
+"""The profile of an engine by its name, and what is said of that; None: nobody knows it."""
 
 _ROW = Source("user", "as the run's row says")
 WEIGHTS: Mapping[str, WeightFormat] = {
@@ -103,15 +104,26 @@ def serving_ask(
     chips = _chips(row)
     if tp and int(tp) * int(pp or 1) > chips:
         tp = pp = None  # it counts something else than accelerators, such as cores
+    engine = _engine(row, knows)
     one_length = (prompt or output) is not None
     return ServeAsk(
-        model=keep(card_of(row, find)), on=f"{chips}x{_accelerator(row)}", engine=_engine(row, knows),
+        model=keep(card_of(row, find)), on=f"{chips}x{_accelerator(row)}", engine=engine,
         prompt=int(prompt or 1) if one_length else None, output=int(output or 1) if one_length else None,
         batch=batch, weights=_weights(row), kv_cache=None if kv is None else cast("KvFormat", _typed(kv)),
-        # Whoever serves with pipeline stages or replicas on the accelerators of one node says so.
-        tp=tp, pp=pp or (1 if run.get("tp") or chips <= ONE_NODE else None), dp=dp if dp > 1 else None,
+        tp=tp, pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None,
         ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
     )  # fmt: skip
+
+
+def _stages(row: Row, chips: int, engine: str | None, knows: Knows | None) -> int | None:
+    """Pipeline stages of a row that says nothing of them; None: the fastest division has them or not.
+
+    Whoever serves with stages on the accelerators of one node says so, unless the engine divides a model in no other way.
+    """
+    found = None if knows is None or engine is None else knows(engine)
+    if found is not None and found[0].serving is not None and "tp" not in found[0].serving.splits and not row.run.get("tp"):
+        return max(chips // int(row.run.get("dp") or 1), 1)
+    return 1 if row.run.get("tp") or chips <= ONE_NODE else None
 
 
 def _typed(name: object) -> str:

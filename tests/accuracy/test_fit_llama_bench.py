@@ -76,8 +76,10 @@ def test_writing_what_a_file_holds_changes_nothing(monkeypatch: pytest.MonkeyPat
         put(family, held)
         assert (folder / f"{family}.yaml").read_text(encoding="utf-8") == (FAMILIES / f"{family}.yaml").read_text(encoding="utf-8")
         put(family, {**held, "bandwidth": 0.777})
+        kept = (FAMILIES / f"{family}.yaml").read_text(encoding="utf-8").count("memory_efficiency:")
         changed = (folder / f"{family}.yaml").read_text(encoding="utf-8")
-        assert "memory_efficiency: 0.777" in changed
+        assert changed.count("memory_efficiency: 0.777") in (2, 3), "those of its quantised weights, and of no other engine"
+        assert changed.count("memory_efficiency:") == kept
         assert written(family, held)["hw.matmul.int4_wo.start"] == text_of("x.start", held["start"])
 
 
