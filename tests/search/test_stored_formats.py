@@ -49,7 +49,8 @@ def test_memory_holds_what_the_file_does(model: str, name: str) -> None:
     made = mixture(arch, name)
     matrices = sum(one.values * made.parts[one.kind, one.part] for one in layer_tensors(arch))
     edge = arch.vocab * arch.hidden
-    edges = edge * (made.embedding if arch.tied else made.embedding + made.head)
+    # llama.cpp looks tokens up in host memory; a matrix that makes logits too is on the accelerator.
+    edges = edge * (made.embedding if arch.tied else made.head)
     held = asked(name, model).find("memory.weights")
     assert held is not None
     weights: Any = held.value
