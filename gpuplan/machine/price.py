@@ -15,6 +15,8 @@ from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
 __all__ = ["attention_seconds", "collective_seconds", "matmul_seconds", "seconds", "stream_seconds", "transfer_seconds"]
 
+WITHOUT_TILES = ("fp32", "fp64")
+"""Types that plain arithmetic multiplies: a few rows take no whole tile of a matrix unit."""
 ZERO = Term("zero", 0.0, "1", DEFINITION)
 NO_TIME = Term("no_time", 0.0, "s", DEFINITION)
 
@@ -62,8 +64,9 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
     peak = hw.peak("fp8" if prefix.endswith("_a8") else item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
     tile = hw.parameter(f"{prefix}.tile_m")
-    if _widened(item):
-        # Kernels that widen the weights on the way are made for few rows; the measured ones multiply what they read.
+    if _widened(item) or item.dtype in WITHOUT_TILES:
+        # Kernels that widen the weights on the way are made for few rows, as are those of plain arithmetic, which no matrix unit
+        # holds to its tiles; the measured ones multiply what they read.
         tile = kernels.thin_tile.term(f"{name}.tile_m", m=item.m, tile_m=tile)
     uneven = ZERO if item.uneven is None else item.uneven
     busy, straddle = shape, hw.parameters.get(f"{prefix}.straddle")
