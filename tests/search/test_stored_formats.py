@@ -54,9 +54,9 @@ def test_memory_holds_what_the_file_does(model: str, name: str) -> None:
     held = asked(name, model).find("memory.weights")
     assert held is not None
     weights: Any = held.value
-    # Norms, routers and what towers there are stay in fp32 and are not counted here.
+    # Norms and routers stay in fp32; a tower beside the text model is a file of its own, in 16 bits.
     rest = float(weights) - matrices - edges
-    extra = sum(arch.extra_params.values()) * 4.0
+    extra = sum(arch.extra_params.values()) * 2.0
     assert 0 <= rest - extra < 0.01 * float(weights)
 
 
