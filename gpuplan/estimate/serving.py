@@ -26,6 +26,7 @@ from gpuplan.formulas.basic import (
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.machine.hardware import Hardware
+from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.num import agreed
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -193,7 +194,7 @@ class ServingModel(Record, kw_only=True):
         width = byte("recipe.operand_bytes", 4.0 if self.activation == "fp32" else 2.0)
         return self.types().replaced(
             matmul=self.activation, operand=width, weight=byte("recipe.plain_weight_bytes", 2.0), blocked=False,
-            micro=False,
+            micro=False, coded=False,
         )  # fmt: skip
 
     def types(self) -> Types:
@@ -202,6 +203,8 @@ class ServingModel(Record, kw_only=True):
         native = stored.multiply is not None and stored.multiply in self.subject.hw.peaks
         matmul: Dtype = stored.multiply if native and stored.multiply is not None else self.activation
         width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "fp32": 4.0}.get(matmul, 2.0)
+        if stored.multiply is None and self.profile.products == "int8" and "int8" in self.subject.hw.peaks:
+            matmul, width = "int8", BLOCK_TYPES["q8_1"].bytes_per_value
         activation = byte("recipe.activation_bytes", 4.0 if self.activation == "fp32" else 2.0)
         return Types(
             matmul=matmul,
@@ -212,6 +215,7 @@ class ServingModel(Record, kw_only=True):
             kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
             blocked=native and stored.blocked,
             micro=stored.micro,
+            coded=stored.coded,
         )
 
     def kept_type(self) -> Term:
@@ -303,7 +307,7 @@ class ServingModel(Record, kw_only=True):
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
             layers=total(f"{name}.layers", work.counts),
-            layer_host=self.subject.habit("layer_host", self.profile.layer_host),
+            layer_host=self.subject.habit("layer_host", self.profile.layer_host_of.get(self.plan.weights, self.profile.layer_host)),
             busy=total(f"{name}.busy", parts),
         )
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)

@@ -60,8 +60,9 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     """
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine)
-    tp = [want.tp] if want.tp else divisors(ranks)
-    pp = [want.pp] if want.pp else divisors(ranks)
+    splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
+    tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits else [1]
+    pp = [want.pp] if want.pp else divisors(ranks) if "pp" in splits else [1]
     if want.dp:
         tp, pp = _with_replicas(want, ranks, tp, pp)
     batch = want.batch

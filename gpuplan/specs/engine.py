@@ -284,6 +284,8 @@ class ServingProfile(Schema):
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
     layer_host: SecondsField
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
+    layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
+    """The same by type of weights, where widening them is more code on the host."""
     step_host: SecondsField
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     request_host: SecondsField
@@ -293,6 +295,11 @@ class ServingProfile(Schema):
     decode_residual: FactorField
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
+    products: Literal["widened", "int8"] = "widened"
+    """What weights that are stored narrower than they are multiplied meet: 16-bit activations, or, where the chip multiplies
+    integers, activations in blocks of 8 bits."""
+    splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
+    """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
     padded_experts: PaddedExperts | None = None
     host_embedding: bool = False
     """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""

@@ -113,6 +113,7 @@ def serving_pass(
             Matmul(
                 name=f"{name}.head", m=head_rows, n=vocab, k=leaves.hidden, batch=ONE, dtype=types.attention,
                 left_bytes=types.activation, right_bytes=parts.get(("", HEAD), types.activation), out_bytes=types.activation,
+                coded=("", HEAD) in parts and types.coded,
             ),
         )  # fmt: skip
         read["head"] = read_bytes(head[0])
