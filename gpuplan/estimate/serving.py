@@ -28,6 +28,7 @@ from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
+from gpuplan.workload.checkpoint_weights import matrix_bytes
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
@@ -156,6 +157,14 @@ class ServingModel(Record, kw_only=True):
             micro=False,
         )  # fmt: skip
 
+    def weight(self) -> Term:
+        """Bytes of a weight with its share of scales: of all matrices of the checkpoint's layers but those that are left plain."""
+        stored = stored_in(self.plan.weights, self.plan.group)
+        usual = byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source)
+        if self.plan.checkpoint is None:
+            return usual
+        return matrix_bytes(self.subject.arch, self.subject.counts, self.plan.checkpoint, self.plan.plain) or usual
+
     def types(self) -> Types:
         """What matmuls multiply: the stored type where the tensor cores can, otherwise weights are widened on the way."""
         stored = stored_in(self.plan.weights, self.plan.group)
@@ -168,7 +177,7 @@ class ServingModel(Record, kw_only=True):
             attention=self.activation,
             activation=activation,
             operand=byte("recipe.operand_bytes", width),
-            weight=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source),
+            weight=self.weight(),
             kv=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]),
             blocked=native and stored.blocked,
             micro=stored.micro,

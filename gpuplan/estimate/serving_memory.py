@@ -49,6 +49,7 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     weights = weight_bytes(
         subject.arch, subject.counts, leaves, serve,
         stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept, plain=model.plan.plain,
+        checkpoint=model.plan.checkpoint,
     )  # fmt: skip
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
     sequence = cache_bytes(

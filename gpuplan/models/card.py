@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount, count
+from gpuplan.models.stored import StoredTensors
 from gpuplan.schema import DAY, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import Kind, Source
@@ -149,6 +150,8 @@ class ModelCard(Schema):
     """How the weights are quantised; None: they are stored in `dtype`."""
     quantised: dict[str, WeightsFormat] = field(default_factory=dict)
     """The usual quantised checkpoints of a model that is stored plain, by the type of weights that asks for each (`fp8`)."""
+    stored: StoredTensors | None = None
+    """The bytes of the stored tensors, where the checkpoint's own files say so; None: as its format makes them."""
     checkpoint_extra: dict[str, PositiveInt] = field(default_factory=dict)
     """Parameters that the stored checkpoint holds beside the model: multi-token prediction, copies of tied matrices."""
     notes: tuple[str, ...] = ()

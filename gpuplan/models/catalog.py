@@ -33,9 +33,9 @@ def find(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
         path = Path(name)
         if path.suffix in (".yaml", ".yml"):
             return load_card(path)
-        from gpuplan.models.import_config import import_config
+        from gpuplan.models.checkpoint.folder import import_path
 
-        return import_config(path)
+        return import_path(path.expanduser())
     from gpuplan.models.generic import generic_names, generic_path
 
     if generic_path(name, extra_dirs) is not None:
@@ -77,7 +77,11 @@ def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
 
 
 def _looks_like_path(name: str) -> bool:
-    return name.endswith((".json", ".yaml", ".yml", "/", "\\")) or name.startswith((".", "/", "~")) or "\\" in name
+    return (
+        name.lower().endswith((".json", ".yaml", ".yml", ".gguf", ".safetensors", "/", "\\"))
+        or name.startswith((".", "/", "~"))
+        or "\\" in name
+    )
 
 
 def _by_id(name: str, folders: Iterable[Path]) -> Path | None:

@@ -123,9 +123,9 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
         weights = weights_format(block, notes)
     found = [note.text for note in notes]
     card = ModelCard(
-        id=_slug(name),
+        id=slug(name),
         name=name,
-        sources={"config": CardSource(title=f"{kind} configuration {file}", checked=_today(), kind="user")},
+        sources={"config": CardSource(title=f"{kind} configuration {file}", checked=today(), kind="user")},
         dtype=_dtype(outer, text),
         weights=weights,
         notes=tuple(dict.fromkeys(found)),
@@ -239,11 +239,13 @@ def _name(file: Path) -> str:
     return file.parent.resolve().name if file.name == "config.json" else file.stem
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """The id that a card gets of a name."""
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "model"
 
 
-def _today() -> str:
+def today() -> str:
+    """The day on which a file is read."""
     from datetime import date
 
     return date.today().isoformat()

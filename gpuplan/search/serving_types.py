@@ -7,7 +7,10 @@ from typing import cast, get_args
 from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.card import ModelCard, WeightsFormat
+from gpuplan.models.checkpoint.ggml_types import TYPES
 from gpuplan.models.plain_parts import PlainPart, plain_parts
+from gpuplan.models.stored import StoredTensors
+from gpuplan.plan.precision import STORED
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
@@ -21,6 +24,8 @@ class StoredTypes(Record, kw_only=True):
     kv_cache: KvFormat
     group: int = 0
     plain: tuple[PlainPart, ...] = ()
+    checkpoint: StoredTensors | None = None
+    """The bytes of the checkpoint part by part, where the plan loads it as it is."""
 
 
 def types_of(
@@ -32,7 +37,7 @@ def types_of(
     own, why = stored_format(card, subject)
     if weights is None:
         usual = formats.weights
-        if usual is not None and card.weights is None:
+        if usual is not None and card.weights is None and not (card.stored is not None and card.stored.as_is):
             own, why = cast("WeightFormat", usual.text), f"what users of {subject.engine.name} take ({_source(subject, usual)})"
         weights = own
         said.append(Choice("weights", weights, why))
@@ -48,7 +53,19 @@ def types_of(
     group, plain = 0, cast("tuple[PlainPart, ...]", ())
     if checkpoint is not None:
         group, plain = checkpoint.group_size or 0, plain_parts(card.architecture, checkpoint.excluded)
-    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain), said
+    stored = _loaded(card, weights, own)
+    if card.stored is not None and stored is None:
+        files = card.stored.source().title
+        said.append(Choice("checkpoint", own, f"its bytes ({files}) are not taken: the weights are to be {weights}"))
+    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, checkpoint=stored), said
+
+
+def _loaded(card: ModelCard, weights: WeightFormat, own: WeightFormat) -> StoredTensors | None:
+    """The bytes of the checkpoint, where they are what memory holds; None where its values are made another type."""
+    if card.stored is None or weights != own:
+        return None
+    widest = next(iter(card.stored.types))
+    return None if widest == "f32" and weights != "fp32" else card.stored
 
 
 def _cache_type(
@@ -73,11 +90,15 @@ def _source(subject: Subject, text: SourcedText) -> str:
 def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]:
     """The format that a checkpoint is published in, as far as serving knows it, and why it was taken."""
     plain: WeightFormat = "bf16" if "bf16" in subject.hw.peaks else "fp16"
+    if card.stored is not None and card.stored.as_is and card.weights is None and card.dtype is not None:
+        return card.dtype, "as the file is stored"
     if card.weights is None:
         if card.dtype == "bf16" and plain == "fp16":
             return plain, f"{subject.hw.name} multiplies no bf16"
         return plain, "16-bit, as trained"
     method, bits = card.weights.method, card.weights.bits
+    if card.stored is not None and card.stored.as_is:
+        return _ggml(method, card.stored)
     named: dict[str, WeightFormat] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
     if method == "fp8" and card.weights.block:
         return "fp8-block", "as the checkpoint is stored, with a scale for each block"
@@ -90,3 +111,13 @@ def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]
     if bits == 8:
         return ("fp8" if card.weights.number == "float" else "int8"), f"as the checkpoint is stored ({method}, 8 bits)"
     return plain, f"16-bit: the checkpoint's {method} format has no model of its own yet"
+
+
+def _ggml(method: str, stored: StoredTensors) -> tuple[WeightFormat, str]:
+    """The format that paces a GGUF file: its own, or else the one of llama.cpp that is nearest in bits."""
+    if method in get_args(WeightFormat):
+        return cast("WeightFormat", method), "as the file is stored"
+    most = next(iter(stored.types))
+    bits = next((one.bits for one in TYPES.values() if one.name == most), 16.0) / 8
+    near = min((one for one in STORED.values() if one.whole_model), key=lambda one: abs(one.bytes_per_value - bits))
+    return near.name, f"the file is stored as {method}: its bytes are its own, its pace is that of {near.name}"

@@ -12,10 +12,12 @@ from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, ra
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
 from gpuplan.models.plain_parts import PlainPart
+from gpuplan.models.stored import StoredTensors
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
+from gpuplan.workload.checkpoint_weights import checkpoint_bytes
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.kinds.base import Caching
@@ -129,12 +131,16 @@ def _read(item: Matmul) -> Term:
 
 def weight_bytes(
     arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, kept: Term,
-    plain: Collection[PlainPart] = (),
+    plain: Collection[PlainPart] = (), checkpoint: StoredTensors | None = None,
 ) -> Term:  # fmt: skip
     """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value.
 
-    `plain` are parts of layers that are kept too, and how much of them.
+    `plain` are parts of layers that are kept too, and how much of them. Where the bytes of a checkpoint are known, they are taken.
     """
+    if checkpoint is not None:
+        ways = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
+        split = Split(tp=serve.tp, ep=serve.ep, etp=ways, kv_heads=serve.kv_heads)
+        return checkpoint_bytes(arch, counts, leaves, split, pp=serve.pp, stored=checkpoint)
     shares = {(key, part): value for key, part, value in plain}
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
