@@ -18,11 +18,12 @@ RUN = "What runs where"
 PARALLEL = "Parallelism (what is left out is chosen and said)"
 NUMBERS = "Numbers"
 TUNING = "Adapters"
+SERVED = "Engine settings (what is left out is the engine's own)"
 REINFORCED = "Reinforcement learning (generation, scoring, training in turn)"
 SAMPLED = "Models given by their samples (CNNs and the like)"
 DATA = "Data"
 OUTPUT = "Output"
-PANELS = (RUN, NUMBERS, PARALLEL, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
+PANELS = (RUN, NUMBERS, PARALLEL, SERVED, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
 """The headings of the help, in its order."""
 
 WHOLE = 1_000_000_000

@@ -11,6 +11,7 @@ from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS, FitAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
+from gpuplan.plan.words import ALSO_CALLED
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
 
@@ -195,6 +196,10 @@ def _words(entry: Entry, given: Any) -> tuple[str, ...]:
 
 def _word(entry: Entry, text: str) -> str:
     word = text.replace("-", "_") if all("-" not in known for known in entry.words) else text
+    if word not in entry.words:
+        # Types are typed in either case (`Q4_K_M`), and by the names that files and engines have for them.
+        folded = text.lower()
+        word = folded if folded in entry.words else ALSO_CALLED.get(folded, text)
     if word not in entry.words:
         hint = did_you_mean(text, entry.words) or f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
         raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", hint))

@@ -6,10 +6,28 @@ from collections.abc import Iterator
 
 from gpuplan.errors import Problem
 from gpuplan.models.stored import StoredTensors
+from gpuplan.models.stored_parts import StoredPart
 from gpuplan.num import Num
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
+
+
+class Settings(Record, kw_only=True):
+    """What is set of an engine in place of its habits; None: as the engine has it. Of the same names as the options."""
+
+    max_context: float | None = None
+    """Tokens of the longest sequence that is accepted: the cache must have room for one."""
+    max_sequences: float | None = None
+    max_batched_tokens: float | None = None
+    memory_utilization: float | None = None
+    page_tokens: float | None = None
+    cache_tokens: float | None = None
+    """Tokens that the cache of a replica holds at most."""
+    cache_memory: float | None = None
+    """Bytes of the cache on each rank, in place of what the share of memory leaves."""
+    chunked_prefill: bool | None = None
+    graphs: bool | None = None
 
 
 class ServePlan(Record, kw_only=True):
@@ -27,12 +45,15 @@ class ServePlan(Record, kw_only=True):
     weights: WeightFormat = "bf16"
     kv_cache: KvFormat = "bf16"
     queues: bool = True
+    settings: Settings = Settings()
     group: int = 0
     """Quantised weights that share a scale; 0: as is usual of the type."""
     plain: tuple[tuple[str, str, float], ...] = ()
     """Parts of kinds of layers that are not quantised, and how much of them: (kind, part, share)."""
     checkpoint: StoredTensors | None = None
     """The bytes of the checkpoint part by part; None: as `weights` stores them."""
+    parts: tuple[StoredPart, ...] = ()
+    """Parts whose bytes a value are their own, where a checkpoint mixes types."""
 
 
 def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[Rule]:
@@ -51,6 +72,16 @@ def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[R
             "use a longer --context or shorter sequences",
         ),
     )
+    longest = plan.settings.max_context
+    if longest is not None:
+        yield Rule(
+            plan.context <= longest,
+            lambda: Problem(
+                "plan.longest",
+                f"a context of {plan.context:g} tokens is beyond the {longest:g} that the engine is set to accept",
+                "use shorter sequences or a longer --max-context",
+            ),
+        )
     if positions:
         yield Rule(
             plan.context <= positions,

@@ -12,7 +12,7 @@ from gpuplan.models.card import Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
-from gpuplan.plan.serve import ServePlan
+from gpuplan.plan.serve import ServePlan, Settings
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best
 from gpuplan.search.idle import cache_idle
@@ -58,7 +58,7 @@ class Settled(Record, kw_only=True):
 
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
-    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
+    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep"))
     found = library.look_up(ask, "serve")
     if found.card.architecture.decoder.kind == "encoder":
         what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
@@ -178,7 +178,8 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
     types, said = types_of(found.card, found.subject, ask.weights, ask.kv_cache)
     want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
     if isinstance(ask, ServeAsk):
-        want = want.replaced(expert_skew=ask.expert_skew)
+        settings = Settings(**{name: getattr(ask, name) for name in Settings.field_names()})
+        want = want.replaced(expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, settings=settings)
     return want, said
 
 
@@ -186,7 +187,7 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
     p = plan.parallel
     made = [Choice(name, f"{getattr(p, name):g}", why) for name in _TP_PP if getattr(ask, name) is None]
     made = [one for one in made if one.name == "tp" or one.value != "1"]
-    if p.dp != 1:
+    if p.dp != 1 and getattr(ask, "dp", None) is None:
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"

@@ -6,10 +6,11 @@ from typing import cast, get_args
 
 from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
+from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.models.card import ModelCard, WeightsFormat
-from gpuplan.models.checkpoint.ggml_types import TYPES
 from gpuplan.models.plain_parts import PlainPart, plain_parts
 from gpuplan.models.stored import StoredTensors
+from gpuplan.models.stored_parts import StoredPart, parts_of_file_type
 from gpuplan.plan.precision import STORED
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
@@ -26,6 +27,7 @@ class StoredTypes(Record, kw_only=True):
     plain: tuple[PlainPart, ...] = ()
     checkpoint: StoredTensors | None = None
     """The bytes of the checkpoint part by part, where the plan loads it as it is."""
+    parts: tuple[StoredPart, ...] = ()
 
 
 def types_of(
@@ -57,7 +59,9 @@ def types_of(
     if card.stored is not None and stored is None:
         files = card.stored.source().title
         said.append(Choice("checkpoint", own, f"its bytes ({files}) are not taken: the weights are to be {weights}"))
-    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, checkpoint=stored), said
+    parts = parts_of_file_type(card.architecture, weights) if stored is None else ()
+    made = StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts, checkpoint=stored)
+    return made, said
 
 
 def _loaded(card: ModelCard, weights: WeightFormat, own: WeightFormat) -> StoredTensors | None:
@@ -65,7 +69,7 @@ def _loaded(card: ModelCard, weights: WeightFormat, own: WeightFormat) -> Stored
     if card.stored is None or weights != own:
         return None
     widest = next(iter(card.stored.types))
-    return None if widest == "f32" and weights != "fp32" else card.stored
+    return None if widest == "fp32" and weights != "fp32" else card.stored
 
 
 def _cache_type(
@@ -118,6 +122,6 @@ def _ggml(method: str, stored: StoredTensors) -> tuple[WeightFormat, str]:
     if method in get_args(WeightFormat):
         return cast("WeightFormat", method), "as the file is stored"
     most = next(iter(stored.types))
-    bits = next((one.bits for one in TYPES.values() if one.name == most), 16.0) / 8
+    bits = BLOCK_TYPES[most].bytes_per_value
     near = min((one for one in STORED.values() if one.whole_model), key=lambda one: abs(one.bytes_per_value - bits))
     return near.name, f"the file is stored as {method}: its bytes are its own, its pace is that of {near.name}"

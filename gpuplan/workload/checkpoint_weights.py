@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import bytes_per_value
 from gpuplan.formulas.memory import state_bytes
@@ -11,14 +9,13 @@ from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import rank_params, sharded_params
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import BlockCount, ParamCount
-from gpuplan.models.plain_parts import PlainPart
 from gpuplan.models.stored import StoredTensors
+from gpuplan.models.stored_parts import HEAD
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves, Split
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.stages import block_keys, fullest_stage
 
-HALF = 0.5
 MATRICES = ("mixer", "cross", "mlp", "experts")
 """Parts that are mostly matrices."""
 WHOLE = ("norms", "router")
@@ -44,23 +41,22 @@ def leaf(stored: StoredTensors, name: str) -> Term:
     return Term(f"checkpoint.{name}", float(sum(stored.parts.get(name, {}).values())), "B", stored.source())
 
 
-def matrix_bytes(
-    arch: Architecture, counts: ParamCount, stored: StoredTensors, plain: Collection[PlainPart]
-) -> Term | None:  # fmt: skip
-    """Mean bytes of a value of the layers' matrices but for those that are mostly `plain`; None: there are no others."""
-    left = {(key, part) for key, part, much in plain if much > HALF}
-    sizes, values = {}, {}
+def checkpoint_parts(arch: Architecture, counts: ParamCount, stored: StoredTensors) -> dict[tuple[str, str], Term]:
+    """Mean bytes of a value of the matrices of layers by kind and part, and of the head (under no kind)."""
+    made: dict[tuple[str, str], Term] = {}
     for key, (index, name) in block_keys(arch).items():
         one = next(o for o in counts.blocks if o.block == name and o.stack == arch.stacks[index].kind)
         for part, params in one.layer.items():
-            if part in MATRICES and (key, part) not in left and f"{key}.{part}" in stored.parts:
-                sizes[f"{key}.{part}"] = leaf(stored, f"{key}.{part}")
-                values[f"{key}.{part}"] = product.term(f"checkpoint.{key}.{part}.values", a=one.layers, b=params)
-    if not sizes:
-        return None
-    return bytes_per_value.term(
-        "recipe.stored_weight_bytes", size=total("checkpoint.matrices", sizes), params=total("checkpoint.matrix_values", values)
-    )
+            if part in MATRICES and f"{key}.{part}" in stored.parts and params.value:
+                made[key, part] = _each(f"{key}.{part}", stored, product.term(f"weights.{key}.{part}.all", a=one.layers, b=params))
+    top, values = ("embedding", counts.embedding) if counts.head is None else ("head", counts.head)
+    if arch.head and top in stored.parts:
+        made["", HEAD] = _each(top, stored, values)
+    return made
+
+
+def _each(name: str, stored: StoredTensors, values: Term) -> Term:
+    return bytes_per_value.term(f"weights.{name}.bytes_per_value", size=leaf(stored, name), params=values)
 
 
 def _block(
@@ -85,7 +81,7 @@ def _block(
             if part == "mixer" and copies is not None:
                 more = product.term(f"{at}.kv_copies", a=held, b=copies)
                 rank = total(f"{at}.with_copies", {"own": rank, "kv_copies": more})
-        each = bytes_per_value.term(f"{at}.bytes_per_value", size=leaf(stored, f"{key}.{part}"), params=everything)
+        each = _each(f"{key}.{part}", stored, everything)
         made[f"{key}.{part}"] = state_bytes.term(at, params=rank, bytes_per_param=each, shards=ONE)
     return made
 

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.files.window import Short, Window, window_of
-from gpuplan.models.checkpoint.ggml_types import REMOVED, TYPES
+from gpuplan.models.block_types import BY_NUMBER
+from gpuplan.models.checkpoint.ggml_types import REMOVED
 from gpuplan.models.checkpoint.tensors import Tensor
 from gpuplan.record import Record
 
@@ -228,14 +229,14 @@ class _Head:
             values *= side
         if values > MOST_VALUES:
             raise self.wrong(f"the tensor `{_short(name)}` says that it has {values:.3g} values, which cannot be")
-        known = TYPES.get(kind)
+        known = BY_NUMBER.get(kind)
         if known is None:
             gone = f" (`{REMOVED[kind]}`, which llama.cpp reads no longer)" if kind in REMOVED else ""
             raise self.wrong(f"the tensor `{_short(name)}` is of type {kind}{gone}, which gpuplan does not know", AGAIN, "type")
         if sides and sides[0] % known.values:
             told = f"rows of {sides[0]:,} values are no whole blocks of {known.values}"
             raise self.wrong(f"the tensor `{_short(name)}` is {known.name}, but its {told}")
-        return Tensor(name, known.name, tuple(reversed(sides)), values // known.values * known.size), offset
+        return Tensor(name, known.name, tuple(reversed(sides)), known.tensor_bytes(values)), offset
 
     def places(self, found: dict[str, tuple[Tensor, int]]) -> None:
         """Whether the tensors stand one behind the other within the file."""

@@ -10,6 +10,7 @@ from typing import Any
 from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.files.read import is_file
 from gpuplan.models.architecture import Architecture, Block, NormKind, Run, Stack
+from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
 from gpuplan.models.checkpoint.ggml_types import FILE_TYPES
 from gpuplan.models.checkpoint.gguf import GgufFile, read_gguf
@@ -105,7 +106,7 @@ def gguf_card(files: Sequence[GgufFile], notes: Sequence[str] = ()) -> ModelCard
     kind = first.whole("general.file_type")
     method = FILE_TYPES.get(kind, most) if kind is not None else most
     said = list(notes) + reader.notes
-    plain = {"f16": "fp16", "bf16": "bf16", "f32": "fp32"}.get(method)
+    plain = method if method in PLAIN else None
     from gpuplan.models.import_config import slug, today
 
     return ModelCard(

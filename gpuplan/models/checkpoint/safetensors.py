@@ -28,6 +28,7 @@ BITS = {
     "F6_E3M2": 6,
 }  # fmt: skip
 """Bits of a value of each type (https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs, `Dtype`)."""
+PLAIN = {"F16": "fp16", "F32": "fp32"}
 AGAIN = "download or save it anew"
 _Wrong: TypeAlias = Callable[[str], UsageError]
 
@@ -114,7 +115,7 @@ def _tensor(name: str, about: object, wrong: _Wrong) -> tuple[Tensor, int]:
         raise wrong(f"the shape of the tensor `{shown}` is no list of sizes")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise wrong(f"the place of the tensor `{shown}` is no pair of offsets")
-    made = Tensor(name, str(kind).lower(), tuple(shape), offsets[1] - offsets[0])
+    made = Tensor(name, PLAIN.get(str(kind), str(kind).lower()), tuple(shape), offsets[1] - offsets[0])
     if made.values * bits != made.size * 8:
         raise wrong(f"the tensor `{shown}` of {made.values:,} values of {bits} bits cannot take {made.size:,} bytes")
     return made, offsets[0]
