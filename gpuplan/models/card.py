@@ -102,8 +102,8 @@ class TokenPrediction(Schema):
     checked: Date
 
 
-class WeightsFormat(Schema):
-    """How a quantised checkpoint stores its weights."""
+class NumberFormat(Schema):
+    """How a quantised matrix is stored."""
 
     method: str
     """`fp8`, `gptq`, `awq`, `nvfp4`, `mxfp4`, `bitsandbytes`, `compressed-tensors`, … as the file names it, in lower case."""
@@ -114,11 +114,32 @@ class WeightsFormat(Schema):
     """Weights that share one scale along a row; None: one scale a row, a block or a tensor."""
     block: tuple[PositiveInt, ...] = ()
     """Rows and columns of a block that shares one scale."""
+    scales: Literal["tensor", "row"] | None = None
+    """What shares a scale where there are neither groups nor blocks; None: as the method has it."""
+    zeros: bool = False
+    """Groups have a zero point too."""
+    ordered: bool = False
+    """Columns were quantised in an order of their own, which is stored beside them (GPTQ's `desc_act`)."""
+    nested: bool = False
+    """Scales are quantised themselves (bitsandbytes' double quantisation)."""
+    millibits: PositiveInt | None = None
+    """Mean bits of a weight with its scales, in thousandths, of methods that mix widths within a matrix (EXL2, EXL3)."""
+
+
+class WeightsFormat(NumberFormat):
+    """How a quantised checkpoint stores its weights."""
+
     activation_bits: PositiveInt | None = None
     kv_cache: str | None = None
     """The format of the KV cache that the checkpoint asks for."""
     excluded: tuple[str, ...] = ()
     """Modules that stay in the checkpoint's plain type, as the file names them; `[0-9]` stands for a range of layers."""
+    included: tuple[str, ...] = ()
+    """Modules that alone are quantised; none: all matrices of layers."""
+    edges: bool = False
+    """Embedding and head are quantised as the layers are (MLX)."""
+    otherwise: dict[str, NumberFormat] = field(default_factory=dict)
+    """Modules that are quantised in another way, by name; the head only where it is named here, or where `edges` says so."""
     source: str = ""
     """What says so, where it is not the card's first source."""
 
