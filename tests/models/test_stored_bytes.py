@@ -14,7 +14,8 @@ from gpuplan.search.ask import answered
 from tests.models.made_files import LLAMA, LLAMA_KEYS, Row, gguf, llama_gguf, llama_safetensors, safetensors
 
 SMALL = {
-    **LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 4,
+    **LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 4,
     "vocab_size": 32000, "tie_word_embeddings": False,
 }  # fmt: skip
 MATRICES = {
@@ -101,12 +102,16 @@ def mlx(name: str, rows: int, columns: int) -> list[Row]:
 
 def group(bits, kind, strategy, **more):
     weights = {"num_bits": bits, "type": kind, "strategy": strategy, "symmetric": True, **more}
-    return {"config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}}, "ignore": ["lm_head"]}
+    return {
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}},
+        "ignore": ["lm_head"],
+    }
 
 
 CT = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 FORMATS = {
-    "fp8 in blocks": ({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}, fp8_blocks, "fp8-block"),
+    "fp8 in blocks": ({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}, fp8_blocks,
+    "fp8-block"),
     "fp8 of a tensor": ({"quant_method": "fp8", "activation_scheme": "static"}, fp8_tensor, "fp8"),
     "fp8 of ModelOpt": ({"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head"]}, fp8_tensor, "fp8"),
     "fp8 of compressed-tensors": ({**CT, **group(8, "float", "channel")}, fp8_rows, "fp8"),
@@ -126,7 +131,8 @@ FORMATS = {
     "int8 of bitsandbytes": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, int8_bnb, "int8-bnb"),
     "mlx": ({"group_size": 64, "bits": 4}, mlx, "mlx-4bit"),
 }  # fmt: skip
-"""Settings as published configurations have them, the tensors that the quantiser writes for a matrix, and the type that is planned."""
+"""Settings as published configurations have them, the tensors that the quantiser writes for a matrix,
+and the type that is planned."""
 
 
 def small_tensors(write, *, edges=False, plain_layers=()) -> list[Row]:
@@ -185,7 +191,9 @@ def test_layers_that_are_left_out_stay_plain(tmp_path):
     config = {**SMALL, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": [*left, "lm_head"]}}
     whole = import_path(folder(tmp_path, config, small_tensors(fp8_rows, plain_layers=(0, 3))))
     assert ruled(whole).total == pytest.approx(whole.stored.total, rel=1e-3)
-    assert whole.stored.parts["layer.mlp"]["bf16"] == 2 * 2 * (3 * 2048 * 8192 + 2 * 8192 + 2048)  # two layers, and the scales of two
+    assert whole.stored.parts["layer.mlp"]["bf16"] == 2 * 2 * (
+        3 * 2048 * 8192 + 2 * 8192 + 2048
+    )  # two layers, and the scales of two
 
 
 def test_gguf_safetensors_configuration_and_card_agree(tmp_path):
@@ -219,7 +227,9 @@ def test_the_users_type_wins_and_that_is_said(tmp_path):
     made = fit(str(file), on="h100", weights="q4_k_m")
     assert made.question["weights"] == "q4_k_m"
     assert any("not taken" in one.reason for one in made.chosen)
-    assert weights_of(file, weights="q4_k_m") == pytest.approx(weights_of("llama-3.1-8b", weights="q4_k_m", engine="llama-cpp"), rel=1e-9)
+    assert weights_of(file, weights="q4_k_m") == pytest.approx(
+        weights_of("llama-3.1-8b", weights="q4_k_m", engine="llama-cpp"), rel=1e-9
+    )
 
 
 def fit(model, **given):

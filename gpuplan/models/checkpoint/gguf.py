@@ -114,12 +114,11 @@ class _Head:
         version = self.begin()
         self.doing = "the counts of tensors and keys"
         tensors, keys = self.length(), self.length()
-        if keys > MOST_KEYS or keys * 9 > self.window.left:
-            raise self.wrong(f"the head says that it has {keys:,} keys, which cannot be")
-        if tensors > MOST_TENSORS or tensors * 16 > self.window.left:
-            raise self.wrong(
-                f"the head says that it has {tensors:,} tensors, which cannot be: no model has more than {MOST_TENSORS:,}"
-            )
+        for what, count, most in (("keys", keys, MOST_KEYS), ("tensors", tensors, MOST_TENSORS)):
+            if count > most:
+                raise self.wrong(f"the head says that it has {count:,} {what}, which cannot be: no model has more than {most:,}")
+        self.doing = f"{keys:,} keys and {tensors:,} tensors"
+        self.room(keys * 9 + tensors * 16)
         for _ in range(keys):
             self.pair()
         found = self.tensors(tensors)
@@ -144,6 +143,11 @@ class _Head:
             raise self.wrong(f"version {version} of GGUF is not known", "known are 1, 2 and 3", "version")
         self.word = "I" if version == 1 else "Q"
         return version
+
+    def room(self, count: int) -> None:
+        """Refuse what the rest of the file has no room for, before any of it is read."""
+        if count > self.window.left:
+            raise Short(self.window.at, count)
 
     def number(self, code: str) -> int:
         return int(struct.unpack(self.order + code, self.window.take(struct.calcsize(f"={code}")))[0])
@@ -187,8 +191,9 @@ class _Head:
     def list(self, key: str) -> None:
         kind, count = self.number("I"), self.length()
         if kind == _TEXT:
-            if count > MOST_TEXTS or count * struct.calcsize(f"={self.word}") > self.window.left:
+            if count > MOST_TEXTS:
                 raise self.wrong(f"`{_short(key)}` says that it has {count:,} texts, which cannot be")
+            self.room(count * struct.calcsize(f"={self.word}"))
             for _ in range(count):
                 self.window.skip(self.length())
             self.lists[key] = count
@@ -197,8 +202,7 @@ class _Head:
         if code is None:
             raise self.wrong(f"`{_short(key)}` is a list of type {kind}, which GGUF does not have")
         size = struct.calcsize(f"={code}")
-        if count * size > self.window.left:
-            raise self.wrong(f"`{_short(key)}` says that it has {count:,} values, which the file has no room for")
+        self.room(count * size)
         if count > KEPT_LIST:
             self.window.skip(count * size)
             self.lists[key] = count
