@@ -347,12 +347,16 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
 
 
 class ServingFigures(Record, kw_only=True):
-    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
+    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked).
+
+    `whole` is the prefill of all sequences, where nothing but prefill is done.
+    """
 
     figures: dict[str, Term]
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    whole: ServingPhase | None = None
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
 

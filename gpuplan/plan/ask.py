@@ -8,6 +8,7 @@ These records are the one table of options: a field with an `Option` is an optio
 from collections.abc import Mapping
 from typing import Annotated
 
+from gpuplan.errors import Note
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, SERVED, TUNING, Option
 from gpuplan.plan.words import (
@@ -421,6 +422,22 @@ class ServeAsk(Common, kw_only=True):
     ] = None  # fmt: skip
     chunked_prefill: Annotated[bool | None, Option("Prompts are cut to the tokens of a pass, or surely are not", SERVED, "")] = None
     graphs: Annotated[bool | None, GRAPHS] = None
+    engine_args: Annotated[
+        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS")
+    ] = None
+    command: Annotated[
+        str | None,
+        Option(
+            "A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed", SERVED,
+            "COMMAND",
+        ),
+    ] = None  # fmt: skip
+    spread_experts: bool = False
+    """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
+    as_model: bool = False
+    """Likewise: sequences of all the length that the model has are accepted."""
+    heard: tuple[Note, ...] = ()
+    """What is to be said of an engine's words."""
 
 
 class FitAsk(Common, kw_only=True):

@@ -21,6 +21,8 @@ class FitOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     task: words.Task | None
@@ -64,6 +66,8 @@ class TrainOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     tokens: Number
@@ -249,6 +253,8 @@ class ServeOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     prompt: Whole
@@ -293,6 +299,10 @@ class ServeOptions(TypedDict, total=False):
     """Memory of the KV cache on each accelerator, such as `20 GiB`, in place of the share (vLLM: --kv-cache-memory-bytes)."""
     chunked_prefill: Switch
     """Prompts are cut to the tokens of a pass, or surely are not."""
+    engine_args: Text
+    """Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`."""
+    command: Text
+    """A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed."""
     price: Number
     """Your price for an hour of what --on counts, such as `2.50`."""
     price_kind: words.SoldAs | None

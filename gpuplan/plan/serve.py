@@ -33,8 +33,8 @@ class Settings(Record, kw_only=True):
 class ServePlan(Record, kw_only=True):
     """A complete serving plan: `batch` sequences for each replica; `dp` counts replicas.
 
-    `prompt` tokens in, `output` tokens out; `context` is the most tokens that one sequence may hold. Sequences that the cache has
-    no room for wait where `queues` says so; otherwise all must fit at once.
+    `prompt` tokens in, `output` tokens out (0 of a model that only reads); `context` is the most tokens that one sequence may
+    hold. Sequences that the cache has no room for wait where `queues` says so; otherwise all must fit at once.
     """
 
     parallel: Parallelism
@@ -56,13 +56,15 @@ class ServePlan(Record, kw_only=True):
     """Parts whose bytes a value are their own, where a checkpoint mixes types."""
 
 
-def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[Rule]:
+def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0, *, generates: bool = True) -> Iterator[Rule]:
     """Every rule that a serving plan must keep, for one plan or a grid.
 
-    `positions` are those that the model learned one by one: there is none beyond them. Other positions can be scaled.
+    `positions` are those that the model learned one by one: there is none beyond them. Other positions can be scaled. A model that
+    `generates` nothing has no output.
     """
     yield from parallel_rules(plan.parallel, shape)
-    for name, value in (("batch", plan.batch), ("prompt", plan.prompt), ("output", plan.output), ("context", plan.context)):
+    lengths = {"batch": plan.batch, "prompt": plan.prompt, "output": plan.output if generates else 1, "context": plan.context}
+    for name, value in lengths.items():
         yield at_least_one("plan.batch", name, value)
     yield Rule(
         plan.prompt + plan.output <= plan.context,

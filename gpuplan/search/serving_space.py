@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.estimate.reading import served_figures
+from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
@@ -43,6 +44,8 @@ class Want(Record, kw_only=True):
     pp: int | None
     dp: int | None = None
     ep: int | None = None
+    spread_experts: bool = False
+    """Experts are spread over the ranks of tp and of the replicas that are asked for."""
     expert_skew: float | None = None
     settings: Settings = Settings()
     queues: bool = True
@@ -68,11 +71,12 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         tp, pp = [want.tp or 1], [want.pp or 1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.positions)
+        return serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
+        spread = {"ep": values["tp"] * float(want.dp or 1)} if want.spread_experts else {}
+        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, **spread, "dp": dp}
 
     def wanted(plan: ServePlan) -> Any:
         fair = batch % plan.parallel.dp == 0 if batch is not None and shared else True
@@ -162,7 +166,7 @@ class Judges(Record):
         return judge
 
     def _speed(self, part: Part[ServePlan]) -> Any:
-        return serving_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
 
     def _held(self, part: Part[ServePlan]) -> tuple[Any, Any, ServingMemory]:
         """Which divisions fit, how surely (the less the surer), and what they hold."""

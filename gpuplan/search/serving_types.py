@@ -50,7 +50,9 @@ def types_of(
     checkpoint = card.weights if weights == own else card.quantised.get(weights)
     if checkpoint is not None and checkpoint.source:
         said.append(Choice("checkpoint", checkpoint.method, f"{weights} as in {checkpoint.source}"))
-    if kv_cache is None:
+    if not card.architecture.remembers:
+        kv_cache = _activation(subject)  # What attention reads of its own pass.
+    elif kv_cache is None:
         kv_cache, why = _cache_type(checkpoint, weights, formats, subject)
         said.append(Choice("kv_cache", kv_cache, why))
     group, plain = 0, cast("tuple[PlainPart, ...]", ())
@@ -89,7 +91,11 @@ def _cache_type(
     if formats.kv_cache is not None:
         usual = formats.kv_cache
         return cast("KvFormat", usual.text), f"what {subject.engine.name} takes unasked ({_source(subject, usual)})"
-    return ("bf16" if "bf16" in subject.hw.peaks else "fp16"), "the type of the activations"
+    return _activation(subject), "the type of the activations"
+
+
+def _activation(subject: Subject) -> KvFormat:
+    return "bf16" if "bf16" in subject.hw.peaks else "fp16"
 
 
 def _source(subject: Subject, text: SourcedText) -> str:
