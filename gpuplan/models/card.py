@@ -173,6 +173,8 @@ class ModelCard(Schema):
     """The usual quantised checkpoints of a model that is stored plain, by the type of weights that asks for each (`fp8`)."""
     stored: StoredTensors | None = None
     """The bytes of the stored tensors, where the checkpoint's own files say so; None: as its format makes them."""
+    engine: str | None = None
+    """The engine that serves it where a question names none: the one that reads its files."""
     checkpoint_extra: dict[str, PositiveInt] = field(default_factory=dict)
     """Parameters that the stored checkpoint holds beside the model: multi-token prediction, copies of tied matrices."""
     notes: tuple[str, ...] = ()

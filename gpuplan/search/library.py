@@ -40,8 +40,6 @@ from gpuplan.term import USER, Source, Term
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
-SERVES_GGUF = "llama-cpp"
-"""The engine that reads GGUF files."""
 SERVES = "vllm"
 """The engine that most people serve with, where an accelerator's file names no other."""
 
@@ -280,8 +278,8 @@ class Library:
         own = target.accelerator.default_engines.get(task)
         if own is not None:
             return Unsaid(own, f"others do not run on {target.accelerator.name}")
-        if task == "serve" and card.stored is not None and card.stored.as_is:
-            return Unsaid(SERVES_GGUF, "the model is a GGUF file")
+        if task == "serve" and card.engine is not None:
+            return Unsaid(card.engine, f"it serves what {card.id} is stored in")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
             return Unsaid(SERVES)
         found = usual_engine(ask, card, target, usual)

@@ -119,6 +119,8 @@ def stored_format(card: ModelCard, subject: Subject) -> tuple[WeightFormat, str]
 def _paced_as(of: WeightsFormat, plain: WeightFormat) -> tuple[WeightFormat, str]:
     """The type of weights that a quantiser's settings mean, or the nearest in how it is multiplied."""
     asked = f"as the checkpoint is stored ({of.method}, {of.bits} bits)"
+    if of.method in get_args(WeightFormat) and of.bits is None:
+        return cast("WeightFormat", of.method), f"as {of.source} is stored"
     if of.method in ("mxfp4", "nvfp4"):
         return cast("WeightFormat", of.method), "as the checkpoint is stored"
     if (of.number == "float" and of.bits == 8) or of.method in ("fp8", "fbgemm_fp8"):

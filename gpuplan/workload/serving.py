@@ -29,6 +29,8 @@ from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op, Part
 from gpuplan.workload.stages import block_keys, fullest_stage
 
 HALF = 0.5
+HALF_WIDTH = 2.0
+"""Bytes of a value of towers beside the text model, which GGUF files of their own hold in 16 bits (mmproj)."""
 COUNTED_AS: Mapping[str, tuple[Part, ...]] = {
     "mixer": (Part.MIXER, Part.MIXER2), "cross": (Part.CROSS,), "mlp": (Part.CHANNELS, Part.SHARED), "experts": (Part.EXPERTS,),
 }  # fmt: skip
@@ -248,7 +250,7 @@ def expert_padding(
 def _edges_of(counts: ParamCount, serve: ServeTerms, kept: Term, embedding: Term, head: Term) -> Term:
     """Bytes of embedding and head, of types of their own, on the rank that holds more of them; both where there is one stage."""
     parts: list[tuple[str, Term, Term]] = [("embedding", counts.embedding, embedding)]
-    parts += [(name, term, kept) for name, term in counts.extra.items()]
+    parts += [(name, term, Term("recipe.beside_weight_bytes", HALF_WIDTH, "B", DEFINITION)) for name, term in counts.extra.items()]
     ends: dict[str, tuple[Term, Term]] = {} if counts.final is None else {"final": (counts.final, kept)}
     if counts.head is not None:
         ends["head"] = (counts.head, head)

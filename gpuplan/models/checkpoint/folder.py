@@ -78,10 +78,10 @@ def _of_ggufs(folder: Path, names: Sequence[str]) -> ModelCard:
     if len(models) == 1:
         return _with_projector(import_gguf(folder / models[0]), folder / models[0])
     if not models:
-        what = f"the folder holds no model but {_listed(names)}"
+        what = f"the folder holds no model but {listed(names)}"
         raise UsageError(Problem("model.no-config", what, "give the folder that has the model's own GGUF file", str(folder)))
     hint = f"name one of them, such as `{folder / models[0]}`"
-    raise UsageError(Problem("model.several", f"the folder holds {len(models)} models: {_listed(models)}", hint, str(folder)))
+    raise UsageError(Problem("model.several", f"the folder holds {len(models)} models: {listed(models)}", hint, str(folder)))
 
 
 def _with_projector(card: ModelCard, path: Path) -> ModelCard:
@@ -92,11 +92,12 @@ def _with_projector(card: ModelCard, path: Path) -> ModelCard:
         return card
     if not beside:
         return card
-    text = f"{_listed(beside)} lies beside the model: what turns images or sound into tokens is not counted with it"
+    text = f"{listed(beside)} lies beside the model: what turns images or sound into tokens is not counted with it"
     return card.replaced(notes=(*card.notes, text))
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names of files for people, the first of them where there are many."""
     listed = [f"`{name}`" for name in names]
     return ", ".join(listed[:8]) + (f" and {len(listed) - 8} more" if len(listed) > 8 else "")
 
@@ -120,14 +121,24 @@ def indexed(index: Path) -> list[SafetensorsFile]:
     Raises:
         UsageError: the index cannot be read or is none, or files or tensors that it names are not there.
     """
-    names, tensors = index_of(decoded(bytes_of(index, most=INDEX_BYTES, code="model"), str(index), code="model"), str(index))
+    names, tensors = index_of(index_text(index), str(index))
     missing = [name for name in names if not is_file(index.parent / name)]
     if missing:
-        what = f"{_listed(missing)} of the {len(names)} files that the index names {'is' if len(missing) == 1 else 'are'} not there"
+        what = f"{listed(missing)} of the {len(names)} files that the index names {'is' if len(missing) == 1 else 'are'} not there"
         raise UsageError(Problem("model.missing-shard", what, "download the whole folder", str(index)))
     files = [read_safetensors(index.parent / name) for name in names]
     check_index(files, tensors, str(index))
     return files
+
+
+def index_text(index: Path) -> str:
+    """The text of an index; errors as `bytes_of`."""
+    return decoded(bytes_of(index, most=INDEX_BYTES, code="model"), str(index), code="model")
+
+
+def not_weights(name: str) -> bool:
+    """Whether a file of tensors is none of a model's: an adapter, the state of a run."""
+    return _NOT_WEIGHTS.search(name) is not None
 
 
 def check_index(files: Sequence[SafetensorsFile], tensors: set[str], where: str) -> None:
@@ -192,14 +203,14 @@ def complete(names: Sequence[str], where: str) -> list[str]:
         (stem, several), numbers = next(iter(sets.items()))
         missing = sorted(set(range(1, min(int(several), MOST_SHARDS) + 1)) - numbers)
         if missing:
-            shown = _listed(f"{stem}-{one:05d}-of-{several}.safetensors" for one in missing)
+            shown = listed(f"{stem}-{one:05d}-of-{several}.safetensors" for one in missing)
             raise UsageError(Problem("model.missing-shard", f"{shown} is not there", "download the whole folder", where))
         return [f"{stem}-{one:05d}-of-{several}.safetensors" for one in sorted(numbers)]
     plain = [name for name in names if not _SHARD.search(name)]
     if not sets and len(plain) == 1:
         return plain
     hint = "name one of them, or keep the files of one model and their index in the folder"
-    raise UsageError(Problem("model.several", f"the folder holds several sets of weights: {_listed(names)}", hint, where))
+    raise UsageError(Problem("model.several", f"the folder holds several sets of weights: {listed(names)}", hint, where))
 
 
 def _no_config(folder: Path) -> UsageError:

@@ -24,6 +24,8 @@ from gpuplan.term import Source
 SPLIT = re.compile(r"(?i)-(\d{5})-of-(\d{5})\.gguf$")
 _BLOCK = re.compile(r"^(?:(enc|dec)\.)?blk\.(\d+)\.(.+)$")
 MOST_SPLITS = 1_000
+ENGINE = "llama-cpp"
+"""The engine that serves GGUF files."""
 
 PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2}
 """Every so-manieth layer sees all, the others a window, where files have a window but say nothing of a pattern: as llama.cpp has it
@@ -116,6 +118,7 @@ def gguf_card(files: Sequence[GgufFile], notes: Sequence[str] = ()) -> ModelCard
         dtype=plain if plain else "bf16",  # type: ignore[arg-type]
         weights=None if plain else WeightsFormat(method=method),
         stored=stored,
+        engine=ENGINE,
         notes=tuple(said),
         architecture=arch,
     )
