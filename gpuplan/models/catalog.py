@@ -48,6 +48,21 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
 
+def imported(name: str) -> ModelCard:
+    """The model of a file, a folder, or an id of the hub or of Ollama, whatever cards there are.
+
+    Raises:
+        UsageError: there is nothing there, or it holds no model.
+        UnknownError: the architecture or the name is not known.
+    """
+    from gpuplan.models.checkpoint.folder import import_path
+
+    if _looks_like_path(name) or exists(Path(name)):
+        return import_path(Path(name).expanduser())
+    found = _elsewhere(name, ())
+    return found if found is not None else import_path(Path(name))
+
+
 def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     """The model of a name that no card has, by Ollama's library or the Hugging Face hub; None: it is no name of theirs."""
     from gpuplan.models import hub, ollama

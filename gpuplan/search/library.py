@@ -134,7 +134,7 @@ class Library:
         return cls(Catalog.open(ask.specs, calibrated=bool(ask.calibrated)))
 
     def card(self, name: str) -> ModelCard:
-        """The card of a model; errors as `gpuplan.models.catalog.find`. A `config.json` is read anew when it changed."""
+        """The card of a model; errors as `gpuplan.models.catalog.find`. A checkpoint is read anew when it changed."""
         key = f"{name} {_changed(Path(name))}" if name not in self._cards and Path(name).exists() else name
         if key in self._no_cards:
             raise self._no_cards[key]
