@@ -92,8 +92,15 @@ def block_of(layer: Layer) -> Block:
         mlp=channels,
         norms=norms,
         norm=kind,
-        parallel=bool(mixers) and channels is not None and norms == 1 and not layer.has("ffn_norm", "post_attention_norm"),
+        parallel=bool(mixers) and channels is not None and _parallel(layer),
     )
+
+
+def _parallel(layer: Layer) -> bool:
+    """Whether mixer and channel mixer read the same input: the file says so, or there is no norm between them."""
+    said = layer.file.metadata.get(f"{layer.arch}.use_parallel_residual")
+    between = ("ffn_norm", "post_attention_norm", "attn_output_norm", "attn_post_norm")
+    return said if isinstance(said, bool) else not layer.has(*between)
 
 
 def _norms(layer: Layer) -> tuple[int, NormKind]:
@@ -144,7 +151,7 @@ def _attention(layer: Layer, stem: str = "attn") -> Attention:
         chunk=layer.chunk, causal=layer.causal, qkv_bias=layer.has(f"{stem}_q.bias", f"{stem}_qkv.bias"),
         out_bias=layer.has(f"{stem}_{out}.bias"), qk_norm=_qk_norm(layer, head),
         shared_kv=not layer.has(f"{stem}_v", f"{stem}_qkv"), sinks=layer.has(f"{stem}_sinks"),
-        output_gate=queries == 2 * heads * head,
+        output_gate=queries == 2 * heads * head, relative_bias_buckets=_buckets(layer, stem, heads),
     )  # fmt: skip
 
 
@@ -156,6 +163,12 @@ def _fused(layer: Layer, stem: str, heads: int, kv_heads: int, read: int) -> tup
     if rows != heads * head + kv_heads * (head + value):
         raise layer.wrong(f"`{stem}_qkv` is {rows} wide, no {heads} heads over {kv_heads} of {head}")
     return heads * head, kv_heads * value
+
+
+def _buckets(layer: Layer, stem: str, heads: int) -> int:
+    """Relative positions that the layer has a bias for, each for every head."""
+    shape = layer.shapes.get(f"{stem}_rel_b.weight", ())
+    return shape[0] * shape[1] // heads if len(shape) == 2 else 0
 
 
 def _qk_norm(layer: Layer, head: int) -> QkNorm:

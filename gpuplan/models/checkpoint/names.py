@@ -33,6 +33,7 @@ _INNER_NORM = re.compile(r"(^|[._])(q|k|kv_a|q_a|q_b|kv_b)_?(norm|layernorm|ln)|
 _NORM = re.compile(r"norm|(^|[._])ln([._\d]|$)", re.IGNORECASE)
 _EMBEDDING = re.compile(r"embed|(^|\.)wte\.|(^|\.)wpe\.|(^|\.)shared\.weight|token_types|position_embd|token_embd")
 _HEAD = re.compile(r"lm_head|embed_out|(^|\.)output\.|(^|\.)cls\.|(^|\.)head\.|output_projection")
+_POSITIONS = re.compile(r"attn_rel_b|relative_attention_bias")
 _STACK = re.compile(r"(^|\.)(encoder|decoder|enc|dec)(\.|$)")
 
 
@@ -55,6 +56,8 @@ def place_of(name: str) -> Place:
         return Place("", None, _outside(name))
     stack = _STACK.search(name[: found.start() + 1])
     told = {"enc": "encoder", "dec": "decoder"}.get(stack[2], stack[2]) if stack else ""
+    if _POSITIONS.search(name):  # Held by the first layer, and counted for the stack.
+        return Place(told, None, f"{told}_relative_bias" if told else "relative_bias")
     return Place(told, int(found[1]), _inside(name[found.end() :]))
 
 
