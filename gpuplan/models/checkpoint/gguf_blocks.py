@@ -88,7 +88,7 @@ def block_of(layer: Layer) -> Block:
     return Block(
         mixer=mixers[0] if mixers else None,
         mixer2=mixers[1] if len(mixers) > 1 else None,
-        cross=_attention(layer, "cross_attn") if layer.has("cross_attn_q") else None,
+        cross=_attention(layer.replaced(causal=False), "cross_attn") if layer.has("cross_attn_q") else None,
         mlp=channels,
         norms=norms,
         norm=kind,
