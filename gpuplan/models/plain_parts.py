@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
@@ -20,40 +20,47 @@ _RANGE = re.compile(r"\\\[(\d+)\\-(\d+)\\\]|\\\[(\d+)-(\d+)\\\]")
 _NUMBERS = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
+class ModuleTest:
+    """Whether the name of modules in a quantiser's settings means a module."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.regex = module_test(pattern)
+
+    def means(self, names: Sequence[str]) -> bool:
+        """Of the names that checkpoints have for a module the first counts, and others where the settings use a word of theirs.
+
+        `.*v_proj` is the matrix of values, not the one that makes queries, keys and values at once.
+        """
+        usual = set(names[0].split("."))
+        asked = [names[0], *(name for name in names[1:] if any(word in self.pattern for word in set(name.split(".")) - usual))]
+        return any(self.regex.search(path) for name in asked for path in (f"model.{name}", name))
+
+
 class Chooser:
     """Which format is a module in: the checkpoint's, another, or none?"""
 
     def __init__(self, of: WeightsFormat) -> None:
         self.of = of
-        self.excluded = [module_test(name) for name in of.excluded]
-        self.included = [module_test(name) for name in of.included]
-        self.otherwise = [(module_test(name), other) for name, other in of.otherwise.items()]
+        self.excluded = [ModuleTest(name) for name in of.excluded]
+        self.included = [ModuleTest(name) for name in of.included]
+        self.otherwise = [(ModuleTest(name), other) for name, other in of.otherwise.items()]
 
-    def of_layer(self, names: Iterable[str]) -> NumberFormat | None:
+    def of_layer(self, names: Sequence[str]) -> NumberFormat | None:
         """The format of a matrix of a layer by what checkpoints call it; None: it is plain."""
-        paths = [f"{stem}{name}" for name in names for stem in ("model.", "")]
-        if _found(self.excluded, paths):
+        if any(test.means(names) for test in self.excluded):
             return None
-        other = next(
-            (one for test, one in self.otherwise if test.search(paths[0]) or any(test.search(path) for path in paths)), None
-        )
-        if other is not None:
-            return other
-        if self.included and not _found(self.included, paths):
+        other = next((one for test, one in self.otherwise if test.means(names)), None)
+        if other is None and self.included and not any(test.means(names) for test in self.included):
             return None
-        return self.of
+        return other or self.of
 
     def of_edge(self, name: str) -> NumberFormat | None:
         """The format of the head or the embedding; None: it is plain."""
-        paths = [name, f"model.{name}"]
-        if _found(self.excluded, paths):
+        if any(test.means([name]) for test in self.excluded):
             return None
-        other = next((one for test, one in self.otherwise if any(test.search(path) for path in paths)), None)
+        other = next((one for test, one in self.otherwise if test.means([name])), None)
         return other or (self.of if self.of.edges else None)
-
-
-def _found(tests: Iterable[re.Pattern[str]], paths: Iterable[str]) -> bool:
-    return any(test.search(path) for test in tests for path in paths)
 
 
 def plain_parts(arch: Architecture, of: WeightsFormat) -> tuple[PlainPart, ...]:
@@ -76,7 +83,7 @@ def plain_parts(arch: Architecture, of: WeightsFormat) -> tuple[PlainPart, ...]:
             if one.part != "router":
                 held = found.setdefault((key, one.part), [0, 0])
                 held[0] += one.values
-                held[1] += one.values if chooser.of_layer(f"layers.{index}.{name}" for name in one.names) is None else 0
+                held[1] += one.values if chooser.of_layer([f"layers.{index}.{name}" for name in one.names]) is None else 0
     return tuple((key, part, plain / values) for (key, part), (values, plain) in found.items() if plain)
 
 

@@ -110,7 +110,7 @@ def stored_by_rule(arch: Architecture, counts: ParamCount, of: WeightsFormat, *,
         for one in layer_matrices(block, arch.hidden):
             if one.part == "router" and not of.edges:
                 continue
-            chosen = chooser.of_layer(f"layers.{index}.{name}" for name in one.names)
+            chosen = chooser.of_layer([f"layers.{index}.{name}" for name in one.names])
             if chosen is not None:
                 each = matrix_bytes(chosen, one.rows, one.columns)
                 if each is None:

@@ -40,6 +40,8 @@ _LEFT_OUT = (
     "modules_to_not_convert", "ignore", "exclude_modules", "exclude", "llm_int8_skip_modules", "ignored_layers", "skip_modules",
     "modules_to_not_quantize",
 )  # fmt: skip
+WIDEST = 16
+"""The most bits that a quantised number has."""
 _TORCHAO = {"int4": (4, "int"), "int8": (8, "int"), "float8": (8, "float"), "nvfp4": (4, "float"), "mx": (4, "float")}
 
 
@@ -103,11 +105,11 @@ def _modelopt_mixed(layers: Mapping[str, Any]) -> WeightsFormat | None:
 
 def _nameless(config: Mapping[str, Any]) -> WeightsFormat | None:
     """Settings that name no method: MLX's, or those of AutoGPTQ and AutoAWQ in a file of their own."""
-    if _int(config.get("w_bit")) or _int(config.get("q_group_size")):
+    if _bits(config.get("w_bit")) or _int(config.get("q_group_size")):
         return _awq(config, "awq")
     if "desc_act" in config or "damp_percent" in config:
         return _gptq(config, "gptq")
-    if _int(config.get("bits")) and _int(config.get("group_size")):
+    if _bits(config.get("bits")) and _int(config.get("group_size")):
         return _mlx(config)
     return None
 
@@ -119,7 +121,7 @@ def _mlx(config: Mapping[str, Any]) -> WeightsFormat:
     for name, how in config.items():
         if how is False:
             left.append(name)
-        elif isinstance(how, Mapping) and _int(how.get("bits")):
+        elif isinstance(how, Mapping) and _bits(how.get("bits")):
             otherwise[name] = _mlx_format({"group_size": config.get("group_size"), "mode": config.get("mode"), **how})
     return _format(usual, edges=True, excluded=folded(left), otherwise=_folded_formats(otherwise))
 
@@ -128,7 +130,7 @@ def _mlx_format(config: Mapping[str, Any]) -> NumberFormat:
     mode = str(config.get("mode") or "affine").lower()
     if mode in ("mxfp4", "nvfp4"):
         return NumberFormat(method=mode, bits=4, number="float", group_size=_int(config.get("group_size")))
-    return NumberFormat(method="mlx", bits=_int(config.get("bits")), number="int", group_size=_int(config.get("group_size")) or 64)
+    return NumberFormat(method="mlx", bits=_bits(config.get("bits")), number="int", group_size=_int(config.get("group_size")) or 64)
 
 
 def _compressed(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
@@ -150,9 +152,9 @@ _CLASSES = frozenset({"Linear", "Embedding", "Conv1D", "MoE", "FusedMoE"})
 
 def _compressed_format(group: Mapping[str, Any], config: Mapping[str, Any]) -> NumberFormat | None:
     weights = group.get("weights")
-    if not isinstance(weights, Mapping) or not _int(weights.get("num_bits")):
+    if not isinstance(weights, Mapping) or not _bits(weights.get("num_bits")):
         return None
-    bits, group_size = _int(weights.get("num_bits")), _int(weights.get("group_size"))
+    bits, group_size = _bits(weights.get("num_bits")), _int(weights.get("group_size"))
     number: NumberKind = "float" if weights.get("type") == "float" else "int"
     form = str(group.get("format") or config.get("format") or "")
     if "mxfp4" in form or (number == "float" and bits == 4 and group_size == 32):
@@ -177,7 +179,7 @@ def _fp8(config: Mapping[str, Any], method: str) -> WeightsFormat:
 
 
 def _gptq(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
-    bits, group = _int(config.get("bits")), _int(config.get("group_size"))
+    bits, group = _bits(config.get("bits")), _int(config.get("group_size"))
     if bits is None:
         return None
     method = "auto-round" if method in ("auto-round", "intel/auto-round") else "gptq"
@@ -194,7 +196,7 @@ def _gptq(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
     for name, how in _pairs(config.get("dynamic") or config.get("extra_config")):
         if name.startswith("-:"):
             left.append(f"re:{name[2:]}")
-        elif isinstance(how, Mapping) and (own := _int(how.get("bits"))):
+        elif isinstance(how, Mapping) and (own := _bits(how.get("bits"))):
             plain = f"re:{name[2:]}" if name.startswith("+:") else name
             if own >= 16:
                 left.append(plain)
@@ -206,7 +208,7 @@ def _gptq(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
 
 
 def _awq(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
-    bits = _int(config.get("bits")) or _int(config.get("w_bit"))
+    bits = _bits(config.get("bits")) or _bits(config.get("w_bit"))
     group = _int(config.get("group_size")) or _int(config.get("q_group_size"))
     if bits is None:
         return None
@@ -260,7 +262,7 @@ def _torchao(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
 def _hqq(config: Mapping[str, Any], method: str) -> WeightsFormat | None:
     said = config.get("quant_config")
     inner = said.get("weight_quant_params", said) if isinstance(said, Mapping) else config
-    bits = _int(inner.get("nbits")) if isinstance(inner, Mapping) else None
+    bits = _bits(inner.get("nbits")) if isinstance(inner, Mapping) else None
     if bits is None or not isinstance(inner, Mapping):
         return None
     return _format(NumberFormat(method="hqq", bits=bits, number="int", group_size=_int(inner.get("group_size")) or 64))
@@ -345,6 +347,12 @@ def _names(given: object) -> list[str]:
 
 def _block(given: object) -> tuple[int, ...]:
     return tuple(given) if isinstance(given, list) and len(given) == 2 and all(_int(one) for one in given) else ()
+
+
+def _bits(value: object) -> int | None:
+    """Bits of a number: there are none of more than 16."""
+    found = _int(value)
+    return found if found is not None and found <= WIDEST else None
 
 
 def _int(value: object) -> int | None:
