@@ -7,7 +7,7 @@ are those of the package `huggingface_hub`: HF_HOME, HF_ENDPOINT, HF_TOKEN, HF_H
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -100,8 +100,7 @@ class _Repo:
             if one in self.sizes:
                 self._download(one)
         made = import_config(self._download("config.json"))
-        files = self._heads(weights)
-        made = folder.with_tensors(made, files) if files else made
+        made = folder.with_tensors(made, self._heads(weights)) if weights else made
         return self._sourced(made)
 
     def _listed(self) -> ModelCard | None:
@@ -183,9 +182,7 @@ class _Repo:
             return read_safetensors(local)
         return safetensors_head(self._window(name, HEAD_BYTES + 8, PIECE["safetensors"]), self._where(name))
 
-    def _heads(self, weights: Sequence[str]) -> list[SafetensorsFile]:
-        if not weights:
-            return []
+    def _heads(self, weights: Sequence[str]) -> Iterator[SafetensorsFile]:
         if folder.INDEX in self.sizes:
             text = folder.index_text(self._download(folder.INDEX))
             names, tensors = folder.index_of(text, self._where(folder.INDEX))
@@ -198,9 +195,7 @@ class _Repo:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            files = list(pool.map(self._head, names))
-        folder.check_index(files, tensors, self._where(folder.INDEX))
-        return files
+            yield from folder.as_indexed(pool.map(self._head, names), tensors, self._where(folder.INDEX))
 
     def _of_ggufs(self, ggufs: Sequence[str]) -> ModelCard:
         firsts = [one for one in ggufs if not is_mmproj(one) and (not (found := SPLIT.search(one)) or int(found[1]) == 1)]

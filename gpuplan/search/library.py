@@ -248,7 +248,8 @@ class Library:
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price, pins=ask.pins,
         )  # fmt: skip
-        return Found(card=card, target=place.target, subject=subject, notes=(*card.warnings(), *place.notes), defaults=usual)
+        notes = (*card.warnings(), *(_of_training(card) if task == "train" else ()), *place.notes)
+        return Found(card=card, target=place.target, subject=subject, notes=notes, defaults=usual)
 
     def _as_benchmarked(self, place: Place, model: str) -> Place:
         """The place with what the user's own runs of the model told of its engine there, where they count."""
@@ -318,6 +319,14 @@ class Library:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
+
+
+def _of_training(card: ModelCard) -> tuple[Note, ...]:
+    """That the types of a file that only serves are not trained in; nothing of other models."""
+    if card.engine is None:
+        return ()
+    text = "training takes the architecture alone, not the types that the file is stored in"
+    return (Note("model.architecture-alone", text, "it begins from 16 bits; --base-weights says how frozen weights are stored"),)
 
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]

@@ -54,6 +54,8 @@ def types_of(
         kv_cache = _activation(subject)  # What attention reads of its own pass.
     elif kv_cache is None:
         kv_cache, why = _cache_type(checkpoint, weights, formats, subject)
+        if checkpoint is not None and checkpoint.kv_cache not in (None, *get_args(KvFormat)):
+            why += f"; the checkpoint asks for {checkpoint.kv_cache}, which gpuplan does not know"
         said.append(Choice("kv_cache", kv_cache, why))
     group, plain = 0, cast("tuple[PlainPart, ...]", ())
     if checkpoint is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError
@@ -115,8 +115,8 @@ def _of_file(path: Path) -> ModelCard:
     return _with_config(path.parent, _unindexed(path.parent, names), path)
 
 
-def indexed(index: Path) -> list[SafetensorsFile]:
-    """The heads of the files that an index names.
+def indexed(index: Path) -> Iterator[SafetensorsFile]:
+    """The heads of the files that an index names, one after the other.
 
     Raises:
         UsageError: the index cannot be read or is none, or files or tensors that it names are not there.
@@ -126,9 +126,21 @@ def indexed(index: Path) -> list[SafetensorsFile]:
     if missing:
         what = f"{listed(missing)} of the {len(names)} files that the index names {'is' if len(missing) == 1 else 'are'} not there"
         raise UsageError(Problem("model.missing-shard", what, "download the whole folder", str(index)))
-    files = [read_safetensors(index.parent / name) for name in names]
-    check_index(files, tensors, str(index))
-    return files
+    yield from as_indexed((read_safetensors(index.parent / name) for name in names), tensors, str(index))
+
+
+def as_indexed(files: Iterable[SafetensorsFile], tensors: set[str], where: str) -> Iterator[SafetensorsFile]:
+    """Files whose tensors are crossed out of those that their index names.
+
+    Raises:
+        UsageError: some are left at the end.
+    """
+    for file in files:
+        tensors.difference_update(one.name for one in file.tensors)
+        yield file
+    if tensors:
+        what = f"the index names {len(tensors):,} tensors that its files do not hold, such as `{min(tensors)[:80]}`"
+        raise UsageError(Problem("model.missing-tensor", what, "download the whole folder anew", where))
 
 
 def index_text(index: Path) -> str:
@@ -139,20 +151,6 @@ def index_text(index: Path) -> str:
 def not_weights(name: str) -> bool:
     """Whether a file of tensors is none of a model's: an adapter, the state of a run."""
     return _NOT_WEIGHTS.search(name) is not None
-
-
-def check_index(files: Sequence[SafetensorsFile], tensors: set[str], where: str) -> None:
-    """Whether files hold the tensors that their index names.
-
-    Raises:
-        UsageError: they do not.
-    """
-    for file in files:
-        tensors.difference_update(one.name for one in file.tensors)
-    if tensors:
-        shown = min(tensors)
-        what = f"the index names {len(tensors):,} tensors that its files do not hold, such as `{shown[:80]}`"
-        raise UsageError(Problem("model.missing-tensor", what, "download the whole folder anew", where))
 
 
 def index_of(text: str, where: str) -> tuple[list[str], set[str]]:
@@ -181,10 +179,10 @@ def index_of(text: str, where: str) -> tuple[list[str], set[str]]:
     return names, set(named)
 
 
-def _unindexed(folder: Path, names: Sequence[str]) -> list[SafetensorsFile]:
+def _unindexed(folder: Path, names: Sequence[str]) -> Iterator[SafetensorsFile]:
     """The heads of the files of a folder without an index: one, or all parts of one set."""
-    chosen = complete(names, str(folder))
-    return [read_safetensors(folder / name) for name in chosen]
+    for name in complete(names, str(folder)):
+        yield read_safetensors(folder / name)
 
 
 def complete(names: Sequence[str], where: str) -> list[str]:
@@ -218,32 +216,33 @@ def _no_config(folder: Path) -> UsageError:
     return UsageError(Problem("model.no-config", "there is no config.json beside the safetensors", hint, str(folder)))
 
 
-def _with_config(folder: Path, files: Sequence[SafetensorsFile], asked: Path) -> ModelCard:
+def _with_config(folder: Path, files: Iterable[SafetensorsFile], asked: Path) -> ModelCard:
     """The model of the configuration in a folder, with the bytes of its files."""
     if not is_file(folder / "config.json"):
         raise _no_config(asked)
     return with_tensors(import_config(folder), files)
 
 
-def with_tensors(card: ModelCard, files: Sequence[SafetensorsFile]) -> ModelCard:
+def with_tensors(card: ModelCard, files: Iterable[SafetensorsFile]) -> ModelCard:
     """A card with the bytes of its checkpoint's files.
 
     Raises:
         UnknownError: the files hold another model.
     """
     sums: dict[tuple[Place, str], int] = {}
-    several = 0
+    several, paths = 0, list[str]()
     for file in files:
         several += len(file.tensors)
+        paths.append(file.path)
         for key, size in merged(file.tensors).items():
             sums[key] = sums.get(key, 0) + size
     placed = [Placed(place.part, kind, size, place.layer, place.stack) for (place, kind), size in sums.items()]
     parts, beside = stored_parts(card.architecture, card.count(), placed)
     if not any("." in name for name in parts):
-        where = files[0].path
+        where = paths[0] if paths else ""
         what = "the files hold no tensor of a layer of the model that config.json describes"
         raise UnknownError(Problem("model.other-tensors", what, "do config.json and files belong together?", where))
     stored = StoredTensors(
-        files=tuple(Path(one.path).name for one in files), tensors=several, parts=parts, beside=beside
+        files=tuple(Path(one).name for one in paths), tensors=several, parts=parts, beside=beside
     )  # fmt: skip
     return card.replaced(stored=stored)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpuplan.models.checkpoint.tensors import Tensor
@@ -33,6 +35,7 @@ _INNER_NORM = re.compile(r"(^|[._])(q|k|kv_a|q_a|q_b|kv_b)_?(norm|layernorm|ln)|
 _NORM = re.compile(r"norm|(^|[._])ln([._\d]|$)", re.IGNORECASE)
 _EMBEDDING = re.compile(r"embed|(^|\.)wte\.|(^|\.)wpe\.|(^|\.)shared\.weight|token_types|position_embd|token_embd")
 _HEAD = re.compile(r"lm_head|embed_out|(^|\.)output\.|(^|\.)cls\.|(^|\.)head\.|output_projection")
+_NUMBERS = re.compile(r"\d+")
 _POSITIONS = re.compile(r"attn_rel_b|relative_attention_bias")
 _STACK = re.compile(r"(^|\.)(encoder|decoder|enc|dec)(\.|$)")
 
@@ -45,20 +48,30 @@ def place_of(name: str) -> Place:
     >>> place_of("blk.3.attn_q.weight"), place_of("model.embed_tokens.weight").part
     (Place(stack='', layer=3, part='mixer'), 'embedding')
     """
-    if _AUDIO.search(name):
-        return Place("", None, "audio_tower")
-    if _TOWER.search(name) or name.startswith(("v.", "mm.")):
-        return Place("", None, "vision_tower")
-    if _MTP.search(name):
-        return Place("", None, "multi-token prediction")
     found = _LAYER.search(name)
-    if found is None:
-        return Place("", None, _outside(name))
-    stack = _STACK.search(name[: found.start() + 1])
+    before, within = (name[: found.start() + 1], name[found.end() :]) if found else (name, "")
+    # Names of layers and of experts differ in numbers alone: of a hundred thousand tensors some dozens are told apart.
+    stack, in_layer, part = _told(_NUMBERS.sub("0", before), _NUMBERS.sub("0", within), found is not None)
+    return Place(stack, int(found[1]) if found and in_layer else None, part)
+
+
+@lru_cache(maxsize=4096)
+def _told(before: str, within: str, layered: bool) -> tuple[str, bool, str]:
+    """The stack, whether it is of a layer, and the part, by what stands before the number of a layer and behind it."""
+    name = f"{before}0.{within}" if layered else before
+    if _AUDIO.search(name):
+        return "", False, "audio_tower"
+    if _TOWER.search(name) or name.startswith(("v.", "mm.")):
+        return "", False, "vision_tower"
+    if _MTP.search(name):
+        return "", False, "multi-token prediction"
+    if not layered:
+        return "", False, _outside(name)
+    stack = _STACK.search(before)
     told = {"enc": "encoder", "dec": "decoder"}.get(stack[2], stack[2]) if stack else ""
-    if _POSITIONS.search(name):  # Held by the first layer, and counted for the stack.
-        return Place(told, None, f"{told}_relative_bias" if told else "relative_bias")
-    return Place(told, int(found[1]), _inside(name[found.end() :]))
+    if _POSITIONS.search(within):  # Held by the first layer, and counted for the stack.
+        return told, False, f"{told}_relative_bias" if told else "relative_bias"
+    return told, True, _inside(within)
 
 
 def _outside(name: str) -> str:
@@ -88,7 +101,7 @@ def _inside(rest: str) -> str:
     return "mixer" if within else "mlp"
 
 
-def merged(tensors: tuple[Tensor, ...]) -> dict[tuple[Place, str], int]:
+def merged(tensors: Iterable[Tensor]) -> dict[tuple[Place, str], int]:
     """Bytes by place and type: what is kept of the tensors of many files."""
     found: dict[tuple[Place, str], int] = {}
     for one in tensors:
