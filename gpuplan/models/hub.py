@@ -255,7 +255,7 @@ def _ranges(repo: str, name: str, revision: str | None, where: str) -> Callable[
         session: Any = get_session()
         asked = {**headers, "Range": f"bytes={at}-{at + count - 1}", "Accept-Encoding": "identity"}
         try:
-            if hasattr(session, "stream"):
+            if callable(getattr(session, "stream", None)):  # httpx from release 1 on, requests before it
                 with session.stream("GET", url, headers=asked, follow_redirects=True, timeout=_SECONDS) as answer:
                     return _body(answer, answer.iter_bytes(), at, count)
             with session.get(url, headers=asked, stream=True, timeout=_SECONDS) as answer:

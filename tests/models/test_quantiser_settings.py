@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuplan.errors import GpuplanError
 from gpuplan.models.card import NumberFormat
-from gpuplan.models.catalog import cards
+from gpuplan.models.catalog import cards, find
 from gpuplan.models.import_config import read_config
 from gpuplan.models.matrices import layer_matrices, layers_of
 from gpuplan.models.plain_parts import plain_parts
@@ -148,3 +148,11 @@ def test_settings_of_any_kind_end_in_a_card_or_one_clear_error(method, config, c
         made = stored_by_rule(card.architecture, card.count(), found, dtype="bf16", where="x")
         plain_parts(card.architecture, found)
         assert made is None or (math.isfinite(made.total) and 0 < made.total < 5 * 8.1e9)
+
+
+def test_a_published_checkpoint_comes_out_to_the_byte():
+    """`total_size` of model.safetensors.index.json of openai/gpt-oss-20b (https://huggingface.co/openai/gpt-oss-20b)."""
+    card = find("gpt-oss-20b")
+    made = stored_by_rule(card.architecture, card.count(), card.weights, dtype="bf16", where="x")
+    assert made is not None
+    assert made.total == 13_761_264_768
