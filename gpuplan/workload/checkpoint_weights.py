@@ -23,9 +23,14 @@ WHOLE = ("norms", "router")
 
 
 def checkpoint_bytes(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, split: Split, *, pp: Term, stored: StoredTensors
+    arch: Architecture, counts: ParamCount, leaves: Leaves, split: Split, *, pp: Term, stored: StoredTensors, in_host: bool = False
 ) -> Term:  # fmt: skip
-    """Weights of the fullest rank: of each part the bytes that the checkpoint has for it, divided as its values are."""
+    """Weights of the fullest rank: of each part the bytes that the checkpoint has for it, divided as its values are.
+
+    `in_host`: the table of input embeddings stays in the host's memory.
+    """
+    if in_host:
+        stored = stored.replaced(parts={name: sizes for name, sizes in stored.parts.items() if name != "embedding"})
     held = fullest_stage(arch, counts, leaves, pp=pp)
     copies = kv_copies(arch, leaves, split)
     parts: dict[str, Term] = {}

@@ -155,7 +155,8 @@ def weight_bytes(
     if checkpoint is not None:
         ways = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
         split = Split(tp=serve.tp, ep=serve.ep, etp=ways, kv_heads=serve.kv_heads)
-        return checkpoint_bytes(arch, counts, leaves, split, pp=serve.pp, stored=checkpoint)
+        in_host = serve.host_embedding and counts.head is not None
+        return checkpoint_bytes(arch, counts, leaves, split, pp=serve.pp, stored=checkpoint, in_host=in_host)
     own = own or {}
     if serve.host_embedding and counts.head is not None:
         counts = counts.replaced(embedding=Term("weights.embedding_in_host", 0.0, "1", DEFINITION))

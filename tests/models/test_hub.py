@@ -178,7 +178,7 @@ def test_gguf_files_of_a_repository(hub, tmp_path):
         name = "Q8_0" if kind == "q8_0" else "Q4_K_M"
         gguf(place / f"Llama-{name}.gguf", {**LLAMA_KEYS, **more, "general.file_type": number}, llama_gguf(kind))
     gguf(place / "mmproj-F16.gguf", {"general.architecture": "clip"}, [("v.a", "f16", (32, 32))])
-    done = asked(hub, tmp_path, "fit", "someone/Llama-GGUF:q8_0", "--on", "h100", "--json")
+    done = asked(hub, tmp_path, "fit", "someone/Llama-GGUF:q8_0", "--on", "apple-m3-ultra", "--json")
     assert weights(done) == pytest.approx(8.53e9, rel=1e-3)
     assert hub.sent < 6 << 20
     done = asked(hub, tmp_path, "fit", "someone/Llama-GGUF", "--on", "h100")

@@ -20,7 +20,7 @@ SIZED = [
 
 
 def weights_of(name: str) -> float:
-    made = answered("fit", of_question(parsed_options("fit", [name, "--on", "h200"])), advise=False)
+    made = answered("fit", of_question(parsed_options("fit", [name, "--on", "apple-m3-ultra"])), advise=False)
     found = made.figures["peak_memory_bytes"].find("memory.weights")
     assert found is not None
     return float(found.value)
