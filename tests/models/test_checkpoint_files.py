@@ -152,3 +152,16 @@ def test_a_card_keeps_what_a_file_says(tmp_path, capsys):
     )
     assert run(["models", "show", str(path)]) == 0
     assert f"{read.stored.total:,} bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("model", "engine", "words"), [
+    ("FILE", "llama-cpp", "llama-server --model FILE "), ("llama3.1:8b", "ollama", "ollama run llama3.1:8b"),
+    ("llama3.1:8b", "llama-cpp", "--hf-repo meta-llama/"), ("llama-3.1-8b", "llama-cpp", ":Q4_K_M"),
+])  # fmt: skip
+def test_the_printed_command_names_the_model_as_its_engine_does(tmp_path, capsys, monkeypatch, model, engine, words):
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "none"))
+    monkeypatch.setenv("COLUMNS", "300")
+    path = str(gguf(tmp_path / "x.gguf", {**LLAMA_KEYS, "general.file_type": 15}, llama_gguf("q4_k", more="q6_k")))
+    assert run(["serve", model.replace("FILE", path), "--on", "rtx-4090", "--engine", engine, "--batch", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.partition("Started by")[2].replace("\\", "").split())
+    assert words.replace("FILE", path) in printed

@@ -173,9 +173,9 @@ def _with_model(said: _Said, wanted: Wanted) -> Printed:
     """The command with its model, and with the type of weights where that must be said."""
     command = said.table.commands[0]
     words, plan = list(command.words), wanted.plan
-    if said.has("tagged_model"):
+    if said.has("tagged_model") and not wanted.model.lower().endswith(".gguf"):
         name = next(name for name, _ in said._flags("tagged_model"))
-        words += [name, f"{wanted.model}:{plan.weights.upper()}"]
+        words += [name, wanted.model if ":" in wanted.model else f"{wanted.model}:{plan.weights.upper()}"]
     else:
         if "weights" in wanted.named:
             said.must("weights", plan.weights)
