@@ -31,13 +31,16 @@ def start_command(ask: ServeAsk, found: Found, plan: ServePlan, library: Library
 
 def _name(model: str, found: Found, engine: str) -> str:
     """What an engine knows the model as: a name on the hub, if the card has one, or as the question has it."""
+    if model.startswith(("hf", "https:")):
+        from gpuplan.models.hub import PREFIX
+
+        model = PREFIX.sub("", model)
     named = model.lower() in {found.card.id, *(alias.lower() for alias in found.card.aliases)}
     if not named and found.card.engine is not None:
-        from gpuplan.models.hub import PREFIX
         from gpuplan.models.ollama import is_ollama
 
         # Other engines know the models of Ollama's library by their names on the hub.
-        model, named = PREFIX.sub("", model), engine != OLLAMA and is_ollama(model)
+        named = engine != OLLAMA and is_ollama(model)
     if "/" in model or not named:
         return model
     return next((alias for alias in found.card.aliases if "/" in alias), model)
