@@ -46,8 +46,8 @@ class WhatRunsAsk(Record, kw_only=True):
     host_memory: Annotated[
         float | None,
         Option(
-            "Memory of the host for each accelerator, such as `64GB`: a part of what does not fit is tried there", RUN, "BYTES", "B",
-            reads="capacity", least=1,
+            "Memory of the host for each accelerator, such as `64GB`: a part of what does not fit is tried there", RUN, "BYTES",
+            "B", reads="capacity", least=1,
         ),
     ] = None  # fmt: skip
     host_bandwidth: Annotated[

@@ -154,7 +154,7 @@ def _formats(card: ModelCard, ask: WhatRunsAsk, engine: str, library: Library) -
 
 def _run(
     card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str, library: Library, placed: Placed = NOWHERE
-) -> Runs | None:
+) -> Runs | None:  # fmt: skip
     """The answer for one user of a model in one type of weights, with a part of it `placed` on the host; None: it does not fit."""
     limit = card.architecture.max_context or inf
     asked = _asked(card, weights, ask, engine, placed)
