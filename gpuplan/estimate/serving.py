@@ -36,6 +36,7 @@ from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
+from gpuplan.workload.checkpoint_weights import checkpoint_parts
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
@@ -226,7 +227,9 @@ class ServingModel(Record, kw_only=True):
         return byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
 
     def own_parts(self) -> dict[tuple[str, str], Term]:
-        """Bytes of a value of the parts that are stored in types of their own, each a leaf."""
+        """Bytes of a value of the parts that are stored in types of their own: of the checkpoint's tensors, or each a leaf."""
+        if self.plan.checkpoint is not None:
+            return checkpoint_parts(self.subject.arch, self.subject.counts, self.plan.checkpoint)
         source = stored_in(self.plan.weights, self.plan.group).source
         return {
             (kind, part): byte(f"recipe.{f'{kind}.' if kind else ''}{part}_weight_bytes", size, source)

@@ -94,7 +94,7 @@ def rank_weights(model: ServingModel) -> Term:
     return weight_bytes(
         subject.arch, subject.counts, model.leaves, model.serve,
         stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=model.kept_type(),
-        plain=model.plan.plain, own=model.own_parts(),
+        plain=model.plan.plain, own=model.own_parts(), checkpoint=model.plan.checkpoint,
     )  # fmt: skip
 
 

@@ -123,6 +123,16 @@ def fullest_stage_wait(*, whole: Seconds, fullest: Seconds, batch: Count, pp: Co
 
 
 @formula(DEFINITION)
+def bytes_per_value(*, size: Bytes, params: Count) -> Bytes:
+    """Mean bytes of a value of a part of a checkpoint, with its share of scales.
+
+    >>> bytes_per_value(size=144.0, params=256.0)
+    0.5625
+    """
+    return size / params
+
+
+@formula(DEFINITION)
 def partly_plain_bytes(*, stored: Bytes, plain: Bytes, share: Ratio) -> Bytes:
     """Mean bytes of a weight of which a share stays in the plain type.
 

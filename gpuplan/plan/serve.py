@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Problem
+from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_parts import StoredPart
 from gpuplan.num import Num
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
@@ -67,6 +68,8 @@ class ServePlan(Record, kw_only=True):
     """Quantised weights that share a scale; 0: as is usual of the type."""
     plain: tuple[tuple[str, str, float], ...] = ()
     """Parts of kinds of layers that are not quantised, and how much of them: (kind, part, share)."""
+    checkpoint: StoredTensors | None = None
+    """The bytes of the checkpoint part by part; None: as `weights` stores them."""
     parts: tuple[StoredPart, ...] = ()
     """Parts whose bytes a value are their own, where a checkpoint mixes types."""
 

@@ -87,7 +87,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         parallel=Parallelism(zero_stage=0, sequence_parallel=False, ep=float(want.ep or 1), expert_skew=want.expert_skew),
         batch=1.0, prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
         settings=want.settings, weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group,
-        plain=want.types.plain, parts=want.types.parts,
+        plain=want.types.plain, parts=want.types.parts, checkpoint=want.types.checkpoint,
     )  # fmt: skip
     axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
     if batch is None:

@@ -12,11 +12,13 @@ from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, ra
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
 from gpuplan.models.plain_parts import PlainPart
+from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_parts import EMBEDDING, HEAD
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
+from gpuplan.workload.checkpoint_weights import checkpoint_bytes
 from gpuplan.workload.context import ONE, Leaves, Pass, Split, Types
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.kinds.base import Caching
@@ -145,13 +147,18 @@ def read_bytes(item: Matmul) -> Term:
 
 def weight_bytes(
     arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, kept: Term,
-    plain: Collection[PlainPart] = (), own: Mapping[tuple[str, str], Term] | None = None,
+    plain: Collection[PlainPart] = (), own: Mapping[tuple[str, str], Term] | None = None, checkpoint: StoredTensors | None = None,
 ) -> Term:  # fmt: skip
     """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value.
 
     `plain` are parts of layers that are kept too, and how much of them; `own` the bytes of a value by kind of layer and part,
-    and of embedding and head, where they have their own.
+    and of embedding and head, where they have their own. Where the bytes of a checkpoint are known, they are taken.
     """
+    if checkpoint is not None:
+        ways = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
+        split = Split(tp=serve.tp, ep=serve.ep, etp=ways, kv_heads=serve.kv_heads)
+        in_host = serve.host_embedding and counts.head is not None
+        return checkpoint_bytes(arch, counts, leaves, split, pp=serve.pp, stored=checkpoint, in_host=in_host)
     own = own or {}
     if serve.host_embedding and counts.head is not None:
         counts = counts.replaced(embedding=Term("weights.embedding_in_host", 0.0, "1", DEFINITION))

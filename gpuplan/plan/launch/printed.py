@@ -177,11 +177,12 @@ def _with_model(said: _Said, wanted: Wanted) -> Printed:
     """The command with its model, and with the type of weights where that must be said."""
     command = said.table.commands[0]
     words, plan = list(command.words), wanted.plan
-    if said.has("tagged_model"):
+    if said.has("tagged_model") and not wanted.model.lower().endswith(".gguf"):
         name = next(name for name, _ in said._flags("tagged_model"))
         tag = next((tag for tag, stored in said.table.tags.items() if stored == plan.weights), "")
-        words += [name, f"{wanted.model}:{tag}" if tag else wanted.model]
-        if not tag:
+        tagged = ":" in wanted.model
+        words += [name, f"{wanted.model}:{tag}" if tag and not tagged else wanted.model]
+        if not tag and not tagged:
             said.unsaid["weights"] = f"{said.table.name} has no tag for {plan.weights}"
     else:
         if "weights" in wanted.named:
