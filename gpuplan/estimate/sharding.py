@@ -25,7 +25,7 @@ from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS
 from gpuplan.workload.stages import Stage
-from gpuplan.workload.training import StageParams
+from gpuplan.workload.training import BlockWork, StageParams
 
 
 def shared_params(pricer: StepPricer, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
@@ -134,16 +134,17 @@ def tensors_of_stage(pricer: StepPricer, at: str, stage: Stage) -> Term:
 
 
 def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
-    """Tensors of the layers of a stage that have gradients: all of them, or both matrices of each adapter beside frozen ones."""
-    if not pricer.plan.tuning.frozen:
-        return tensors_of_stage(pricer, at, stage)
+    """Tensors of the layers of a stage that have gradients, as published code cuts them: matrices and norms, or adapters alone."""
+
+    def of(block: BlockWork) -> int:
+        if pricer.plan.tuning.frozen:
+            return len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)
+        return len(block.forward.matrices) + block.norms
+
     found = {
-        key: product.term(
-            f"{at}.{key}.trained_tensors", a=stage.layers[key],
-            b=pricer.leaves(f"{key}.adapter_matrices", len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)),
-        )
+        key: product.term(f"{at}.{key}.trained_tensors", a=stage.layers[key], b=pricer.leaves(f"{key}.trained_matrices", of(block)))
         for key, block in pricer.work.blocks.items()
-    }  # fmt: skip
+    }
     return total(f"{at}.trained_tensors", found)
 
 
