@@ -14,19 +14,27 @@ from gpuplan.workload.training import BlockWork
 
 
 def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term, again: dict[str, Term]) -> dict[str, Term]:
-    """What the accelerator waits for the host in a layer, and what running a part of it again adds."""
+    """What the accelerator waits for the host in a layer, and what running a part of it again adds.
+
+    `idle` is all that it waits in both, while shards of ZeRO-3 may travel.
+    """
     at, launched = f"layer.{key}", issued_seconds(pricer, key, block)
     issue = with_again = issue_of(pricer, key, block, launched, again=False)
     found = {
         "host": remaining_seconds.term(f"{at}.host", whole=issue, hidden=device),
         "recompute": no_time(f"{at}.recompute"),
     }
+    busy = device
     if again:
         if pricer.plan.recompute == "full":
             with_again = issue_of(pricer, key, block, launched, again=True)
+        run_again = total(f"{at}.run_again", again)
         found["recompute"] = made_again_seconds.term(
-            f"{at}.recompute", device=device, again=total(f"{at}.run_again", again), issue=issue, issue_with_again=with_again
+            f"{at}.recompute", device=device, again=run_again, issue=issue, issue_with_again=with_again
         )
+        busy = total(f"{at}.busy", {"device": device, "again": run_again})
+    if pricer.plan.parallel.zero_stage == 3:
+        found["idle"] = remaining_seconds.term(f"{at}.idle", whole=with_again, hidden=busy)
     return found
 
 

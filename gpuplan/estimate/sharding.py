@@ -44,7 +44,8 @@ def gradient_sync(pricer: StepPricer, stage: Stage) -> tuple[list[Collective], l
     gradients, weights = [], []
     for name, (held, group, stride) in shared_params(pricer, trained).items():
         size = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
-        kind: CollectiveKind = "all_reduce" if zero == 0 else "reduce_scatter"
+        whole = zero == 0 or (zero < 3 and pricer.profile.sharding.reduced == "whole")
+        kind: CollectiveKind = "all_reduce" if whole else "reduce_scatter"
         gradients.append(Collective(name=f"{at}.{name}.grads", kind=kind, size=size, group=group, stride=stride))
         if pricer.work.replicas is not None and pricer.plan.parallel.sync_every is None:
             gradients.append(between_replicas(pricer, f"{at}.{name}", size, group, stride, pricer.work.replicas))

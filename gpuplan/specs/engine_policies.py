@@ -45,6 +45,8 @@ class Sharding(Schema):
     """Weights go to the host alone, or the optimizer's states do too, since its step runs where the weights are."""
     loaded: Literal["in-shards", "whole"] = "in-shards"
     """Whether each rank holds the whole model before it is cut into shards."""
+    reduced: Literal["in-parts", "whole"] = "in-parts"
+    """Under ZeRO-1 and ZeRO-2 each rank receives the sums of its part of the gradients, or of all, of which it keeps its part."""
     hook_host: SecondsField | None = None
     """Under ZeRO-3 on any number of ranks, host time of the hooks around one module in one pass, which fetch and release what it
     needs. A layer's modules are its matrices and norms, those that hold them, and what each adapter adds."""
