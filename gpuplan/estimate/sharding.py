@@ -94,11 +94,19 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Term) -> Ter
     if pricer.plan.parallel.sync_every is not None and pricer.work.replicas is None:
         steps = pricer.subject.plan("sync_every", pricer.plan.parallel.sync_every)
         return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    overlap = overlap_of_gradients(pricer)
     if pricer.profile.sharding.slice_host is None or pricer.plan.parallel.zero_stage != 1:
         return beside_seconds(pricer, f"{at}.data_parallel", comm, window, overlap)
     exchange = beside_seconds(pricer, f"{at}.data_parallel.exposed", comm, window, overlap)
     return total(f"{at}.data_parallel", {"exchange": exchange, "slices": slice_seconds(pricer, at, stage)})
+
+
+def overlap_of_gradients(pricer: StepPricer) -> Term:
+    """The share of a backward pass under which whole gradients travel at this stage of ZeRO."""
+    habits = pricer.profile.overlap
+    if pricer.plan.parallel.zero_stage == 2 and habits.scattered is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit("scattered_overlap", habits.scattered)
+    return pricer.subject.habit("dp_overlap", habits.dp)
 
 
 def owner_seconds(
@@ -170,7 +178,7 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Term) -
     """ZeRO-2: gradients are scattered in every micro-batch; weights are gathered once a step."""
     at = f"{stage.prefix}step.micro"
     gradients, _ = gradient_sync(pricer, stage)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    overlap = overlap_of_gradients(pricer)
     return beside_seconds(pricer, f"{at}.sharded_gradients", priced(f"{at}.scatter", gradients, pricer.subject.hw), window, overlap)
 
 

@@ -127,6 +127,8 @@ class Overlap(Schema):
 
     dp: PartField
     """Of the backward pass, under which gradients are reduced."""
+    scattered: Share | None = None
+    """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     ep: PartField

@@ -257,3 +257,38 @@ def test_adapters_stream_their_inputs_and_outputs_and_stored_weights_are_widened
     assert lora.time.step.value > priced(8192.0, Tuning()).time.step.value
     short, stored = (float(priced(256.0, Tuning(lora=64, base_weights=base)).time.step.value) for base in ("bf16", "int4"))
     assert stored - short == pytest.approx(8 * 24 * 3 * 7 * 120e-6, rel=0.05)
+
+
+def test_deepspeed_reduces_gradients_of_stage_2_for_all_ranks_and_beside_nothing_unless_asked() -> None:
+    # DeepSpeed edaa7221: use_multi_rank_bucket_allreduce, and overlap_comm for stage 3 alone, unless they are given.
+    def exchange(engine: str, **how: Any) -> float:
+        found = LIBRARY.look_up(TrainAsk(model="llama-3.1-8b", on="8xa100-80gb", engine=engine), "train", with_price=False)
+        plan = TrainPlan(
+            parallel=Parallelism(zero_stage=2, dp=8.0), seq_len=4096.0, micro_batch=1.0, global_batch=64.0, how=Manner(**how)
+        )
+        figures = training_figures(found.subject, plan)
+        term = figures.time.step.find("step.micro.sharded_gradients")
+        assert term is not None
+        return float(np.asarray(term.value))
+
+    # An all-reduce sends what a reduce-scatter sends twice.
+    each = 2 * 8.03e9 * 2 * 7 / 8 / 300e9
+    assert exchange("accelerate") > each
+    assert exchange("accelerate", overlap=("dp",)) < 0.7 * exchange("accelerate")
+    assert exchange("axolotl") < 0.7 * exchange("accelerate")
+
+
+def test_shards_travel_while_the_accelerator_waits_for_the_host() -> None:
+    def step(length: float) -> tuple[float, float]:
+        found = LIBRARY.look_up(TrainAsk(model="llama-3.2-1b", on="8xh100", engine="accelerate"), "train", with_price=False)
+        plan = TrainPlan(parallel=Parallelism(zero_stage=3, dp=8.0), seq_len=length, micro_batch=1.0, global_batch=8.0)
+        figures = training_figures(found.subject, plan)
+        _, parts = figures.time.binding()
+        return float(parts["sharded_data_parallel"].value), float(parts["host"].value)
+
+    waiting, host = step(256.0)
+    assert host > 0.05
+    assert waiting == 0
+    busy, host = step(32768.0)
+    assert host == 0
+    assert busy > 0
