@@ -16,7 +16,7 @@ from gpuplan.workload.training import BlockWork
 def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term, again: dict[str, Term]) -> dict[str, Term]:
     """What the accelerator waits for the host in a layer, and what running a part of it again adds.
 
-    `idle` is all that it waits in both, while shards of ZeRO-3 may travel.
+    `idle` is all that it waits in both, while shards of ZeRO-3 may travel; counted where the hooks that wait for them are.
     """
     at, launched = f"layer.{key}", issued_seconds(pricer, key, block)
     issue = with_again = issue_of(pricer, key, block, launched, again=False)
@@ -33,7 +33,7 @@ def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term
             f"{at}.recompute", device=device, again=run_again, issue=issue, issue_with_again=with_again
         )
         busy = total(f"{at}.busy", {"device": device, "again": run_again})
-    if pricer.plan.parallel.zero_stage == 3:
+    if pricer.plan.parallel.zero_stage == 3 and pricer.profile.sharding.hook_host is not None:
         found["idle"] = remaining_seconds.term(f"{at}.idle", whole=with_again, hidden=busy)
     return found
 
