@@ -50,9 +50,8 @@ def test_nothing_is_lost_between_device_and_host(model: str) -> None:
         moved = part["host_memory_bytes"]
         caches = whole["kv_cache_bytes_per_sequence"] - part["kv_cache_bytes_per_sequence"]
         assert part["weights_bytes"] + moved == pytest.approx(whole["weights_bytes"] + caches)
-    assert {name: part[name] for name in whole if name in part} == pytest.approx(
-        {name: whole[name] for name in whole if name in part}
-    )
+    times = [name for name in part if name.endswith("_s") or "per_s" in name]
+    assert [part[name] for name in times] == pytest.approx([whole[name] for name in times])
 
 
 def test_more_on_the_host_is_slower_and_needs_less_of_the_device() -> None:
@@ -62,9 +61,8 @@ def test_more_on_the_host_is_slower_and_needs_less_of_the_device() -> None:
     assert speeds == sorted(speeds, reverse=True)
     assert needs == sorted(needs, reverse=True)
     experts = [figures("qwen3-30b-a3b", on="rtx-4090", host_experts=n, **LLAMA) for n in (0, 12, 24, 48, 99)]
-    assert [one["tokens_per_s_per_user"] for one in experts] == sorted(
-        [one["tokens_per_s_per_user"] for one in experts], reverse=True
-    )
+    speeds = [one["tokens_per_s_per_user"] for one in experts]
+    assert speeds == sorted(speeds, reverse=True)
     assert experts[-1] == pytest.approx(experts[-2])
 
 
