@@ -135,10 +135,10 @@ def _scaling(row: Row) -> Scaling | None:
 def _machine(row: Row, chips: int) -> str:
     """`--on`: the accelerators, and the network where a row states a rate that is not the usual one."""
     name = str(row.hardware["accelerator"])
-    slices = row.hardware.get("slices")
-    if isinstance(slices, int) and slices > 1 and chips % slices == 0:
-        # `256xtpu-v5e` is one slice; several of them are joined by the network.
-        return f"{slices}x{chips // slices}x{name}"
+    parts = row.hardware.get("slices") or row.hardware.get("nodes")
+    if isinstance(parts, int) and parts > 1 and chips % parts == 0:
+        # `256xtpu-v5e` is one slice; several of them, and nodes that are smaller than the usual one, are joined by the network.
+        return f"{parts}x{chips // parts}x{name}"
     on = f"{chips}x{name}"
     per_node = row.hardware.get("per_node")
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))

@@ -25,7 +25,7 @@ from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS
 from gpuplan.workload.stages import Stage
-from gpuplan.workload.training import StageParams
+from gpuplan.workload.training import BlockWork, StageParams
 
 
 def shared_params(pricer: StepPricer, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
@@ -44,7 +44,8 @@ def gradient_sync(pricer: StepPricer, stage: Stage) -> tuple[list[Collective], l
     gradients, weights = [], []
     for name, (held, group, stride) in shared_params(pricer, trained).items():
         size = repeated_bytes.term(f"{at}.{name}.gradient_bytes", count=held, size=element)
-        kind: CollectiveKind = "all_reduce" if zero == 0 else "reduce_scatter"
+        whole = zero == 0 or (zero < 3 and pricer.profile.sharding.reduced == "whole")
+        kind: CollectiveKind = "all_reduce" if whole else "reduce_scatter"
         gradients.append(Collective(name=f"{at}.{name}.grads", kind=kind, size=size, group=group, stride=stride))
         if pricer.work.replicas is not None and pricer.plan.parallel.sync_every is None:
             gradients.append(between_replicas(pricer, f"{at}.{name}", size, group, stride, pricer.work.replicas))
@@ -93,11 +94,19 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Term) -> Ter
     if pricer.plan.parallel.sync_every is not None and pricer.work.replicas is None:
         steps = pricer.subject.plan("sync_every", pricer.plan.parallel.sync_every)
         return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    overlap = overlap_of_gradients(pricer)
     if pricer.profile.sharding.slice_host is None or pricer.plan.parallel.zero_stage != 1:
         return beside_seconds(pricer, f"{at}.data_parallel", comm, window, overlap)
     exchange = beside_seconds(pricer, f"{at}.data_parallel.exposed", comm, window, overlap)
     return total(f"{at}.data_parallel", {"exchange": exchange, "slices": slice_seconds(pricer, at, stage)})
+
+
+def overlap_of_gradients(pricer: StepPricer) -> Term:
+    """The share of a backward pass under which whole gradients travel at this stage of ZeRO."""
+    habits = pricer.profile.overlap
+    if pricer.plan.parallel.zero_stage == 2 and habits.scattered is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit("scattered_overlap", habits.scattered)
+    return pricer.subject.habit("dp_overlap", habits.dp)
 
 
 def owner_seconds(
@@ -134,16 +143,17 @@ def tensors_of_stage(pricer: StepPricer, at: str, stage: Stage) -> Term:
 
 
 def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
-    """Tensors of the layers of a stage that have gradients: all of them, or both matrices of each adapter beside frozen ones."""
-    if not pricer.plan.tuning.frozen:
-        return tensors_of_stage(pricer, at, stage)
+    """Tensors of the layers of a stage that have gradients, as published code cuts them: matrices and norms, or adapters alone."""
+
+    def of(block: BlockWork) -> int:
+        if pricer.plan.tuning.frozen:
+            return len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)
+        return len(block.forward.matrices) + block.norms
+
     found = {
-        key: product.term(
-            f"{at}.{key}.trained_tensors", a=stage.layers[key],
-            b=pricer.leaves(f"{key}.adapter_matrices", len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)),
-        )
+        key: product.term(f"{at}.{key}.trained_tensors", a=stage.layers[key], b=pricer.leaves(f"{key}.trained_matrices", of(block)))
         for key, block in pricer.work.blocks.items()
-    }  # fmt: skip
+    }
     return total(f"{at}.trained_tensors", found)
 
 
@@ -168,7 +178,7 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Term) -
     """ZeRO-2: gradients are scattered in every micro-batch; weights are gathered once a step."""
     at = f"{stage.prefix}step.micro"
     gradients, _ = gradient_sync(pricer, stage)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    overlap = overlap_of_gradients(pricer)
     return beside_seconds(pricer, f"{at}.sharded_gradients", priced(f"{at}.scatter", gradients, pricer.subject.hw), window, overlap)
 
 

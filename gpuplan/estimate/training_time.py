@@ -90,12 +90,27 @@ def stage_micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Te
     gathers, apart, stays = sharded_how(pricer)
     mixed = (stays or apart) and any_true(pricer.work.pipeline.group.value == 1)
     if gathers and (mixed or not stays):
-        micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
+        micro["sharded_data_parallel"] = while_idle(
+            pricer, stage, layers, gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
+        )
     beside: Term | None = None
     if pricer.scattered and pricer.replicated:
         beside = total(f"{at}.micro.compute", dict(micro))
         micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, beside)
     return StageMicro(micro, total(f"{at}.micro", dict(micro)), beside)
+
+
+def while_idle(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]], exchange: Term) -> Term:
+    """What is left of the exchange of shards where the accelerator waits for the host anyway."""
+    at = f"{stage.prefix}step.micro.idle"
+    idle = {
+        key: repeated_seconds.term(f"{at}.{key}", count=stage.layers[key], seconds=parts["idle"])
+        for key, parts in layers.items()
+        if "idle" in parts and happens(parts["idle"])
+    }
+    if not idle:
+        return exchange
+    return remaining_seconds.term(f"{exchange.name}.beyond_waits", whole=exchange, hidden=total(at, idle))
 
 
 def sharded_how(pricer: StepPricer) -> tuple[bool, bool, bool]:

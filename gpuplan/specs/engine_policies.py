@@ -45,8 +45,17 @@ class Sharding(Schema):
     """Weights go to the host alone, or the optimizer's states do too, since its step runs where the weights are."""
     loaded: Literal["in-shards", "whole"] = "in-shards"
     """Whether each rank holds the whole model before it is cut into shards."""
+    reduced: Literal["in-parts", "whole"] = "in-parts"
+    """Under ZeRO-1 and ZeRO-2 each rank receives the sums of its part of the gradients, or of all, of which it keeps its part."""
+    hook_host: SecondsField | None = None
+    """Under ZeRO-3 on any number of ranks, host time of the hooks around one module in one pass, which fetch and release what it
+    needs. A layer's modules are its matrices and norms, those that hold them, and what each adapter adds."""
+    partition_host: SecondsField | None = None
+    """Under ZeRO-3 on any number of ranks, host time to put the gradient of one tensor into its shard, in each micro-batch."""
+    bucket_host: SecondsField | None = None
+    """Under ZeRO-3, host time to empty a bucket of gradients, which one of a matrix fills."""
     gather_host: SecondsField | None = None
-    """Under ZeRO-3, further host time to gather and release the weights of one module (a matrix or a norm) in one pass."""
+    """Under ZeRO-3, host time of one collective of a matrix: its gathers forward and backward, the scatter of its gradient."""
     gathered_copy: StoredBytes | None = None
     """Under ZeRO-3, traffic for each parameter that takes what was gathered to where layers read it, between their kernels; None:
     it is gathered to where it is read."""
@@ -118,6 +127,8 @@ class Overlap(Schema):
 
     dp: PartField
     """Of the backward pass, under which gradients are reduced."""
+    scattered: Share | None = None
+    """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     ep: PartField
@@ -189,6 +200,16 @@ class Adapters(Schema):
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
     host: SecondsField | None = None
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
+    widened_host: SecondsField | None = None
+    """Host time to widen one stored matrix, each time."""
+    read: StoredBytes | None = None
+    """Traffic of a forward pass for each element that an adapted matrix reads, beside the products: dropout; None: not counted."""
+    made: StoredBytes | None = None
+    """The same for each element that it makes: what the adapter made is scaled and added."""
+    read_backward: StoredBytes | None = None
+    """Traffic of the backward pass for each element that an adapted matrix reads: dropout, and the sum of two gradients."""
+    made_backward: StoredBytes | None = None
+    """The same for each element that it makes: its gradient is scaled."""
 
 
 class Recomputing(Schema):
