@@ -52,7 +52,8 @@ def example(one: Entry) -> tuple[str, Any]:
     if one.option.reads in made:
         return made[one.option.reads]
     if one.option.unit:
-        return TEXTS[one.option.unit], UNITS[one.option.unit]
+        value = 4.0 * 2**30 if one.option.reads == "capacity" else UNITS[one.option.unit]
+        return TEXTS[one.option.unit], value
     if one.kind == "whole" and one.window[1] < 2000:
         return f"{one.window[1]:g}", int(one.window[1])
     plain: dict[str, tuple[str, Any]] = {

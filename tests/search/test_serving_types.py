@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuplan.estimate.result import Estimate
+from gpuplan.models.card import WeightsFormat
 from gpuplan.models.catalog import find
 from gpuplan.models.plain_parts import folded, plain_parts
 from gpuplan.search.ask import answered
@@ -135,7 +136,8 @@ def test_modules_that_are_left_out_stay_in_16_bits(tmp_path: Path, names: list[s
 
 def test_parts_of_some_layers() -> None:
     arch = find("llama-3.1-405b").architecture
-    found = {name: share for _, name, share in plain_parts(arch, ["model.layers.0.mlp", "model.layers.125.mlp"])}
+    stored = WeightsFormat(method="fp8", excluded=("model.layers.0.mlp", "model.layers.125.mlp"))
+    found = {name: share for _, name, share in plain_parts(arch, stored)}
     assert found == {"mlp": pytest.approx(2 / 126)}
     assert folded(f"model.layers.{layer}.mlp" for layer in (0, 125)) == ("model.layers.0.mlp", "model.layers.125.mlp")
 
