@@ -287,6 +287,8 @@ class Library:
         target = self.target(ask.on)
         name, month = split_date(ask.engine or usual.engine)
         profile, instead = self.engine(name)
+        if (before := profile.before(month)) is not None:
+            profile, _ = self.engine(before)
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)

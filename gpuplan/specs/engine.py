@@ -319,6 +319,10 @@ class Engine(SpecFile):
         """Memory of the driver context and loaded libraries on one accelerator."""
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
 
+    def before(self, month: str | None) -> str | None:
+        """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
+        return next((era.profile for era in self.eras if era.profile is not None and month is not None and month <= era.name), None)
+
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
         profile = self.training

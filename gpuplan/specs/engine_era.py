@@ -9,14 +9,15 @@ from typing import Any, Literal
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id
-from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
-    "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "edges": ("sharding", "edges"),
+    "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
+    "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"),
@@ -36,11 +37,14 @@ class Era(Schema):
     """What changed then."""
     source: Id
     """The source of the change."""
+    profile: Id | None = None
+    """The profile that describes the engine of that time, in place of this one."""
     pace: dict[str, Pace] | None = None
     """Paces of that time, by accelerator or family; kinds that are missing are as they are today."""
     expert_host: SecondsField | None = None
     expert_start: SecondsField | None = None
     layer_host: SecondsField | None = None
+    dp_overlap: Share | None = None
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss of a compiled model."""
@@ -66,13 +70,17 @@ class Era(Schema):
     """How tokens reached experts where nobody said."""
     etp: ExpertWays | None = None
     """How many ranks shared an expert where nobody said."""
+    beside: Beside | None = None
+    """Whether tokens travelled beside another micro-batch of interleaved stages where nobody said."""
     replayed: Replayed | None = None
     """Which training was replayed whole from graphs where nobody said."""
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
         given = {
-            name: value for name in ("micro_batch", "dispatcher", "etp", "replayed") if (value := getattr(self, name)) is not None
+            name: value
+            for name in ("micro_batch", "dispatcher", "etp", "beside", "replayed")
+            if (value := getattr(self, name)) is not None
         }
         return (today or TrainingDefaults()).replaced(**given) if given else today
 
