@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
@@ -12,6 +14,7 @@ from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
     difference,
+    larger,
     rate,
     remaining_bytes,
     repeated_bytes,
@@ -20,12 +23,14 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.machine.hardware import Hardware
 from gpuplan.num import agreed
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
@@ -34,11 +39,13 @@ from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.stages import fullest_stage
 
+PLAIN_IN_FILE = 4.0
+"""Files of mixed types keep norms and routers in fp32."""
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
-def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
-    """How an engine serves on accelerators with that much memory.
+def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
+    """How an engine serves on accelerators, which may count as small ones.
 
     Raises:
         UsageError: the engine only trains.
@@ -48,7 +55,10 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
-    if small is None or agreed(memory.value >= small.below.value):
+    if small is None:
+        return profile
+    named = hw.asked("small device", lambda one: one.accelerator in small.too)
+    if not named and agreed(hw.memory_capacity.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
@@ -58,6 +68,16 @@ def _skew(subject: Subject, parallel: Parallelism) -> Term | None:
     if parallel.expert_skew is None:
         return count("expert_skew")
     return subject.plan("expert_skew", parallel.expert_skew) if parallel.expert_skew > 1.0 else None
+
+
+_Quantity: TypeAlias = Literal["max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens"]
+"""What a plan may set of an engine's profile."""
+
+
+def _set_or_habit(subject: Subject, plan: ServePlan, name: _Quantity, habit: Sourced) -> Term:
+    """What the plan sets, or the engine's habit."""
+    given = getattr(plan.settings, name)
+    return subject.habit(name, habit) if given is None else subject.plan(name, given)
 
 
 class ServingPhase(Record, kw_only=True):
@@ -85,7 +105,11 @@ class ServingModel(Record, kw_only=True):
         Raises:
             UsageError: the engine does not serve.
         """
-        profile = serving_profile(subject.engine, subject.hw.memory_capacity)
+        profile = serving_profile(subject.engine, subject.hw)
+        if plan.settings.chunked_prefill is not None:
+            profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
+        if plan.settings.graphs is False:
+            profile = profile.replaced(graphs=None, layer_graphs=None)
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),
@@ -93,11 +117,12 @@ class ServingModel(Record, kw_only=True):
             ep=subject.plan("ep", p.ep),
             batch=subject.plan("batch", plan.batch),
             context=subject.plan("context", plan.context),
-            page=subject.habit("page_tokens", profile.page_tokens),
+            page=_set_or_habit(subject, plan, "page_tokens", profile.page_tokens),
             hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
             kv_heads=subject.engine.kv_heads,
+            host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
@@ -130,9 +155,20 @@ class ServingModel(Record, kw_only=True):
         written = difference.term("decoder.tokens", whole=self.serve.context, part=self.prompt())
         return self.serve.replaced(context=written)
 
+    def setting(self, name: _Quantity) -> Term:
+        """A quantity of the engine: what the plan sets (`plan.<name>`), or the engine's habit (`engine.<name>`)."""
+        return _set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
+
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""
-        return self.subject.habit("max_sequences", self.profile.max_sequences)
+        return self.setting("max_sequences")
+
+    def chunk(self) -> Term:
+        """Tokens of one pass at most; where prompts are not cut, a whole prompt at least."""
+        chunk = self.setting("max_batched_tokens")
+        if self.plan.settings.chunked_prefill is False:
+            return larger.term("prefill.chunk", a=chunk, b=self.prompt())
+        return chunk
 
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
@@ -174,11 +210,26 @@ class ServingModel(Record, kw_only=True):
             micro=stored.micro,
         )
 
+    def kept_type(self) -> Term:
+        """Bytes of a value of norms, routers, and where they have no type of their own of embedding and head."""
+        stored = stored_in(self.plan.weights, self.plan.group)
+        if self.plan.parts:
+            return byte("recipe.kept_weight_bytes", PLAIN_IN_FILE, stored.source)
+        return byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+
+    def own_parts(self) -> dict[tuple[str, str], Term]:
+        """Bytes of a value of the parts that are stored in types of their own, each a leaf."""
+        source = stored_in(self.plan.weights, self.plan.group).source
+        return {
+            (kind, part): byte(f"recipe.{f'{kind}.' if kind else ''}{part}_weight_bytes", size, source)
+            for kind, part, size in self.plan.parts
+        }
+
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
-        subject, serve = self.subject, self.serve
+        serve = self.serve
         prompt, source = self.begun(), self.source()
-        chunk = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
+        chunk = self.chunk()
         read = prompt if source is None else source
         passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=read, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
@@ -212,8 +263,18 @@ class ServingModel(Record, kw_only=True):
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
         return serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
-            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), encoder_shape=encoded,
+            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
+            encoder_shape=encoded,
         )  # fmt: skip
+
+    def programs(self, name: str) -> dict[str, LayerProgram]:
+        """What each kind of layer does with one token."""
+        shape = Pass(
+            tokens=ONE, groups=(Group(sequences=ONE, q_len=ONE, kv_len=ONE, decodes=True),), expert_tokens=ONE,
+            hidden_passes=self.serve.hidden_passes, activation_passes=self.serve.activation_passes, kernels=self.serve.kernels,
+            source=self.source(),
+        )  # fmt: skip
+        return self._pass(name, shape, ONE).layers
 
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""
@@ -297,12 +358,18 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
 
 
 class ServingFigures(Record, kw_only=True):
-    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
+    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked).
+
+    `whole` is the prefill of all sequences, where nothing but prefill is done.
+    """
 
     figures: dict[str, Term]
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    prints: tuple[str, ...] = ()
+    """What the engine prints of its memory at its start."""
+    whole: ServingPhase | None = None
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
 
@@ -314,7 +381,10 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
         "memory_budget_bytes": memory.budget,
         "memory_capacity_bytes": capacity,
         "headroom_bytes": remaining_bytes.term("memory.headroom", budget=memory.budget, used=memory.needed),
+        "weights_bytes": memory.loaded,
+        "kv_pool_bytes": memory.pool,
         "kv_cache_bytes_per_sequence": memory.sequence,
+        **memory.told,
     }
     return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}
 
@@ -372,7 +442,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "decode": (model.serve.batch, decode.seconds),
     }
     bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
-    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds, prints=habits.prints)
     return as_set(made, subject.pins)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.schema import Schema
-from gpuplan.specs.base import Id
+from gpuplan.schema import DAY, Limits, Pattern, Schema
+from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice
 from gpuplan.specs.engine_policies import Portion
-from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
+from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
@@ -25,14 +26,51 @@ POLICIES: Mapping[str, tuple[str, str]] = {
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits_split", "at_step", "temporaries")
 """Those of them that say how much memory is held."""
+RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
+
+
+class Releases(Section):
+    """When releases came out."""
+
+    days: Annotated[dict[str, Annotated[str, Pattern(DAY)]], Limits(1)]
+    """The day of each release, as `YYYY-MM-DD`; `0.11` stands for every 0.11.x that is not there itself."""
+
+
+class ServingEra(Schema):
+    """What an engine did otherwise in serving; the names are those of its serving profile."""
+
+    memory_utilization: ShareField | None = None
+    page_tokens: CountField | None = None
+    windowed_kv: Literal["capped", "full"] | None = None
+    max_batched_tokens: CountField | None = None
+    max_sequences: CountField | None = None
+    small_device: SmallDevice | None = None
+    """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
+    padded_experts: PaddedExperts | None = None
+    near_groups: RatioField | None = None
+    tokens_told: Literal["of-pages", "of-concurrency"] | None = None
+    profiling: ProfilingEra | None = None
+    workspace: RatioField | None = None
+    graphs: BytesField | None = None
+    layer_graphs: BytesField | None = None
+    layer_host: SecondsField | None = None
+    step_host: SecondsField | None = None
+    request_host: SecondsField | None = None
+    prefill_residual: FactorField | None = None
+    decode_residual: FactorField | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of a serving profile that this changes, and their values."""
+        own = (name for name in self.field_names() if name != "profiling")
+        return {name: value for name in own if (value := getattr(self, name)) is not None}
 
 
 class Era(Schema):
     """What an engine did otherwise in software of a month or before; a later era's values hold where this one says nothing."""
 
     name: str
-    """The month of the last software of the era, as `YYYY-MM`."""
+    """The month of the last software of the era, as `YYYY-MM`, or its day."""
     note: str
     """What changed then."""
     source: Id
@@ -74,6 +112,8 @@ class Era(Schema):
     """Whether tokens travelled beside another micro-batch of interleaved stages where nobody said."""
     replayed: Replayed | None = None
     """Which training was replayed whole from graphs where nobody said."""
+    serving: ServingEra | None = None
+    """What it did otherwise in serving."""
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
@@ -130,20 +170,74 @@ def spanning(today: Sourced, before: Sequence[Sourced]) -> Sourced:
     return today.replaced(accept=(min(low, *values), max(high, *values)))
 
 
-def split_date(name: str) -> tuple[str, str | None]:
-    """An engine's name and the month of its software: `nemo@25.04` and `nemo@2025-04` mean April 2025.
+def split_name(name: str) -> tuple[str, str | None]:
+    """An engine's name and what stands behind its `@`, a release or a month.
 
-    >>> split_date("nemo@25.04"), split_date("torchtitan@2024-12-01"), split_date("nemo")
-    (('nemo', '2025-04'), ('torchtitan', '2024-12'), ('nemo', None))
-
-    Raises:
-        UsageError: no month stands behind the `@`.
+    >>> split_name("vllm@0.11"), split_name("nemo@ 25.04 "), split_name("nemo")
+    (('vllm', '0.11'), ('nemo', '25.04'), ('nemo', None))
     """
     engine, at, said = name.partition("@")
-    if not at:
-        return name, None
-    found = SAID.match(said.strip())
+    return (engine, said.strip()) if at else (name, None)
+
+
+def month_of(said: str) -> str | None:
+    """The month that a text means: `25.04` and `2025-04` are April 2025; None: it means none.
+
+    >>> month_of("25.04"), month_of("2024-12-01"), month_of("0.11")
+    ('2025-04', '2024-12', None)
+    """
+    found = SAID.match(said)
     if found is None or not 1 <= int(found[3]) <= 12:
+        return None
+    return f"{found[1] or '20' + found[2]}-{int(found[3]):02d}"
+
+
+def dated(said: str, releases: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The day or month of a release, or of a text that means one, and what is to be said where another release answers for it.
+
+    `releases` has the day of each release on record; of `0.11`, the last of those that begin so is meant.
+
+    >>> known = {"0.9.0": "2025-05-28", "0.9.2": "2025-07-08", "0.11.0": "2025-10-04"}
+    >>> dated("0.9", known, "vLLM"), dated("v0.9.0.post1", known, "vLLM"), dated("25.04", {}, "NeMo")
+    (('2025-07-08', ''), ('2025-05-28', ''), ('2025-04', ''))
+    >>> dated("0.9.1", known, "vLLM")
+    ('2025-05-28', 'vLLM 0.9.1 is not on record: it is taken as 0.9.0 of 2025-05-28, the nearest before it')
+    >>> dated("0.12", known, "vLLM")[1]
+    'vLLM 0.12 is not on record: it is taken as 0.11.0 of 2025-10-04, the newest that is'
+
+    Raises:
+        UsageError: neither a release that there can be nor a month.
+    """
+    month = month_of(said)
+    if month is not None:
+        return month, ""
+    if not releases:
         hint = "write a release or a month, such as `nemo@25.04` or `torchtitan@2024-12`"
         raise UsageError(Problem("engine.date", f"`{said}` is no month of software", hint))
-    return engine, f"{found[1] or '20' + found[2]}-{int(found[3]):02d}"
+    known = {_numbers(one): day for one, day in releases.items()}
+    newest = max(known)
+    found = RELEASE.match(said)
+    if found is None:
+        hint = f"write a release or a month, such as `@{_shown(newest)}` or `@{known[newest][:7]}`"
+        raise UsageError(Problem("engine.date", f"`{said}` is neither a release of {name} nor a month", hint))
+    parts = _numbers(found[1])
+    alike = [one for one in known if one[: len(parts)] == parts or parts[: len(one)] == one]
+    if alike:
+        return known[max(alike)], ""
+    before = [one for one in known if one[:2] == parts[:2] and one < parts]
+    if not before and (parts < newest or parts[0] != newest[0]):
+        near = sorted(known, key=lambda one: [abs(a - b) for a, b in zip((*one, 0, 0), (*parts, 0, 0), strict=False)])[:2]
+        both = " and ".join(_shown(one) for one in sorted(near))
+        hint = f"near are {both}; the newest on record is {_shown(newest)}; or name a month"
+        raise UsageError(Problem("engine.release", f"{name} has no release {said}", hint))
+    taken, why = (max(before), "the nearest before it") if before else (newest, "the newest that is")
+    text = f"{name} {found[1]} is not on record: it is taken as {_shown(taken)} of {known[taken]}, {why}"
+    return known[taken], text
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
+
+
+def _shown(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
