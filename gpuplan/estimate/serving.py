@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.host_time import decode_parts, pass_parts
+from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import alone, happens, priced
-from gpuplan.estimate.serving_memory import ServingMemory, serving_memory
+from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
@@ -110,6 +112,8 @@ class ServingModel(Record, kw_only=True):
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
         if plan.settings.graphs is False:
             profile = profile.replaced(graphs=None, layer_graphs=None)
+        if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:
+            profile = profile.replaced(memory_utilization=profile.host.utilization)
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),
@@ -293,6 +297,9 @@ class ServingModel(Record, kw_only=True):
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
             parts["pipeline_send"] = self.sends(name, rows)
+        held = on_host(self, rank_weights(self)) if self.plan.settings.uses_host else None
+        if held is not None:
+            parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
         parts["issue_wait"] = form.issue_wait_seconds.term(
             f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
             layers=total(f"{name}.layers", work.counts),
@@ -385,6 +392,7 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
         "kv_pool_bytes": memory.pool,
         "kv_cache_bytes_per_sequence": memory.sequence,
         **memory.told,
+        **memory.on_host,
     }
     return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}
 

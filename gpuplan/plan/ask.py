@@ -426,6 +426,39 @@ class ServeAsk(Common, kw_only=True):
     ] = None  # fmt: skip
     chunked_prefill: Annotated[bool | None, Option("Prompts are cut to the tokens of a pass, or surely are not", SERVED, "")] = None
     graphs: Annotated[bool | None, GRAPHS] = None
+    gpu_layers: Annotated[
+        int | None,
+        Option(
+            "Layers on the accelerators, of which the head is the last; the host runs the others (llama.cpp: -ngl)", SERVED, least=0
+        ),
+    ] = None
+    host_experts: Annotated[int | None, Option("Layers whose experts the host runs (llama.cpp: --n-cpu-moe)", SERVED, least=0)] = (
+        None
+    )
+    host_weights: Annotated[
+        float | None,
+        Option(
+            "Weights of each accelerator that stay in the host's memory, such as `8 GiB` (vLLM: --cpu-offload-gb)",
+            SERVED,
+            "BYTES",
+            "B",
+            least=1,
+        ),
+    ] = None
+    host_memory: Annotated[
+        float | None,
+        Option("Memory of the host for each accelerator, such as `64GB`", SERVED, "BYTES", "B", reads="capacity", least=1),
+    ] = None
+    host_bandwidth: Annotated[
+        float | None,
+        Option(
+            "What the host's memory delivers at most, such as `96 GB/s`: channels by transfers by 8 bytes",
+            SERVED,
+            "RATE",
+            "B/s",
+            least=1,
+        ),
+    ] = None
     engine_args: Annotated[
         str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS", reads="words")
     ] = None

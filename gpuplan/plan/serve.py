@@ -30,6 +30,21 @@ class Settings(Record, kw_only=True):
     """Bytes of the cache on each rank, in place of what the share of memory leaves."""
     chunked_prefill: bool | None = None
     graphs: bool | None = None
+    gpu_layers: float | None = None
+    """Layers on the accelerators, the last ones; the head counts as one more. The others run in the memory of the host."""
+    host_experts: float | None = None
+    """Layers whose experts run in the memory of the host."""
+    host_weights: float | None = None
+    """Bytes of weights of each accelerator that are copied from the memory of the host for every pass."""
+    host_memory: float | None = None
+    """Bytes of it for each accelerator, in place of what is on record."""
+    host_bandwidth: float | None = None
+    """Bytes a second that it delivers at most."""
+
+    @property
+    def uses_host(self) -> bool:
+        """Whether something of the model is kept in the memory of the host."""
+        return any(one is not None for one in (self.gpu_layers, self.host_experts, self.host_weights))
 
 
 class ServePlan(Record, kw_only=True):

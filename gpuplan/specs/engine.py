@@ -221,6 +221,23 @@ class RolloutLoop(Schema):
     """The same of mixtures of experts."""
 
 
+class HostWork(Schema):
+    """What an engine can keep in the memory of the host, and how fast that is used."""
+
+    places: tuple[Literal["gpu_layers", "host_experts", "host_weights"], ...]
+    """Whole layers or their experts, which processors work on, or weights that are copied for every pass."""
+    bandwidth: BytesPerSField | None = None
+    """What main memory delivers where the question does not say."""
+    reached: PartField | None = None
+    """The share of it that the engine's kernels reach on processors."""
+    utilization: ShareField | None = None
+    """The share of memory that it takes where the user says what is kept where, in place of `memory_utilization`."""
+    hop: SecondsField | None = None
+    """What a layer costs whose experts run there, for it hands over to the processors and waits for them."""
+    copies: PartField
+    """The share of the link's bandwidth that copies of weights to an accelerator reach."""
+
+
 class ServingProfile(Schema):
     """How an engine serves."""
 
@@ -277,6 +294,8 @@ class ServingProfile(Schema):
     padded_experts: PaddedExperts | None = None
     host_embedding: bool = False
     """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""
+    host: HostWork | None = None
+    """None: all of a model is on the accelerators."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
     prints: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from gpuplan.record import Record
 _DIRECT = (
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
     "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "graphs", "chunked_prefill",
-    "adapters", "adapter_rank",
+    "adapters", "adapter_rank", "gpu_layers", "host_experts",
 )  # fmt: skip
 _SWITCHES = ("graphs", "chunked_prefill")
 
@@ -48,8 +48,9 @@ def options(sets: Mapping[str, tuple[str, str]], lora: Mapping[str, str] | None 
         if name in sets:
             text, flag = sets[name]
             put(name, text == "true" if name in _SWITCHES else text, flag)
-    if "cache_memory" in sets:
-        put("cache_memory", f"{sets['cache_memory'][0]} B", sets["cache_memory"][1])
+    for name in ("cache_memory", "host_weights"):
+        if name in sets:
+            put(name, f"{sets[name][0]} B", sets[name][1])
     if "tagged_model" in sets:
         text, flag = sets["tagged_model"]
         name, _, tag = text.partition(":")

@@ -92,6 +92,8 @@ def _json(said: str, text: str) -> Any:
 
 def switched(meaning: Meaning, on: bool) -> str:
     """What a switch sets, on or taken back."""
+    if meaning.to not in ("", "true", "false"):
+        return meaning.to
     return str((meaning.to != "false") == on).lower()
 
 
