@@ -76,6 +76,8 @@ class Stream(Record, kw_only=True):
     name: str
     size: Term
     launches: Term
+    scan: bool = False
+    """The kernels of a scan over the tokens (convolution, states of chunks), which keep less of the memory busy than a copy."""
 
 
 class Collective(Record, kw_only=True):

@@ -183,8 +183,10 @@ def stream_seconds(item: Stream, hw: Hardware) -> Term:
     Raises:
         UnknownError: no stream parameters are known.
     """
+    scan = hw.parameters.get("scan.memory_efficiency") if item.scan else None
     return kernels.stream_seconds.term(
         f"{item.name}.seconds",
-        size=item.size, launches=item.launches, bandwidth=hw.hbm_bandwidth, efficiency=hw.parameter("stream.efficiency"),
-        launch=hw.parameter("stream.launch"), residual=hw.parameter("stream_residual"),
+        size=item.size, launches=item.launches, bandwidth=hw.hbm_bandwidth,
+        efficiency=hw.parameter("stream.efficiency") if scan is None else scan, launch=hw.parameter("stream.launch"),
+        residual=hw.parameter("stream_residual"),
     )  # fmt: skip

@@ -297,6 +297,8 @@ class Library:
         if said_of is not None:
             month, taken_as = dated(said_of, profile.releases.days if profile.releases is not None else {}, profile.name)
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
+        if (before := profile.before(month)) is not None:
+            profile, _ = self.engine(before)
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)

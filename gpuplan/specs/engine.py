@@ -355,6 +355,11 @@ class Engine(SpecFile):
         """Memory of the driver context and loaded libraries on one accelerator."""
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
 
+    def before(self, month: str | None) -> str | None:
+        """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
+        then = () if month is None else (era for era in self.eras if month[: len(era.name)] <= era.name)
+        return next((era.profile for era in then if era.profile is not None), None)
+
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
         if month is not None and self.serving is not None:

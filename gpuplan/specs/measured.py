@@ -276,6 +276,15 @@ class StreamFit(Section):
     """How well it fits."""
 
 
+class ScanFit(Section):
+    """Kernels of scans over tokens, as state-space layers have them: convolution along the tokens, states of chunks."""
+
+    memory_efficiency: Share
+    """Share of the datasheet bandwidth."""
+    fit: Fit | None = None
+    """How well it fits."""
+
+
 class HostFit(Section):
     """Copies between the accelerator and pinned memory of its host."""
 
@@ -418,6 +427,8 @@ class Measured(SpecFile):
     """Fused attention."""
     stream: StreamFit | None = None
     """Memory-bound kernels."""
+    scan: ScanFit | None = None
+    """Kernels of scans over tokens; left out, as fast as other memory-bound ones."""
     collective: Fabric | None = None
     """Collectives on the accelerator's own links (NVLink, xGMI, ICI), or on the fabric that the file describes."""
     network: Fabric | None = None
@@ -435,5 +446,15 @@ class Measured(SpecFile):
 
     def tells_kernels(self) -> bool:
         """Whether any parameter of a kernel stands in the file."""
-        sections = (self.matmul, self.grouped, self.attention, self.stream, self.collective, self.network, self.host, self.launch)
+        sections = (
+            self.matmul,
+            self.grouped,
+            self.attention,
+            self.stream,
+            self.scan,
+            self.collective,
+            self.network,
+            self.host,
+            self.launch,
+        )
         return any(sections)

@@ -51,6 +51,17 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "kept_inner_widths": (4, _assumed("a state-space layer keeps values before and after the convolution, gate and scan output")),
     "kept_inner_widths_plain": (3, _assumed("a linear-attention layer keeps values, gate and output")),
     "kept_group_widths": (4, _assumed("a state-space layer keeps keys and queries before and after the convolution")),
+    "backward_scans": (
+        3,
+        Source(
+            "engine",
+            "state-spaces/mamba: mamba_ssm/ops/triton/ssd_combined.py",
+            "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/triton/ssd_combined.py",
+            "_mamba_chunk_scan_combined_bwd",
+            note="convolution and states are made again, gradients of values, keys, queries, steps and states take a kernel each;"
+            " what they read and write, counted",
+        ),
+    ),
     "backward_streams": (
         2,
         _assumed("backward, an elementwise kernel also reads the gradient"),
