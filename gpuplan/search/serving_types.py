@@ -8,11 +8,11 @@ from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.models.card import ModelCard, WeightsFormat
+from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.models.plain_parts import PlainPart, plain_parts
 from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_by_rule import stored_by_rule
 from gpuplan.models.stored_parts import StoredPart, parts_of_file_type
-from gpuplan.plan.precision import STORED
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
@@ -150,5 +150,7 @@ def _ggml(method: str, stored: StoredTensors) -> tuple[WeightFormat, str]:
         return cast("WeightFormat", method), "as the file is stored"
     most = next(iter(stored.types))
     bits = BLOCK_TYPES[most].bytes_per_value
-    near = min((one for one in STORED.values() if one.whole_model), key=lambda one: abs(one.bytes_per_value - bits))
-    return near.name, f"the file is stored as {method}: its bytes are its own, its pace is that of {near.name}"
+    alike = [name for name in FILE_TYPES if name.startswith(most)]
+    near = min(alike or FILE_TYPES, key=lambda name: abs(BLOCK_TYPES[FILE_TYPES[name].base].bytes_per_value - bits))
+    why = f"the file is stored as {method}: its bytes are its own, its pace is that of {near}"
+    return cast("WeightFormat", near), why

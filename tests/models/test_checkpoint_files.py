@@ -165,3 +165,18 @@ def test_the_printed_command_names_the_model_as_its_engine_does(tmp_path, capsys
     assert run(["serve", model.replace("FILE", path), "--on", "rtx-4090", "--engine", engine, "--batch", "1"]) == 0
     printed = " ".join(capsys.readouterr().out.partition("Started by")[2].replace("\\", "").split())
     assert words.replace("FILE", path) in printed
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "said"),
+    [("q4_k", None, "q4_k_s"), ("q4_k", 1024, "q4_k_s"), ("q6_k", None, "q6_k"), ("mxfp4", None, "mxfp4")],
+)
+def test_a_mixture_of_no_name_keeps_its_bytes_and_takes_the_pace_of_its_type(tmp_path, kind, number, said):
+    path = gguf(tmp_path / "x.gguf", {**LLAMA_KEYS, **({} if number is None else {"general.file_type": number})}, llama_gguf(kind))
+    made = answer("fit", path, "--on", "apple-m3-ultra")
+    held = made.figures["peak_memory_bytes"].find("memory.weights")
+    stored = import_path(path).stored
+    assert made.question["weights"].startswith(said)
+    assert held is not None
+    assert stored is not None
+    assert held.value == pytest.approx(stored.total, rel=1e-12)
