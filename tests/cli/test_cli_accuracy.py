@@ -40,7 +40,7 @@ def test_the_table_names_groups_and_reasons(call: Call, tmp_path: Path) -> None:
 def test_json_is_the_published_shape(call: Call, tmp_path: Path) -> None:
     said = call("accuracy", "--runs", str(written(tmp_path)), "--json", "--by", "model")
     made = json.loads(said.out)
-    assert made["metrics"].keys() == {"throughput", "memory", "prefill", "ttft", "tpot", "fits"}
+    assert made["metrics"].keys() == {"throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool", "fits"}
     assert made["groups"][0]["key"] == "llama-3.1-8b"
     assert 0 <= made["metrics"]["throughput"]["median_ape"] < 1
 
