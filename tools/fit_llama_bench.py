@@ -27,7 +27,7 @@ from gpuplan.accuracy.inference import figures_of, serving_asks
 from gpuplan.accuracy.rows import Row, Skip, read_rows
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.errors import GpuplanError
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
 from gpuplan.term import Term
 

@@ -12,7 +12,7 @@ from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.estimate.result import Estimate
 from gpuplan.formulas.basic import product, rate
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import ALSO_CALLED, KvFormat, WeightFormat
 from gpuplan.specs.engine import Engine
 from gpuplan.term import Source, Term

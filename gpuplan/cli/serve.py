@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.cli.tasks import app_of
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 
 ABOUT = """How fast are prefill and decode, how many sequences fit at once, and what do the tokens cost?
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
-from gpuplan.plan.ask import ASKS, FitAsk
+from gpuplan.plan.ask import ASKS
+from gpuplan.plan.ask_serving import FitAsk
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.plan.words import ALSO_CALLED
 from gpuplan.record import Record

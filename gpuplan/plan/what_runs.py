@@ -5,9 +5,9 @@
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from gpuplan.plan.ask import KV_CACHE
 from gpuplan.plan.common import ON
 from gpuplan.plan.option import DATA, NUMBERS, RUN, WISHED, Option
+from gpuplan.plan.shared_options import KV_CACHE
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
-from gpuplan.plan.ask import FitAsk, ServeAsk, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from gpuplan.errors import Note
 from gpuplan.models.architecture import Architecture
-from gpuplan.plan.ask import FitAsk, TrainAsk
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask_serving import FitAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.train import TrainPlan

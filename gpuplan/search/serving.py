@@ -8,11 +8,12 @@ from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
-from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures
+from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.serving_figures import ServingFigures, memory_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.models.card import ModelCard, Request
-from gpuplan.plan.ask import FitAsk, ServeAsk
+from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.launch.printed import Printed
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told

@@ -14,7 +14,7 @@ from gpuplan.estimate.serving import ServingModel
 from gpuplan.models.architecture import Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.what_runs import ModelKind, Order, WhatRunsAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.search.library import Library

@@ -9,7 +9,7 @@ import pytest
 from gpuplan.accuracy.inference import figures_of, serving_ask, serving_asks
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.cli.accuracy_run import answers
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
 
 

@@ -20,7 +20,8 @@ from gpuplan.cli.commands import COMMANDS
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.cli.output import Output
 from gpuplan.cli.tasks import app_of
-from gpuplan.plan.ask import ASKS, FitAsk, TrainAsk
+from gpuplan.plan.ask import ASKS, TrainAsk
+from gpuplan.plan.ask_serving import FitAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import RUN, Entry, Option, by_key, entries
 from gpuplan.plan.read import echo, question, read, said

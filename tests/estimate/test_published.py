@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.ask import FitAsk
+from gpuplan.plan.ask_serving import FitAsk
 from gpuplan.search.ask import fit
 
 GIB = 2.0**30

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gpuplan.estimate.answer import Said, serving_answer
-from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figures
+from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.serving_figures import ServingFigures, serving_figures
 from gpuplan.models.architecture import Attention, Mla
 from gpuplan.models.catalog import find
-from gpuplan.plan.ask import FitAsk, ServeAsk
+from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.search.ask import fit, serve
 from tests.estimate.subjects import MODELS, mixers_of, serve_plan, subject
 

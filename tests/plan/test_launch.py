@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import GpuplanError, UsageError
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.arguments import Heard
 from gpuplan.plan.launch.shell import commands
 from gpuplan.plan.launch.started import started

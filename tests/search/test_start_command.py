@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.read import question
 from gpuplan.plan.serve import ServePlan
 from gpuplan.search.ask import answered

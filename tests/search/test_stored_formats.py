@@ -13,7 +13,7 @@ from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.models.catalog import find
 from gpuplan.models.gguf_mixture import FILE_TYPES, mixture
 from gpuplan.models.gguf_tensors import layer_tensors
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.precision import KV_BYTES, STORED
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving

@@ -13,7 +13,7 @@ import pytest
 import gpuplan
 from gpuplan.errors import UnknownError, UsageError
 from gpuplan.estimate.runnable import Runs, WhatRuns
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.what_runs import WhatRunsAsk
 from gpuplan.render import what_runs as render
 from gpuplan.render.text import Look

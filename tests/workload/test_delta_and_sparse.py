@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figures
+from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.serving_figures import ServingFigures, serving_figures
 from gpuplan.models.catalog import find
 from gpuplan.workload.program import Role
 from tests.estimate.subjects import serve_plan, subject, train_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.errors import Note, Problem, UsageError
-from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.arguments import Heard
 from gpuplan.plan.launch.sets import Options, options
 from gpuplan.plan.launch.shell import commands
