@@ -13,6 +13,8 @@ from gpuplan.estimate.host_weights import OnHost, said, without
 from gpuplan.estimate.pricing import priced
 from gpuplan.formulas import host_weights as form
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.collectives import wire_seconds
+from gpuplan.formulas.kernels import memory_seconds
 from gpuplan.term import Parts, Term, total
 from gpuplan.workload.program import Part
 from gpuplan.workload.serving import PassWork, read_bytes, weighted
@@ -41,9 +43,10 @@ def decode_parts(model: ServingModel, name: str, work: PassWork, parts: Parts, h
             )
         read["experts"] = form.moved_bytes.term(f"{name}.host_experts_read", share=held.experts, size=size)
     if held.layers is not None:
+        stays = form.stayed_share.term("host.layers_here", share=held.layers)
         for kind in _OF_LAYERS:
             if kind in made:
-                made[kind] = form.stayed_seconds.term(f"{name}.{kind}_of_here", seconds=made[kind], share=held.layers)
+                made[kind] = part_of_seconds.term(f"{name}.{kind}_of_here", seconds=made[kind], ratio=stays)
         head = work.weights_read.find(f"{name}.head.weights")
         weights = work.weights_read if head is None else without(work.weights_read, head)
         whole = total(f"{name}.layers_read", {"weights": weights, "kv_cache": model.cache_read(f"{name}.host")})
@@ -92,7 +95,7 @@ def _processors(model: ServingModel, name: str, size: Term, held: OnHost) -> Ter
     usual = model.subject.habit("host_bandwidth", work.bandwidth)
     rate = usual if given is None else said(model, "host_bandwidth", given, "B/s")
     reached = model.subject.habit("host_reached", work.reached)
-    return form.processor_seconds.term(f"{name}.processors", size=size, bandwidth=rate, reached=reached)
+    return memory_seconds.term(f"{name}.processors", size=size, bandwidth=rate, efficiency=reached)
 
 
 def _copied(model: ServingModel, name: str, size: Term, held: OnHost) -> Term:
@@ -105,4 +108,4 @@ def _copied(model: ServingModel, name: str, size: Term, held: OnHost) -> Term:
     if link is None:
         raise UnknownError(Problem("hw.no-host-link", f"nothing is known of the link between {model.subject.hw.name} and its host"))
     reached = model.subject.habit("host_copies", held.work.copies)
-    return form.copied_seconds.term(f"{name}.copied", size=size, bandwidth=link, reached=reached)
+    return wire_seconds.term(f"{name}.copied", wire=size, bandwidth=link, share=reached)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.formulas import host_weights as form
-from gpuplan.formulas.basic import product, remaining_bytes
+from gpuplan.formulas.basic import lesser_bytes, product, remaining_bytes
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.models.architecture import Moe
 from gpuplan.models.stored_parts import EMBEDDING, HEAD
@@ -74,13 +74,13 @@ def on_host(model: ServingModel, weights: Term) -> OnHost | None:
         parts["layers"] = form.moved_bytes.term("host.layer_weights", share=layers, size=layered)
         head = bool(settings.gpu_layers <= subject.arch.depth) and edges is not None
         if head and edges is not None:
-            parts["head"] = form.capped_bytes.term("host.head", size=_head_bytes(model), most=edges)
+            parts["head"] = lesser_bytes.term("host.head", size=_head_bytes(model), most=edges)
     if settings.host_experts is not None:
         experts, size = _experts(model)
         parts["experts"] = form.moved_bytes.term("host.expert_weights", share=experts, size=size)
     if settings.host_weights is not None:
         set_size = said(model, "host_weights", settings.host_weights, "B")
-        streamed = form.capped_bytes.term("host.streamed", size=set_size, most=weights)
+        streamed = lesser_bytes.term("host.streamed", size=set_size, most=weights)
         parts["streamed"] = streamed
     return OnHost(parts=parts, work=work, layers=layers, experts=experts, head=head, streamed=streamed)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.workspace import activations
 from gpuplan.formulas import engine_memory as form
-from gpuplan.formulas.basic import larger, part_of_bytes, product, remaining_bytes, repeated_bytes
+from gpuplan.formulas.basic import larger, lesser_bytes, part_of_bytes, product, remaining_bytes, repeated_bytes
 from gpuplan.formulas.inference import pool_of_free, pool_of_static
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
@@ -119,7 +119,7 @@ def seen_memory(model: ServingModel) -> Term:
     visible = hw.termed("visible memory", lambda one: one.visible_memory)
     if visible is None:
         return hw.memory_capacity
-    return form.seen_bytes.term("memory.seen", capacity=hw.memory_capacity, visible=visible)
+    return lesser_bytes.term("memory.seen", size=hw.memory_capacity, most=visible)
 
 
 def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:

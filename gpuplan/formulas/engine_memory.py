@@ -25,16 +25,6 @@ _WORKER = Source(
 )
 
 
-@formula(Source("definition", "what a program is told of an accelerator's memory is no more than there is"))
-def seen_bytes(*, capacity: Bytes, visible: Bytes) -> Bytes:
-    """Memory that a program can take a share of.
-
-    >>> seen_bytes(capacity=80e9, visible=79e9)
-    79000000000.0
-    """
-    return minimum(capacity, visible)
-
-
 @formula(_EXPERTS)
 def expert_workspace_width(*, top_k: Count, made: Count, width: Count, hidden: Count) -> Count:
     """Values alive for a token in a layer of fused experts: two workspaces of all its experts.

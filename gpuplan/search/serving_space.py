@@ -61,7 +61,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine)
     splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
-    tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits else [1]
+    tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits or want.pp else [1]
     pp = [want.pp] if want.pp else divisors(ranks) if "pp" in splits else [1]
     if want.dp:
         tp, pp = _with_replicas(want, ranks, tp, pp)
