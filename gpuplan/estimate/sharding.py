@@ -23,7 +23,7 @@ from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import ADAPTERS
+from gpuplan.workload.program import ADAPTERS, LayerProgram, Role
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import StageParams
 
@@ -140,11 +140,16 @@ def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
     found = {
         key: product.term(
             f"{at}.{key}.trained_tensors", a=stage.layers[key],
-            b=pricer.leaves(f"{key}.adapter_matrices", len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)),
+            b=pricer.leaves(f"{key}.adapter_tensors", adapter_tensors(block.forward)),
         )
         for key, block in pricer.work.blocks.items()
     }  # fmt: skip
     return total(f"{at}.trained_tensors", found)
+
+
+def adapter_tensors(forward: LayerProgram) -> int:
+    """Trained tensors beside the matrices of a layer: two thin ones for each adapted matrix, or a bias and a scale."""
+    return len(forward.having(lambda op: op.role in ADAPTERS).matmuls) + 2 * len(forward.of(Role.SCALES).ops)
 
 
 def slice_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:

@@ -250,6 +250,13 @@ class TrainAsk(Common, kw_only=True):
         bool | None,
         Option("Adapters with trained magnitudes (weight-decomposed)", TUNING, "", one_way=True, group="adapters"),
     ] = None
+    scales: Annotated[
+        bool | None,
+        Option(
+            "Train a bias and a scale behind each frozen matrix, in place of low-rank adapters (LLaMA-Adapter V2)", TUNING,
+            "", one_way=True,
+        ),
+    ] = None  # fmt: skip
     qlora: Annotated[
         bool | None,
         Option(

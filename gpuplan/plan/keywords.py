@@ -176,6 +176,8 @@ class TrainOptions(TypedDict, total=False):
     """Matrices with adapters: all, attention, qv or mlp."""
     dora: Switch
     """Adapters with trained magnitudes (weight-decomposed)."""
+    scales: Switch
+    """Train a bias and a scale behind each frozen matrix, in place of low-rank adapters (LLaMA-Adapter V2)."""
     qlora: Switch
     """Frozen weights in NF4 with double quantisation (--base-weights nf4-dq)."""
     train_edges: Switch
