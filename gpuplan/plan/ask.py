@@ -132,7 +132,11 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     schedule: Annotated[
         Schedule | None,
-        Option("Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe", PARALLEL, "NAME"),
+        Option(
+            "Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v, dualpipe or naive (device_map)",
+            PARALLEL,
+            "NAME",
+        ),
     ] = None
     cp_kind: Annotated[
         ContextKind | None,

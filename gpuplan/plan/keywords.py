@@ -119,7 +119,7 @@ class TrainOptions(TypedDict, total=False):
     sequence_parallel: Switch
     """Megatron's sequence parallelism inside the tensor parallel group."""
     schedule: words.Schedule | None
-    """Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe."""
+    """Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v, dualpipe or naive (device_map)."""
     cp_kind: words.ContextKind | None
     """How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)."""
     etp: Whole
