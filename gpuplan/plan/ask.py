@@ -410,16 +410,20 @@ class ServeAsk(Common, kw_only=True):
     )
     max_batched_tokens: Annotated[
         int | None,
-        Option("Tokens of one pass at most (vLLM: --max-num-batched-tokens)", SERVED, "TOKENS", length=True),
+        Option("Tokens of one pass at most (vLLM: --max-num-batched-tokens)", SERVED, length=True),
     ] = None
     memory_utilization: Annotated[
         float | None,
         Option(
             "Share of memory in the engine's own meaning, such as `0.85` (vLLM: --gpu-memory-utilization, SGLang:"
-            " --mem-fraction-static)", SERVED, "SHARE", "1", least=0.01, most=1,
+            " --mem-fraction-static)", SERVED, "X", "1", least=0.01, most=1,
         ),
     ] = None  # fmt: skip
     page_tokens: Annotated[int | None, Option("Tokens of a page of the KV cache (vLLM: --block-size)", SERVED, "TOKENS")] = None
+    adapters: Annotated[
+        int | None, Option("Low-rank adapters whose places are kept beside the weights (vLLM: --max-loras)", SERVED)
+    ] = None
+    adapter_rank: Annotated[int | None, Option("Rank of those adapters at most (vLLM: --max-lora-rank)", SERVED, "RANK")] = None
     cache_tokens: Annotated[
         int | None,
         Option("Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)", SERVED, "TOKENS", length=True),
@@ -433,19 +437,54 @@ class ServeAsk(Common, kw_only=True):
     ] = None  # fmt: skip
     chunked_prefill: Annotated[bool | None, Option("Prompts are cut to the tokens of a pass, or surely are not", SERVED, "")] = None
     graphs: Annotated[bool | None, GRAPHS] = None
+    gpu_layers: Annotated[
+        int | None,
+        Option(
+            "Layers on the accelerators, of which the head is the last; the host runs the others (llama.cpp: -ngl)", SERVED, least=0
+        ),
+    ] = None
+    host_experts: Annotated[int | None, Option("Layers whose experts the host runs (llama.cpp: --n-cpu-moe)", SERVED, least=0)] = (
+        None
+    )
+    host_weights: Annotated[
+        float | None,
+        Option(
+            "Weights of each accelerator that stay in the host's memory, such as `8 GiB` (vLLM: --cpu-offload-gb)",
+            SERVED,
+            "BYTES",
+            "B",
+            least=1,
+        ),
+    ] = None
+    host_memory: Annotated[
+        float | None,
+        Option("Memory of the host for each accelerator, such as `64GB`", SERVED, "BYTES", "B", reads="capacity", least=1),
+    ] = None
+    host_bandwidth: Annotated[
+        float | None,
+        Option(
+            "What the host's memory delivers at most, such as `96 GB/s`: channels by transfers by 8 bytes",
+            SERVED,
+            "RATE",
+            "B/s",
+            least=1,
+        ),
+    ] = None
     engine_args: Annotated[
-        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS")
+        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS", reads="words")
     ] = None
     command: Annotated[
         str | None,
         Option(
             "A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed", SERVED,
-            "COMMAND",
+            "COMMAND", reads="words",
         ),
     ] = None  # fmt: skip
-    spread_experts: bool = False
+    spread_experts: bool | None = None
     """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
-    as_model: bool = False
+    commanded: bool | None = None
+    """Likewise: a whole command names the model."""
+    as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
     heard: tuple[Note, ...] = ()
     """What is to be said of an engine's words."""

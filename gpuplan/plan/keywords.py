@@ -295,12 +295,26 @@ class ServeOptions(TypedDict, total=False):
     --mem-fraction-static)."""
     page_tokens: Whole
     """Tokens of a page of the KV cache (vLLM: --block-size)."""
+    adapters: Whole
+    """Low-rank adapters whose places are kept beside the weights (vLLM: --max-loras)."""
+    adapter_rank: Whole
+    """Rank of those adapters at most (vLLM: --max-lora-rank)."""
     cache_tokens: Whole
     """Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)."""
     cache_memory: Number
     """Memory of the KV cache on each accelerator, such as `20 GiB`, in place of the share (vLLM: --kv-cache-memory-bytes)."""
     chunked_prefill: Switch
     """Prompts are cut to the tokens of a pass, or surely are not."""
+    gpu_layers: Whole
+    """Layers on the accelerators, of which the head is the last; the host runs the others (llama.cpp: -ngl)."""
+    host_experts: Whole
+    """Layers whose experts the host runs (llama.cpp: --n-cpu-moe)."""
+    host_weights: Number
+    """Weights of each accelerator that stay in the host's memory, such as `8 GiB` (vLLM: --cpu-offload-gb)."""
+    host_memory: Number
+    """Memory of the host for each accelerator, such as `64GB`."""
+    host_bandwidth: Number
+    """What the host's memory delivers at most, such as `96 GB/s`: channels by transfers by 8 bytes."""
     engine_args: Text
     """Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`."""
     command: Text

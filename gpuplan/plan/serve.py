@@ -21,12 +21,30 @@ class Settings(Record, kw_only=True):
     max_batched_tokens: float | None = None
     memory_utilization: float | None = None
     page_tokens: float | None = None
+    adapters: float | None = None
+    """Low-rank adapters that a rank has places for."""
+    adapter_rank: float | None = None
     cache_tokens: float | None = None
     """Tokens that the cache of a replica holds at most."""
     cache_memory: float | None = None
     """Bytes of the cache on each rank, in place of what the share of memory leaves."""
     chunked_prefill: bool | None = None
     graphs: bool | None = None
+    gpu_layers: float | None = None
+    """Layers on the accelerators, the last ones; the head counts as one more. The others run in the memory of the host."""
+    host_experts: float | None = None
+    """Layers whose experts run in the memory of the host."""
+    host_weights: float | None = None
+    """Bytes of weights of each accelerator that are copied from the memory of the host for every pass."""
+    host_memory: float | None = None
+    """Bytes of it for each accelerator, in place of what is on record."""
+    host_bandwidth: float | None = None
+    """Bytes a second that it delivers at most."""
+
+    @property
+    def uses_host(self) -> bool:
+        """Whether something of the model is kept in the memory of the host."""
+        return any(one is not None for one in (self.gpu_layers, self.host_experts, self.host_weights))
 
 
 class ServePlan(Record, kw_only=True):
@@ -69,6 +87,13 @@ def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0, *, generates:
             "plan.context",
             f"prompt {plan.prompt:g} + output {plan.output:g} tokens exceed the context of {plan.context:g}",
             "use a longer --context or shorter sequences",
+        ),
+    )
+    together = (plan.settings.adapters is None) == (plan.settings.adapter_rank is None)
+    yield Rule(
+        together,
+        lambda: Problem(
+            "plan.adapters", "the number of adapters and their rank go together", "give both --adapters and --adapter-rank"
         ),
     )
     longest = plan.settings.max_context

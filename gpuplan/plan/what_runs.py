@@ -43,6 +43,16 @@ class WhatRunsAsk(Record, kw_only=True):
             least=1,
         ),
     ] = None
+    host_memory: Annotated[
+        float | None,
+        Option(
+            "Memory of the host for each accelerator, such as `64GB`: a part of what does not fit is tried there", RUN, "BYTES",
+            "B", reads="capacity", least=1,
+        ),
+    ] = None  # fmt: skip
+    host_bandwidth: Annotated[
+        float | None, Option("What the host's memory delivers at most, such as `96 GB/s`", RUN, "RATE", "B/s", least=1)
+    ] = None
     margin: Annotated[
         float | None, Option("Share of the memory that is to stay free, such as `5%`", RUN, "SHARE", "1", least=0, most=1)
     ] = None

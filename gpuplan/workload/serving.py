@@ -27,6 +27,8 @@ from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op, Part
 from gpuplan.workload.stages import block_keys, fullest_stage
 
 HALF = 0.5
+HALF_WORD = 2.0
+"""Bytes of a 16-bit value."""
 COUNTED_AS: Mapping[str, tuple[Part, ...]] = {
     "mixer": (Part.MIXER, Part.MIXER2), "cross": (Part.CROSS,), "mlp": (Part.CHANNELS, Part.SHARED), "experts": (Part.EXPERTS,),
 }  # fmt: skip
@@ -46,6 +48,8 @@ class ServeTerms(Record, kw_only=True):
     activation_passes: Term
     kernels: Term
     kv_heads: KvHeads = "replicated"
+    host_embedding: bool = False
+    """The table of input embeddings stays in the host's memory, unless the head reads it too."""
     expert_skew: Term | None = None
     """Tokens of the busiest expert over those of the idlest; None: even."""
 
@@ -100,7 +104,7 @@ def serving_pass(
         setting = LayerSetting(leaves=leaves, split=split, types=types, work=seen.replaced(groups=groups), own_types=own)
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
-        layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].having(weighted).matmuls])
+        layer = total(f"{name}.{key}.weights_read", [read_bytes(item) for item in made[key].having(weighted).matmuls])
         read[key] = repeated_bytes.term(f"{name}.{key}.all_weights_read", count=layer_counts[key], size=layer)
     head: tuple[Matmul, ...] = ()
     if arch.head:
@@ -111,7 +115,7 @@ def serving_pass(
                 left_bytes=types.activation, right_bytes=parts.get(("", HEAD), types.activation), out_bytes=types.activation,
             ),
         )  # fmt: skip
-        read["head"] = _read(head[0])
+        read["head"] = read_bytes(head[0])
     return PassWork(made, layer_counts, head, total(f"{name}.weights_read", read))
 
 
@@ -133,7 +137,8 @@ def expert_tokens(name: str, tokens: Term, serve: ServeTerms) -> Term:
     return expert_rank_tokens.term(name, tokens=tokens, top_k=ONE, tp=serve.tp, etp=etp)
 
 
-def _read(item: Matmul) -> Term:
+def read_bytes(item: Matmul) -> Term:
+    """Bytes of the weights that a product reads."""
     return weight_read_bytes.term(f"{item.name}.weights", n=item.n, k=item.k, batch=item.batch, element=item.right_bytes)
 
 
@@ -147,6 +152,8 @@ def weight_bytes(
     and of embedding and head, where they have their own.
     """
     own = own or {}
+    if serve.host_embedding and counts.head is not None:
+        counts = counts.replaced(embedding=Term("weights.embedding_in_host", 0.0, "1", DEFINITION))
     shares = {(key, part): value for key, part, value in plain}
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
@@ -242,7 +249,9 @@ def expert_padding(
 def _edges_of(counts: ParamCount, serve: ServeTerms, kept: Term, embedding: Term, head: Term) -> Term:
     """Bytes of embedding and head, of types of their own, on the rank that holds more of them; both where there is one stage."""
     parts: list[tuple[str, Term, Term]] = [("embedding", counts.embedding, embedding)]
-    parts += [(name, term, kept) for name, term in counts.extra.items()]
+    # Towers of other inputs come in files of their own, whose matrices are of 16 bits where norms are of 32.
+    half = Term("recipe.extra_weight_bytes", min(float(kept.value), HALF_WORD), "B", kept.source)
+    parts += [(name, term, half) for name, term in counts.extra.items()]
     ends: dict[str, tuple[Term, Term]] = {} if counts.final is None else {"final": (counts.final, kept)}
     if counts.head is not None:
         ends["head"] = (counts.head, head)
