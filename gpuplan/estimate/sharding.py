@@ -23,7 +23,7 @@ from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import ADAPTERS
+from gpuplan.workload.program import ADAPTERS, LayerProgram, Role
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import BlockWork, StageParams
 
@@ -147,7 +147,7 @@ def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
 
     def of(block: BlockWork) -> int:
         if pricer.plan.tuning.frozen:
-            return len(block.forward.having(lambda op: op.role in ADAPTERS).matmuls)
+            return adapter_tensors(block.forward)
         return len(block.forward.matrices) + block.norms
 
     found = {
@@ -155,6 +155,11 @@ def trained_tensors(pricer: StepPricer, at: str, stage: Stage) -> Term:
         for key, block in pricer.work.blocks.items()
     }
     return total(f"{at}.trained_tensors", found)
+
+
+def adapter_tensors(forward: LayerProgram) -> int:
+    """Trained tensors beside the matrices of a layer: two thin ones for each adapted matrix, or a bias and a scale."""
+    return len(forward.having(lambda op: op.role in ADAPTERS).matmuls) + 2 * len(forward.of(Role.SCALES).ops)
 
 
 def slice_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:

@@ -109,7 +109,11 @@ class TrainAsk(Common, kw_only=True):
     ] = None
     schedule: Annotated[
         Schedule | None,
-        Option("Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe", PARALLEL, "NAME"),
+        Option(
+            "Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v, dualpipe or naive (device_map)",
+            PARALLEL,
+            "NAME",
+        ),
     ] = None
     cp_kind: Annotated[
         ContextKind | None,
@@ -231,6 +235,13 @@ class TrainAsk(Common, kw_only=True):
         bool | None,
         Option("Adapters with trained magnitudes (weight-decomposed)", TUNING, "", one_way=True, group="adapters"),
     ] = None
+    scales: Annotated[
+        bool | None,
+        Option(
+            "Train a bias and a scale behind each frozen matrix, in place of low-rank adapters (LLaMA-Adapter V2)", TUNING,
+            "", one_way=True,
+        ),
+    ] = None  # fmt: skip
     qlora: Annotated[
         bool | None,
         Option(

@@ -119,7 +119,7 @@ class TrainOptions(TypedDict, total=False):
     sequence_parallel: Switch
     """Megatron's sequence parallelism inside the tensor parallel group."""
     schedule: words.Schedule | None
-    """Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v or dualpipe."""
+    """Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v, dualpipe or naive (device_map)."""
     cp_kind: words.ContextKind | None
     """How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)."""
     etp: Whole
@@ -180,6 +180,8 @@ class TrainOptions(TypedDict, total=False):
     """Matrices with adapters: all, attention, qv or mlp."""
     dora: Switch
     """Adapters with trained magnitudes (weight-decomposed)."""
+    scales: Switch
+    """Train a bias and a scale behind each frozen matrix, in place of low-rank adapters (LLaMA-Adapter V2)."""
     qlora: Switch
     """Frozen weights in NF4 with double quantisation (--base-weights nf4-dq)."""
     train_edges: Switch

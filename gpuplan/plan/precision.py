@@ -139,6 +139,10 @@ def byte(name: str, value: float, source: Source = _IEEE) -> Term:
     return Term(name, value, "B", source)
 
 
+QUANTISED_IN_PLACE: tuple[BaseWeights, ...] = ("nf4", "nf4-dq", "int8")
+"""Formats that frozen weights are brought to as they are loaded (bitsandbytes), and not by whoever made the checkpoint."""
+
+
 class FrozenWeights(Record):
     """How frozen weights are stored: bytes of a value with its share of scales; `quantised` ones leave embedding and head."""
 

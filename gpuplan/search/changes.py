@@ -150,7 +150,7 @@ def _adapted(ask: TrainAsk) -> Iterator[Trial]:
     """Fewer trained weights: adapters, on quantised weights where that is not enough."""
     if ask.rl is not None or ask.optimizer not in (None, "adamw", "adamw-8bit"):
         return
-    if ask.lora is None:
+    if ask.lora is None and not ask.scales:
         yield Trial(ask.replaced(lora=16), {"lora": "16"}, "adapters")
         yield Trial(ask.replaced(lora=16, qlora=True), {"lora": "16", "qlora": ""}, "adapters")
     elif ask.qlora is None and ask.base_weights is None:
@@ -170,7 +170,7 @@ def _narrower(ask: Common) -> Iterator[Trial]:
         yield Trial(ask.replaced(zero_stage=3), {"zero-stage": "3"})
     if isinstance(ask, TrainAsk) and ask.chunked_loss is None:
         yield Trial(ask.replaced(chunked_loss=True), {"chunked-loss": ""})
-    if isinstance(ask, TrainAsk) and not ask.offload and ask.lora is None:
+    if isinstance(ask, TrainAsk) and not ask.offload and ask.lora is None and not ask.scales:
         yield Trial(ask.replaced(offload=("optimizer",)), {"offload": "optimizer"})
     if isinstance(ask, TrainAsk) and ask.offload_to is None and {*(ask.offload or ())} & {"optimizer", "params"}:
         yield Trial(ask.replaced(offload_to="nvme"), {"offload-to": "nvme"})

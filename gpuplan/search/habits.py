@@ -85,7 +85,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     habits, known = Habits(ask, found.subject.engine), found.subject.engine.defaults
     if ask.engine is None and found.card.pretraining is not None:
         _as_trained(habits, found.card.pretraining)
-    if of_adapters(ask) and ask.lora is None and (known is None or known.lora_rank is None):
+    if of_adapters(ask) and ask.lora is None and not ask.scales and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
     if known is None:
         return habits
@@ -102,7 +102,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     tuning = known.fine_tuning
     if tuning is not None and tuning.optimizer is not None and fine_tunes(habits.ask, found.card, found.subject.engine):
         habits.take("optimizer", tuning.optimizer.text, tuning.optimizer)
-    if known.alone is not None and found.target.count == 1 and habits.ask.lora is None:
+    if known.alone is not None and found.target.count == 1 and not of_adapters(habits.ask):
         _alone(habits, known.alone)
     if known.dispatcher is not None and found.subject.arch.moes and ask.ep != 1:
         habits.take("dispatcher", known.dispatcher.text, known.dispatcher)
@@ -150,10 +150,10 @@ def _usual_rank(habits: Habits, found: Found) -> None:
 
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
     """The rank of adapters that are asked for without one, and the documents that they are trained on."""
-    if known.lora_rank is not None and of_adapters(habits.ask):
+    if known.lora_rank is not None and of_adapters(habits.ask) and not habits.ask.scales:
         habits.take("lora", int(known.lora_rank.value), known.lora_rank)
     ask = habits.ask
-    if ask.lora is not None and known.documents is not None and not ask.padded:
+    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded:
         mean = int(known.documents.value)
         habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
 

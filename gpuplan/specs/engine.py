@@ -109,6 +109,9 @@ class TrainingProfile(Schema):
     """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
     splits_if_asked: tuple[Split, ...] = ()
     """Further kinds that it can be run with: looked at only where the user says so. Others are refused."""
+    pipelines: Literal["scheduled", "naive"] = "scheduled"
+    """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
+    work (a model loaded with `device_map`)."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss

@@ -117,7 +117,8 @@ class Loss(Schema):
     split: BytesField | None = None
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     fp16: BytesField | None = None
-    """What is held where weights are cast to fp16 as a whole, so that nothing widens the loss; None: as in bf16."""
+    """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
+    widens the loss; None: as in bf16."""
     chunk: Share | None = None
     """Share of what is held that is alive where the loss is chunked; None: one chunk in eight."""
 
@@ -142,6 +143,9 @@ class Tensors(Schema):
 
     sequence: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
+    asked: bool = False
+    """That default is for whoever leaves the plan open, and for what cannot do without (experts, overlapped collectives): a whole
+    plan that does not say it has it off."""
     inputs: Literal["shared", "apart"] = "shared"
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
     handed: Literal["as-held", "in-parts"] = "as-held"
@@ -192,10 +196,14 @@ class Adapters(Schema):
 
     weight: BytesField | None = None
     """Bytes of an adapter's weight, of its gradient and of each moment; None: as the recipe trains other weights."""
+    quantised: BytesField | None = None
+    """The same beside weights that are quantised as they are loaded, unless losses are scaled, which wants fp32; None: `weight`."""
     moment: BytesField | None = None
     """Bytes of each moment of an adapter; None: as its weight."""
     unquantised: BytesField | None = None
-    """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2."""
+    """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2. Matmuls of weights
+    that are quantised as they are loaded (bitsandbytes) give results in the type of their input: hidden states and what is made of
+    them take as many."""
     dequantise: BytesField | None = None
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
     host: SecondsField | None = None
@@ -238,6 +246,9 @@ class AttentionPolicy(Schema):
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     heads: Literal["own", "repeated"] = "own"
     """Keys and values are kept as they are, or written out for every head of the queries before attention."""
+    working: BytesField | None = None
+    """Bytes that the layer at work holds for each score that is written out, beyond those that it keeps: gradients of
+    probabilities and scores; None: they take no more place than what they are made of."""
     fused_keys: CountField | None = None
     """Keys up to which scale, mask and softmax of scores that are written out are one kernel; None: always."""
     unfused_latent: tuple[str, ...] = ()

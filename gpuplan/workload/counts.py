@@ -88,6 +88,10 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "adapter_modules": (4, Source("definition", "an adapter puts a module around a matrix, and dropout, down and up beside it")),
     "widenings": (2, _assumed("frozen weights are widened forward and backward")),
     "widenings_recomputed": (3, _assumed("as `widenings`, and once more where the forward pass is run again")),
+    **{
+        name: (value, Source("paper", "LLaMA-Adapter V2", "https://arxiv.org/abs/2304.15010", "3.1: s (Wx + b)"))
+        for name, value in (("bias_and_scale", 2), ("scale_passes", 4), ("scale_kernels", 2))
+    },
     "every_second": (0.5, _TITAN),
     **{
         f"{what}_{schedule}": (value, _DUALPIPE)
