@@ -29,6 +29,8 @@ Question = TypeVar("Question", bound=Common)
 
 _LENGTHS = tuple(2**power for power in range(20, 11, -1))
 """Lengths that an engine may be told to accept in place of the model's own: the longest with room is taken."""
+_HOST_EXPERTS, _GPU_LAYERS = (8, 16, 24, 32, 40, 48, 64), (88, 72, 64, 56, 48, 40, 32, 24, 16, 8)
+"""Layers of which experts are tried on the host, and layers that are left to accelerators."""
 _DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 
@@ -58,7 +60,7 @@ def fitting_changes(
         if trial.group in done or not _among(trial, options):
             continue
         made = _tried(trial.ask, roughly or answer)  # type: ignore[arg-type]
-        if made is None or not made.verdict.fits or _nobody_knows(made):
+        if made is None or not made.verdict.fits or (_nobody_knows(made) and trial.group != "host"):
             continue
         made = _tried(trial.ask, answer) or made  # type: ignore[arg-type]
         machine = made.question.get("accelerators", "") if "on" in trial.flags and len(trial.flags) == 1 else ""
@@ -66,7 +68,9 @@ def fitting_changes(
             continue
         spare = float(made.figures["headroom_bytes"].value)
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
-        found.append(Change(flags, f"fits with {human(spare, 'B')} to spare"))
+        there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
+        beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
+        found.append(Change(flags, f"fits with {human(spare, 'B')} to spare{beside}"))
         done |= {trial.group, machine} - {""}
         if len(found) == MOST:
             break
@@ -123,6 +127,7 @@ def _trials(ask: Common) -> Iterator[Trial]:
     if isinstance(ask, TrainAsk):
         yield from _divided(ask)
     yield from _narrower(ask)
+    yield from _partly_on_host(ask)
     yield from _shorter(ask)
     yield from _more(ask, {})
     if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
@@ -176,6 +181,18 @@ def _narrower(ask: Common) -> Iterator[Trial]:
         yield Trial(ask.replaced(offload_to="nvme"), {"offload-to": "nvme"})
     if isinstance(ask, TrainAsk) and ask.precision is None:
         yield Trial(ask.replaced(precision="bf16-pure"), {"precision": "bf16-pure"})
+
+
+def _partly_on_host(ask: Common) -> Iterator[Trial]:
+    """As few experts or layers in the memory of the host as fit, of an engine that can have them there."""
+    if not isinstance(ask, ServeAsk) or ask.gpu_layers is not None or ask.host_experts is not None:
+        return
+    if ask.engine is None:
+        return  # The usual engine of servers has none there.
+    for experts in _HOST_EXPERTS:
+        yield Trial(ask.replaced(host_experts=experts), {"host-experts": str(experts)}, "host")
+    for layers in _GPU_LAYERS:
+        yield Trial(ask.replaced(gpu_layers=layers), {"gpu-layers": str(layers)}, "host")
 
 
 def _shorter(ask: Common) -> Iterator[Trial]:

@@ -120,3 +120,15 @@ def test_arguments_of_llama_cpp(words: str, placed: dict[str, Any]) -> None:
 def test_what_cannot_be_is_refused(model: str, on: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         gpuplan.serve(model, on=on, **options)
+
+
+@pytest.mark.parametrize(("model", "flag"), [("llama-3.3-70b", "gpu-layers"), ("gpt-oss-120b", "host-experts")])
+def test_what_does_not_fit_is_told_what_to_leave_on_the_host(model: str, flag: str) -> None:
+    made = gpuplan.serve(model, on="rtx-4090", engine="llama-cpp", batch=1)
+    assert not made.fits
+    change = next(one for one in made.changes if flag in one.flags)
+    assert "in the memory of the host" in change.effect
+    assert gpuplan.serve(
+        model, on="rtx-4090", engine="llama-cpp", batch=1, **{flag.replace("-", "_"): int(change.flags[flag])}
+    ).fits
+    assert not any(flag in one.flags for one in gpuplan.serve(model, on="rtx-4090").changes)
