@@ -56,8 +56,7 @@ def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
     """A profile with what is taken of it where the engine may be another."""
     if profile.training is None:
         return profile
-    tensor = profile.training.tensor.replaced(asked=said.sequence.text == "asked")
-    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual, tensor=tensor)
+    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual)
     return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
 
 

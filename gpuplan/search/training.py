@@ -303,9 +303,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         precision = default_precision(hw)
         chosen.append(Choice("precision", precision, "the widest training type that the accelerator multiplies fast"))
     mtp = modules_to_train(ask, found.card, chosen)
-    needed = bool(arch.moes) or "tp" in (ask.overlap or ())
-    off = profile.tensor.asked and not needed and is_described(ask, found)
-    sequence_parallel = profile.tensor.sequence and not off if ask.sequence_parallel is None else ask.sequence_parallel
+    sequence_parallel = profile.tensor.sequence if ask.sequence_parallel is None else ask.sequence_parallel
     if ask.sequence_parallel is None and sequence_parallel and seq_len % ((ask.tp or 1) * (ask.cp or 1)):
         sequence_parallel = False
         why = f"{seq_len} tokens are no multiple of tp {ask.tp or 1} x cp {ask.cp or 1}"

@@ -143,9 +143,6 @@ class Tensors(Schema):
 
     sequence: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
-    asked: bool = False
-    """That default is for whoever leaves the plan open, and for what cannot do without (experts, overlapped collectives): a whole
-    plan that does not say it has it off."""
     inputs: Literal["shared", "apart"] = "shared"
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
     handed: Literal["as-held", "in-parts"] = "as-held"

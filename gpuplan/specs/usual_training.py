@@ -33,8 +33,6 @@ class Unnamed(Schema):
     """Reads and writes of [tokens, hidden] in a layer's forward pass, between code that is fused throughout and eager code."""
     residual: FactorField
     """Time of a step over what is counted, between a site that is tuned for its benchmarks and any other."""
-    sequence: TextField
-    """`asked`: where a whole plan is given, norms and residuals are sharded over tensor parallel ranks if it says so."""
 
 
 class UsualEngine(Schema):

@@ -117,18 +117,7 @@ def test_an_engine_that_nobody_names_may_be_another_than_the_one_it_is_taken_as(
     assert low < times[1]
     assert 1.4 < high / low < 1.8
     assert any("less tuned" in note.text for note in open_.notes if note.code == "engine.default")
-    # Sequence parallelism is a switch that is off in libraries: a whole plan that leaves it out holds as much as one that says no.
-    without = answer("llama-1-7b", "8xa100-sxm-80gb", **plan, engine="megatron-lm", sequence_parallel=False)
-    held = [float(np.asarray(made.figures["peak_memory_bytes"].value)) for made in (open_, without, named)]
-    assert held[0] == held[1] > held[2]
-
-
-def test_experts_and_overlapped_collectives_have_sequence_parallelism_unsaid() -> None:
-    plan = {"tp": 2, "pp": 1, "cp": 1, "micro_batch": 1, "global_batch": 64, "seq_len": 2048, "recompute": "full", "zero_stage": 1}
-    said = {"on": "64xh100", **plan}
-    assert answer("llama-1-7b", **said).question["sequence_parallel"] == "false"
-    assert answer("llama-1-7b", **said, overlap=("tp",)).question["sequence_parallel"] == "true"
-    assert answer("mixtral-8x7b", **said, ep=8).question["sequence_parallel"] == "true"
+    assert open_.figures["peak_memory_bytes"].value == named.figures["peak_memory_bytes"].value
 
 
 @pytest.mark.parametrize("engine", ENGINES)
