@@ -133,16 +133,6 @@ def bytes_per_value(*, size: Bytes, params: Count) -> Bytes:
 
 
 @formula(DEFINITION)
-def partly_plain_bytes(*, stored: Bytes, plain: Bytes, share: Ratio) -> Bytes:
-    """Mean bytes of a weight of which a share stays in the plain type.
-
-    >>> partly_plain_bytes(stored=1.0, plain=2.0, share=0.25)
-    1.25
-    """
-    return stored + (plain - stored) * share
-
-
-@formula(DEFINITION)
 def padded_size(*, size: Count, ways: Count, multiple: Count) -> Count:
     """A dimension whose part on each of `ways` ranks is rounded up to a multiple.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
-from gpuplan.formulas.inference import padded_size, padding_bytes, partly_plain_bytes, weight_read_bytes
+from gpuplan.formulas.inference import padded_size, padding_bytes, weight_read_bytes
 from gpuplan.formulas.memory import paged_tokens, state_bytes
 from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, rank_params, sharded_params
@@ -181,7 +181,7 @@ def weight_bytes(
         for name, term in apart.items():
             held_here = rank_params.term(f"{at}.{name}.params", layers=layers, whole=none, tp=serve.tp, split=term)
             parts[f"{key}.{name}"] = state_bytes.term(
-                f"{at}.{name}", params=held_here, bytes_per_param=_mixed(f"{at}.{name}", shares[key, name], stored, kept),
+                f"{at}.{name}", params=held_here, bytes_per_param=_mixed(shares[key, name], stored, kept),
                 shards=ONE,
             )  # fmt: skip
         whole = {name: term for name, term in one.layer.items() if name in ("norms", "router")}
@@ -204,7 +204,7 @@ def weight_bytes(
                     f"{at}.experts", params=experts, bytes_per_param=own[key, "experts"], shards=ONE
                 )  # fmt: skip
             elif (key, "experts") in shares:
-                element = _mixed(f"{at}.experts", shares[key, "experts"], stored, kept)
+                element = _mixed(shares[key, "experts"], stored, kept)
                 parts[f"{key}.experts"] = state_bytes.term(f"{at}.experts", params=experts, bytes_per_param=element, shards=ONE)
             else:
                 matrices["experts"] = experts
@@ -222,11 +222,9 @@ def weight_bytes(
     return total("memory.weights", parts)
 
 
-def _mixed(at: str, share: float, stored: Term, kept: Term) -> Term:
-    """Bytes a value of a part of which a share is kept."""
-    if share == 1:
-        return kept
-    return partly_plain_bytes.term(f"{at}.bytes", stored=stored, plain=kept, share=Term(f"{at}.plain", share, "1", DEFINITION))
+def _mixed(share: float, stored: Term, kept: Term) -> Term:
+    """Bytes a value of a part that no file counts, of which a share is kept: as most of it is stored."""
+    return kept if share > HALF else stored
 
 
 def expert_padding(
