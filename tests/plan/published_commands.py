@@ -174,8 +174,8 @@ PUBLISHED = [
     Published(
         "https://github.com/vllm-project/vllm/blob/02319794a1415e663baaf6de2f8197f795bd8c03/docs/deployment/docker.md",
         """docker run --rm --gpus all \\
-    -v ~/.cache/huggingface:/root/.cache/huggingface \\
-    -v vllm-cache:/root/.cache/vllm \\
+    -v ~/.cache/huggingface:/cache/huggingface \\
+    -v vllm-cache:/cache/vllm \\
     -p 8000:8000 \\
     vllm/vllm-openai:latest \\
     meta-llama/Llama-3.1-8B-Instruct
