@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_seconds
+from gpuplan.estimate.beside import beside_seconds, window_of
 from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
-from gpuplan.estimate.sharding import beside_seconds
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import part_of_seconds, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.layers import layer_stream_bytes
@@ -133,11 +133,11 @@ def again_seconds(pricer: StepPricer, key: str, work: LayerProgram, exposed_shar
     if work.tensor_collectives:
         found["tensor_parallel"] = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, exposed_share)
     if work.expert_collectives:
-        window = total(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
-        comm = priced(f"{at}.expert_parallel.all", work.expert_collectives, hw)
-        if happens(comm):
-            overlap = pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep)
-            found["expert_parallel"] = beside_seconds(pricer, f"{at}.expert_parallel", comm, window, overlap)
+        window = window_of(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
+        name, overlap = f"{at}.expert_parallel", pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep)
+        exchange = beside_seconds(pricer.subject, pricer.profile, name, work.expert_collectives, window, overlap)
+        if happens(exchange):
+            found["expert_parallel"] = exchange
     return found
 
 
@@ -185,8 +185,9 @@ def expert_seconds(pricer: StepPricer, at: str, phase: str, work: LayerProgram, 
     comm = priced(f"{name}.all", [*work.expert_collectives, *copies], pricer.subject.hw)
     if not happens(comm):
         return comm
-    window = total(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
-    return beside_seconds(pricer, name, comm, window, pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep))
+    window = window_of(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
+    overlap = pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep)
+    return beside_seconds(pricer.subject, pricer.profile, name, work.expert_collectives, window, overlap, comm)
 
 
 def scaled_matmul_seconds(pricer: StepPricer, name: str, items: list[Matmul]) -> Term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuplan.estimate.beside import Window, window_of
 from gpuplan.estimate.layer_time import layer_seconds, paced
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pipeline_time import bubble_time, handed_over
@@ -80,7 +81,7 @@ class StageMicro(Record):
 
     parts: dict[str, Term]
     whole: Term
-    beside: Term | None
+    beside: Window | None
 
 
 def stage_micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> StageMicro:
@@ -91,9 +92,9 @@ def stage_micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Te
     mixed = (stays or apart) and any_true(pricer.work.pipeline.group.value == 1)
     if gathers and (mixed or not stays):
         micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
-    beside: Term | None = None
+    beside: Window | None = None
     if pricer.scattered and pricer.replicated:
-        beside = total(f"{at}.micro.compute", dict(micro))
+        beside = window_of(f"{at}.micro.compute", micro)
         micro["sharded_gradients"] = scattered_gradient_seconds(pricer, stage, beside)
     return StageMicro(micro, total(f"{at}.micro", dict(micro)), beside)
 
@@ -120,10 +121,12 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
     if not alone(work.pipeline.group):
         parts["bubble"] = bubble_time(pricer, at, stage, {place: one.whole for place, one in held.items()})
     if (pricer.plan.parallel.zero_stage < 3 or stays) and pricer.replicated:
-        window = whole if beside is None else beside
+        window = window_of(f"{at}.micro.window", micro).lasting(whole) if beside is None else beside
         if not alone(step.vpp) and pricer.plan.parallel.schedule == "1f1b":
-            window = sync_window_seconds.term(
-                f"{at}.sync_window", micro=window, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
+            window = window.lasting(
+                sync_window_seconds.term(
+                    f"{at}.sync_window", micro=window.whole, pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches
+                )
             )
         parts["data_parallel"] = data_parallel_seconds(pricer, stage, window)
     elif apart and pricer.replicated:
@@ -163,7 +166,7 @@ def gathering_seconds(
 ) -> Term:  # fmt: skip
     """What sharded weights cost each micro-batch, with pipeline stages as the engine has it or without; `mixed`: both."""
     at, pp = f"{stage.prefix}step.micro", pricer.work.pipeline.group
-    compute, ways = total(f"{at}.compute", dict(micro)), list[Term]()
+    compute, ways = window_of(f"{at}.compute", micro), list[Term]()
     if mixed or not (stays or apart):
         each = fully_sharded_seconds(pricer, stage, compute)
         ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)

@@ -11,7 +11,7 @@ import pytest
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
 from gpuplan.formulas.collectives import all_to_all_wire, dispatch_wire
-from gpuplan.formulas.training import contended_seconds
+from gpuplan.formulas.lanes import contended_seconds
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.train import Manner, TrainPlan, Tuning
@@ -96,7 +96,7 @@ def test_deduplicated_dispatch_never_sends_more_than_the_copies(copies: float, g
 
 @pytest.mark.parametrize("comm", [0.0, 1.0, 3.0, 10.0])
 def test_exposed_communication_is_never_negative_nor_more_than_all_of_it(comm: float) -> None:
-    exposed = contended_seconds(comm=comm, window=4.0, overlap=0.5, contention=0.1)
+    exposed = contended_seconds(comm=comm, window=4.0, overlap=0.5, lost=0.1)
     assert 0 <= exposed <= comm + 1e-12
 
 

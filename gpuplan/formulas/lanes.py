@@ -1,0 +1,111 @@
+"""What do kernels lose to a collective beside them: compute units, and memory bandwidth, for as long as it runs?"""
+
+from __future__ import annotations
+
+from gpuplan.num import Bytes, BytesPerS, Count, Ratio, Seconds, maximum, minimum, where
+from gpuplan.term import DEFINITION, Source, formula
+
+_UNITS = Source(
+    "docs",
+    "NCCL issue 689: Does NCCL Allreduce kernels slowdown the computation kernels of GPU?",
+    "https://github.com/NVIDIA/nccl/issues/689",
+    "one block for each channel; blocks of NCCL do not share a multiprocessor with kernels that compute",
+)
+_WAVES = Source(
+    "docs",
+    "PyTorch issue 143988: a knob to control how many blocks are used by persistent matmul/attn kernels",
+    "https://github.com/pytorch/pytorch/issues/143988",
+    "FSDP on H100: matmuls launch a block on each of the 132 multiprocessors and take twice as long beside a collective on a tenth",
+)
+
+
+@formula(DEFINITION)
+def channels_of_group(*, group: Count, stride: Count, inside: Count, channels: Count, channels_between: Count) -> Count:
+    """Blocks of a collective: as many as saturate the links of a node, or its network where the group leaves the node.
+
+    >>> [channels_of_group(group=group, stride=1.0, inside=8.0, channels=24.0, channels_between=16.0) for group in (8.0, 16.0)]
+    [24.0, 16.0]
+    """
+    return where(group * stride > inside, channels_between, channels)
+
+
+@formula(_UNITS)
+def units_taken(*, channels: Count, units: Count) -> Ratio:
+    """Share of the compute units that a collective has to itself, and so of the products beside it that is lost.
+
+    >>> units_taken(channels=24.0, units=108.0)
+    0.2222
+    """
+    return minimum(channels / units, 1.0)
+
+
+@formula(_WAVES)
+def units_waited_for(*, channels: Count, units: Count, waves: Ratio) -> Ratio:
+    """The same of products whose blocks are as many as there are units: those without a unit run in a wave of their own.
+
+    >>> units_waited_for(channels=16.0, units=132.0, waves=2.0), units_waited_for(channels=16.0, units=132.0, waves=1.0)
+    (0.5, 0.1212)
+    """
+    return maximum(minimum(channels / units, 1.0), 1.0 - 1.0 / waves)
+
+
+@formula(DEFINITION)
+def bandwidth_taken(*, moved: Bytes, seconds: Seconds, bandwidth: BytesPerS) -> Ratio:
+    """Share of the memory bandwidth that a collective takes while it runs, by the bytes that it reads and writes there.
+
+    >>> bandwidth_taken(moved=2e9, seconds=2e-3, bandwidth=4e12), bandwidth_taken(moved=0.0, seconds=0.0, bandwidth=4e12)
+    (0.25, 0.0)
+    """
+    return minimum(moved / (bandwidth * maximum(seconds, 1e-12)), 1.0)
+
+
+@formula(Source("definition", "products lose units, streams lose bandwidth, waiting loses nothing, as they fill the window"))
+def lost_beside(*, products: Seconds, streams: Seconds, waits: Seconds, units: Ratio, bandwidth: Ratio) -> Ratio:
+    """Share of the time beside a collective that kernels lose to it.
+
+    >>> lost_beside(products=3.0, streams=1.0, waits=0.0, units=0.5, bandwidth=0.1)
+    0.4
+    >>> lost_beside(products=0.0, streams=0.0, waits=0.0, units=0.5, bandwidth=0.1)
+    0.0
+    """
+    return (products * units + streams * bandwidth) / maximum(products + streams + waits, 1e-12)
+
+
+@formula(Source("definition", "what exceeds the window, and what is lost beside the rest"))
+def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, lost: Ratio) -> Seconds:
+    """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
+
+    They lose no more than what is hidden: where overlapping costs more than waiting, an engine does better to wait.
+
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1)
+    1.2
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=1.2)
+    3.0
+    """
+    return maximum(comm - overlap * window, 0.0 * comm) + minimum(lost, 1.0) * minimum(comm, overlap * window)
+
+
+@formula(Source("definition", "before the first gather there is nothing to compute, behind the last gradient neither"))
+def beyond_ends_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, ends: Seconds) -> Seconds:
+    """Exchange of sharded layers that computation does not hide: what exceeds the overlap, and at least both `ends` of it.
+
+    >>> [beyond_ends_seconds(comm=comm, window=4.0, overlap=0.5, ends=0.1) for comm in (3.0, 1.0)]
+    [1.0, 0.1]
+    """
+    return maximum(comm - overlap * window, minimum(ends, comm))
+
+
+@formula(Source("definition", "what exceeds the window, and what is lost beside the rest"))
+def contended_beyond_ends_seconds(
+    *, comm: Seconds, window: Seconds, overlap: Ratio, lost: Ratio, ends: Seconds
+) -> Seconds:  # fmt: skip
+    """The same, with what the kernels beside the hidden part lose to it, which is no more than that part.
+
+    >>> contended_beyond_ends_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1, ends=0.1)
+    1.2
+    >>> contended_beyond_ends_seconds(comm=1.1, window=4.0, overlap=0.5, lost=0.1, ends=0.1)
+    0.2
+    """
+    return comm - (1.0 - minimum(lost, 1.0)) * (
+        comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends)
+    )
