@@ -24,6 +24,10 @@ from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
 from gpuplan.workload.training import BlockWork
 
 
+FORWARD = "forward"
+"""Beside the parts of a layer: what its kernels take in the forward pass, which is in them."""
+
+
 def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, Term]:
     """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
     hw, habit, profile = pricer.subject.hw, pricer.subject.habit, pricer.profile
@@ -76,7 +80,8 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
         scored = forward | {"tensor_parallel": tensor["forward"], "expert_parallel": expert["forward"]}
         scored |= forward_context_seconds(pricer, key, block, forward["attention"])
         parts["reference"] = total(f"layer.{key}.reference", scored)
-    return parts | waits_and_again(pricer, key, block, total(f"layer.{key}.device", dict(parts)), again)
+    found = waits_and_again(pricer, key, block, total(f"layer.{key}.device", dict(parts)), again)
+    return parts | found | {FORWARD: total(f"layer.{key}.forward", forward)}
 
 
 def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term, again: dict[str, Term]) -> dict[str, Term]:

@@ -6,7 +6,7 @@ from gpuplan.estimate.beside import Window, beside_seconds, lost_share
 from gpuplan.estimate.offload import updated_by_host
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.formulas.basic import product, repeated_bytes, repeated_seconds, smaller
+from gpuplan.formulas.basic import product, remaining_seconds, repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.lanes import contended_beyond_ends_seconds
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
@@ -162,9 +162,10 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Window)
     return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_gradients", gradients, window, overlap)
 
 
-def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, apart: bool = False) -> Term:
+def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, forward: Term, *, apart: bool = False) -> Term:
     """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch.
 
+    The weights of the next layer travel beside the `forward` pass of one; beside its backward pass the gradients of the last too.
     `apart`: a pipeline keeps weights from each backward pass to the next forward pass, and scatters behind the last one.
     """
     at = f"{stage.prefix}step.micro"
@@ -172,23 +173,27 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, a
     overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
     if apart:
         return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_data_parallel", gathered, window, overlap)
-    comm = {"gradients": priced(f"{at}.scatter", gradients, pricer.subject.hw)}
+    scattered, name = priced(f"{at}.scatter", gradients, pricer.subject.hw), f"{at}.sharded_data_parallel"
     if pricer.profile.gradients.sums is not None:
         steps = pricer.step.micro_batches
-        comm["gradients"] = seldom_seconds.term(f"{at}.scatter_of_the_last", comm=comm["gradients"], steps=steps)
-    weights = priced(f"{at}.gather", gathered, pricer.subject.hw)
-    comm["weights"] = repeated_seconds.term(f"{at}.gathers", count=count("gathers_a_pass"), seconds=weights)
+        scattered = seldom_seconds.term(f"{at}.scatter_of_the_last", comm=scattered, steps=steps)
+    weights = again = priced(f"{at}.gather", gathered, pricer.subject.hw)
     if pricer.work.reshard is not None:
-        comm["weights"] = total(
-            f"{at}.gathers", {"forward": weights, "backward": gathered_again_seconds(pricer, at, gathered, pricer.work.reshard)}
+        again = gathered_again_seconds(pricer, at, gathered, pricer.work.reshard)
+    ends = ends_seconds(pricer, at, stage, gathered, scattered)
+    lost = lost_share(pricer.subject, pricer.profile, name, [*gathered, *gradients], window)
+    backward = remaining_seconds.term(f"{at}.backward_window", whole=window.whole, hidden=forward)
+    travels = {
+        "forward": (weights, forward, ends["first"]),
+        "backward": (total(f"{at}.gather_and_scatter", {"gather": again, "scatter": scattered}), backward, ends["last"]),
+    }
+    parts = {
+        phase: contended_beyond_ends_seconds.term(
+            f"{name}.{phase}", comm=comm, window=beside, overlap=overlap, lost=lost, ends=end
         )
-    copies, name = copying_seconds(pricer, at, stage), f"{at}.sharded_data_parallel"
-    comm_beside = contended_beyond_ends_seconds.term(
-        f"{name}.exchange" if copies else name, comm=total(f"{at}.sharding", comm), window=window.whole, overlap=overlap,
-        lost=lost_share(pricer.subject, pricer.profile, name, [*gathered, *gradients], window),
-        ends=ends_seconds(pricer, at, stage, gathered, comm["gradients"]),
-    )  # fmt: skip
-    return total(name, {"exchange": comm_beside, **copies}) if copies else comm_beside
+        for phase, (comm, beside, end) in travels.items()
+    }  # fmt: skip
+    return total(name, parts | copying_seconds(pricer, at, stage))
 
 
 def copying_seconds(pricer: StepPricer, at: str, stage: Stage) -> dict[str, Term]:
@@ -219,7 +224,9 @@ def copying_seconds(pricer: StepPricer, at: str, stage: Stage) -> dict[str, Term
     return found
 
 
-def ends_seconds(pricer: StepPricer, at: str, stage: Stage, gathered: list[Collective], scattered: Term) -> Term:
+def ends_seconds(
+    pricer: StepPricer, at: str, stage: Stage, gathered: list[Collective], scattered: Term
+) -> dict[str, Term]:  # fmt: skip
     """The gather of the first layer of a stage and the scatter of its last gradients, beside which nothing is computed."""
     # A stage between embedding and head may hold no layer.
     layers = greatest(f"{at}.gathers_of_layers", {"layers": total(f"{at}.layers", dict(stage.layers)), "least": ONE})
@@ -229,7 +236,7 @@ def ends_seconds(pricer: StepPricer, at: str, stage: Stage, gathered: list[Colle
         for name in [f"{item.name}_of_a_layer"]
     ]
     last = seldom_seconds.term(f"{at}.last_scatter", comm=scattered, steps=layers)
-    return total(f"{at}.sharding_ends", {"first": priced(f"{at}.first_gather", first, pricer.subject.hw), "last": last})
+    return {"first": priced(f"{at}.first_gather", first, pricer.subject.hw), "last": last}
 
 
 def gathered_again_seconds(pricer: StepPricer, at: str, gathered: list[Collective], group: Term) -> Term:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuplan.estimate.beside import Window, window_of
-from gpuplan.estimate.layer_time import layer_seconds, paced
+from gpuplan.estimate.layer_time import FORWARD, layer_seconds, paced
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
 from gpuplan.estimate.pipeline_time import bubble_time, handed_over
 from gpuplan.estimate.pricing import alone, happens, priced
@@ -91,7 +91,9 @@ def stage_micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Te
     gathers, apart, stays = sharded_how(pricer)
     mixed = (stays or apart) and any_true(pricer.work.pipeline.group.value == 1)
     if gathers and (mixed or not stays):
-        micro["sharded_data_parallel"] = gathering_seconds(pricer, stage, micro, apart=apart, stays=stays, mixed=mixed)
+        micro["sharded_data_parallel"] = gathering_seconds(
+            pricer, stage, micro, forward_seconds(pricer, stage, layers), apart=apart, stays=stays, mixed=mixed
+        )
     beside: Window | None = None
     if pricer.scattered and pricer.replicated:
         beside = window_of(f"{at}.micro.compute", micro)
@@ -162,18 +164,30 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
 
 
 def gathering_seconds(
-    pricer: StepPricer, stage: Stage, micro: Mapping[str, Term], *, apart: bool, stays: bool, mixed: bool
+    pricer: StepPricer, stage: Stage, micro: Mapping[str, Term], forward: Term, *, apart: bool, stays: bool, mixed: bool
 ) -> Term:  # fmt: skip
     """What sharded weights cost each micro-batch, with pipeline stages as the engine has it or without; `mixed`: both."""
     at, pp = f"{stage.prefix}step.micro", pricer.work.pipeline.group
     compute, ways = window_of(f"{at}.compute", micro), list[Term]()
     if mixed or not (stays or apart):
-        each = fully_sharded_seconds(pricer, stage, compute)
+        each = fully_sharded_seconds(pricer, stage, compute, forward)
         ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)
     if apart:
-        each = fully_sharded_seconds(pricer, stage, compute, apart=True)
+        each = fully_sharded_seconds(pricer, stage, compute, forward, apart=True)
         ways.append(with_pipeline_seconds.term(f"{at}.sharding_with_pipeline", seconds=each, pp=pp) if mixed else each)
     return ways[0] if len(ways) == 1 else total(f"{at}.sharding_of_both", numbered(("way", one) for one in ways))
+
+
+def forward_seconds(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]]) -> Term:
+    """What the kernels of a stage's layers take in one forward pass."""
+    at = f"{stage.prefix}step.micro.forward"
+    return total(
+        at,
+        {
+            key: repeated_seconds.term(f"{at}.{key}", count=stage.layers[key], seconds=parts[FORWARD])
+            for key, parts in layers.items()
+        },
+    )
 
 
 def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[str, dict[str, Term]]) -> dict[str, Term]:

@@ -106,6 +106,4 @@ def contended_beyond_ends_seconds(
     >>> contended_beyond_ends_seconds(comm=1.1, window=4.0, overlap=0.5, lost=0.1, ends=0.1)
     0.2
     """
-    return comm - (1.0 - minimum(lost, 1.0)) * (
-        comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends)
-    )
+    return comm - (1.0 - minimum(lost, 1.0)) * (comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends))
