@@ -71,39 +71,29 @@ def lost_beside(*, products: Seconds, streams: Seconds, waits: Seconds, units: R
     return (products * units + streams * bandwidth) / maximum(products + streams + waits, 1e-12)
 
 
-@formula(Source("definition", "what exceeds the window, and what is lost beside the rest"))
+@formula(Source("definition", "two lanes side by side: kernels go on at the rate that is left while the collective runs"))
 def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, lost: Ratio) -> Seconds:
-    """Communication beside computation: what exceeds the overlap, and what the kernels beside it lose to it.
+    """Seconds that communication adds to the kernels beside it: the longer lane ends the step.
 
-    They lose no more than what is hidden: where overlapping costs more than waiting, an engine does better to wait.
+    Kernels lose a share of the time that it runs; where it outlasts them all the same, only what is left of it counts.
 
-    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1)
-    1.2
-    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=1.2)
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1), contended_seconds(comm=3.0, window=4.0, overlap=1.0, lost=0.1)
+    (1.0, 0.3)
+    >>> contended_seconds(comm=3.0, window=4.0, overlap=1.0, lost=1.2)
     3.0
     """
-    return maximum(comm - overlap * window, 0.0 * comm) + minimum(lost, 1.0) * minimum(comm, overlap * window)
+    return maximum(comm - overlap * window, minimum(lost, 1.0) * comm)
 
 
-@formula(Source("definition", "before the first gather there is nothing to compute, behind the last gradient neither"))
-def beyond_ends_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, ends: Seconds) -> Seconds:
-    """Exchange of sharded layers that computation does not hide: what exceeds the overlap, and at least both `ends` of it.
-
-    >>> [beyond_ends_seconds(comm=comm, window=4.0, overlap=0.5, ends=0.1) for comm in (3.0, 1.0)]
-    [1.0, 0.1]
-    """
-    return maximum(comm - overlap * window, minimum(ends, comm))
-
-
-@formula(Source("definition", "what exceeds the window, and what is lost beside the rest"))
+@formula(Source("definition", "two lanes, with nothing to compute before the first gather and behind the last gradient"))
 def contended_beyond_ends_seconds(
     *, comm: Seconds, window: Seconds, overlap: Ratio, lost: Ratio, ends: Seconds
 ) -> Seconds:  # fmt: skip
-    """The same, with what the kernels beside the hidden part lose to it, which is no more than that part.
+    """The same of an exchange of sharded layers, whose `ends` run beside nothing.
 
     >>> contended_beyond_ends_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1, ends=0.1)
-    1.2
+    1.0
     >>> contended_beyond_ends_seconds(comm=1.1, window=4.0, overlap=0.5, lost=0.1, ends=0.1)
     0.2
     """
-    return comm - (1.0 - minimum(lost, 1.0)) * (comm - beyond_ends_seconds(comm=comm, window=window, overlap=overlap, ends=ends))
+    return maximum(comm - overlap * window, minimum(lost, 1.0) * comm + (1.0 - minimum(lost, 1.0)) * minimum(ends, comm))
