@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from gpuplan.estimate.pricing import alone, happens, no_time, priced
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import lanes
-from gpuplan.formulas.basic import repeated_bytes
+from gpuplan.formulas.basic import remaining_seconds, repeated_bytes
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
@@ -28,9 +28,21 @@ class Window(Record):
     waits: Term
     """What of it keeps neither busy: other communication, and waiting for the host."""
 
-    def lasting(self, whole: Term) -> Window:
+    forward: Term
+    """What of it is a forward pass."""
+
+    def lasting(self, whole: Term, forward: Term) -> Window:
         """A window of another length with work of the same kinds."""
-        return self.replaced(whole=whole)
+        return self.replaced(whole=whole, forward=forward)
+
+    def of_forward(self) -> Window:
+        """The forward pass of it."""
+        return self.replaced(whole=self.forward)
+
+    def of_backward(self) -> Window:
+        """The backward pass, with what is run again for it, the head and the loss."""
+        backward = remaining_seconds.term(f"{self.whole.name}.backward", whole=self.whole, hidden=self.forward)
+        return self.replaced(whole=backward)
 
 
 PRODUCTS = ("matmuls", "attention", "head_and_loss", "head", "mtp_inputs", "arithmetic")
@@ -38,14 +50,19 @@ STREAMS = ("elementwise", "embedding", "accumulation", "memory_traffic", "lookup
 WAITS = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "host", "table_exchange")
 
 
-def window_of(name: str, parts: Mapping[str, Term]) -> Window:
+def window_of(name: str, parts: Mapping[str, Term], forward: Term) -> Window:
     """A window of the parts of a micro-batch; what is run again is of the same kinds as what was run before."""
 
     def of(what: str, names: tuple[str, ...]) -> Term:
         found = {part: parts[part] for part in names if part in parts}
         return total(f"{name}.{what}", found) if found else no_time(f"{name}.{what}")
 
-    return Window(total(name, dict(parts)), of("products", PRODUCTS), of("streams", STREAMS), of("waits", WAITS))
+    return Window(total(name, dict(parts)), of("products", PRODUCTS), of("streams", STREAMS), of("waits", WAITS), forward)
+
+
+def window_within(name: str, parts: Mapping[str, Term]) -> Window:
+    """A window inside one pass."""
+    return window_of(name, parts, total(f"{name}.one_pass", dict(parts)))
 
 
 def beside_seconds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.attention_time import attention_seconds
-from gpuplan.estimate.beside import beside_seconds, window_of
+from gpuplan.estimate.beside import beside_seconds, window_within
 from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import part_of_seconds, product, remaining_seconds, repeated_bytes, repeated_seconds
@@ -22,7 +22,6 @@ from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS, LayerProgram, Op, Part, Role
 from gpuplan.workload.training import BlockWork
-
 
 FORWARD = "forward"
 """Beside the parts of a layer: what its kernels take in the forward pass, which is in them."""
@@ -138,7 +137,7 @@ def again_seconds(pricer: StepPricer, key: str, work: LayerProgram, exposed_shar
     if work.tensor_collectives:
         found["tensor_parallel"] = exposed(f"{at}.tensor_parallel", work.tensor_collectives, hw, exposed_share)
     if work.expert_collectives:
-        window = window_of(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
+        window = window_within(f"{at}.window", {kind: found[kind] for kind in ("matmuls", "attention") if kind in found})
         name, overlap = f"{at}.expert_parallel", pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep)
         exchange = beside_seconds(pricer.subject, pricer.profile, name, work.expert_collectives, window, overlap)
         if happens(exchange):
@@ -190,7 +189,7 @@ def expert_seconds(pricer: StepPricer, at: str, phase: str, work: LayerProgram, 
     comm = priced(f"{name}.all", [*work.expert_collectives, *copies], pricer.subject.hw)
     if not happens(comm):
         return comm
-    window = window_of(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
+    window = window_within(f"{name}.window", {kind: found[phase] for kind, found in kinds.items()})
     overlap = pricer.subject.habit("ep_overlap", pricer.profile.overlap.ep)
     return beside_seconds(pricer.subject, pricer.profile, name, work.expert_collectives, window, overlap, comm)
 

@@ -11,7 +11,15 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import flop, samples
-from gpuplan.formulas.basic import rate, remaining_bytes, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import (
+    part_of_seconds,
+    rate,
+    remaining_bytes,
+    remaining_seconds,
+    repeated_bytes,
+    repeated_seconds,
+    share,
+)
 from gpuplan.formulas.kernels import throttled_seconds
 from gpuplan.formulas.memory import bucket_bytes, state_bytes
 from gpuplan.formulas.pipeline import micro_batches
@@ -237,7 +245,7 @@ class _Maker(Record, kw_only=True):
         )  # fmt: skip
         parts = {name: repeated_seconds.term(f"step.{name}", count=several, seconds=term) for name, term in micro.items()}
         if not alone(self.replicas):
-            parts["data_parallel"] = self.data_parallel(window_of("micro.computed", micro))
+            parts["data_parallel"] = self.data_parallel(self.window(micro))
         parts["optimizer"] = self.optimizer()
         parts["step_host"] = setting.habit("step_host", habits.host)
         parts["unmodelled"] = unmodelled_seconds.term(
@@ -265,6 +273,13 @@ class _Maker(Record, kw_only=True):
                 "micro.table_exchange", count=count("exchanges_of_rows"), seconds=priced("micro.one_exchange", [way], hw)
             )
         return found
+
+    def window(self, micro: dict[str, Term]) -> Window:
+        """What runs beside gradients."""
+        whole = total("micro.all", dict(micro))
+        return window_of(
+            "micro.computed", micro, part_of_seconds.term("micro.forward", seconds=whole, ratio=count("forward_share"))
+        )
 
     def data_parallel(self, window: Window) -> Term:
         """Gradients that the last backward pass does not hide."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.estimate.beside import beside_seconds, window_of
+from gpuplan.estimate.beside import beside_seconds, window_within
 from gpuplan.estimate.layer_time import expert_seconds, layer_streams, matmul_seconds, paced
 from gpuplan.estimate.pipeline_time import bubble_time, handed_over
 from gpuplan.estimate.pricing import alone, exposed, happens, priced
@@ -115,7 +115,7 @@ def _micro(pricer: StepPricer, stage: Stage, layers: dict[str, dict[str, Term]])
             profile,
             f"{at}.micro.sharded_data_parallel",
             weights,
-            window_of(f"{at}.micro.compute", micro),
+            window_within(f"{at}.micro.compute", micro),
             pricer.subject.habit("dp_overlap", profile.overlap.dp),
         )
     return micro

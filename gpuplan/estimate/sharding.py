@@ -6,7 +6,7 @@ from gpuplan.estimate.beside import Window, beside_seconds, lost_share
 from gpuplan.estimate.offload import updated_by_host
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.formulas.basic import product, remaining_seconds, repeated_bytes, repeated_seconds, smaller
+from gpuplan.formulas.basic import product, repeated_bytes, repeated_seconds, smaller
 from gpuplan.formulas.lanes import contended_beyond_ends_seconds
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
@@ -87,16 +87,22 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Window) -> T
         and pricer.plan.parallel.sync_every is None
     ):
         return owner_seconds(pricer, at, stage, gradients[0], weights, window)
-    items = [*gradients, *weights]
-    comm = priced(f"{at}.data_parallel.all", items, pricer.subject.hw)
     if pricer.plan.parallel.sync_every is not None and pricer.work.replicas is None:
         steps = pricer.subject.plan("sync_every", pricer.plan.parallel.sync_every)
+        comm = priced(f"{at}.data_parallel.all", [*gradients, *weights], pricer.subject.hw)
         return seldom_seconds.term(f"{at}.data_parallel", comm=comm, steps=steps)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
-    if pricer.profile.sharding.slice_host is None or pricer.plan.parallel.zero_stage != 1:
-        return beside_seconds(pricer.subject, pricer.profile, f"{at}.data_parallel", items, window, overlap, comm)
-    exchange = beside_seconds(pricer.subject, pricer.profile, f"{at}.data_parallel.exposed", items, window, overlap, comm)
-    return total(f"{at}.data_parallel", {"exchange": exchange, "slices": slice_seconds(pricer, at, stage)})
+    name, overlap = f"{at}.data_parallel", pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    if not weights:
+        return beside_seconds(pricer.subject, pricer.profile, name, gradients, window.of_backward(), overlap)
+    reduced = beside_seconds(pricer.subject, pricer.profile, f"{name}.gradients", gradients, window.of_backward(), overlap)
+    if pricer.profile.sharding.updated == "behind-step":
+        parts = {"gradients": reduced, "weights": priced(f"{name}.weights", weights, pricer.subject.hw)}
+    else:
+        gathered = beside_seconds(pricer.subject, pricer.profile, f"{name}.weights", weights, window.of_forward(), overlap)
+        parts = {"gradients": reduced, "weights": gathered}
+    if pricer.profile.sharding.slice_host is not None and pricer.plan.parallel.zero_stage == 1:
+        parts["slices"] = slice_seconds(pricer, at, stage)
+    return total(name, parts)
 
 
 def owner_seconds(
@@ -110,7 +116,9 @@ def owner_seconds(
     return total(
         f"{at}.data_parallel",
         {
-            "reduce": beside_seconds(pricer.subject, pricer.profile, f"{at}.data_parallel.exposed", [reduced], window, overlap),
+            "reduce": beside_seconds(
+                pricer.subject, pricer.profile, f"{at}.data_parallel.exposed", [reduced], window.of_backward(), overlap
+            ),
             "broadcast": priced(f"{at}.data_parallel.broadcast", weights, pricer.subject.hw),
             "rings": owned_seconds.term(
                 f"{at}.data_parallel.rings", tensors=tensors_of_stage(pricer, at, stage), ranks=pricer.work.dense_shards, hop=hop
@@ -159,10 +167,10 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Window)
     at = f"{stage.prefix}step.micro"
     gradients, _ = gradient_sync(pricer, stage)
     overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
-    return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_gradients", gradients, window, overlap)
+    return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_gradients", gradients, window.of_backward(), overlap)
 
 
-def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, forward: Term, *, apart: bool = False) -> Term:
+def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, apart: bool = False) -> Term:
     """ZeRO-3: weights are gathered forward and backward and gradients scattered, in every micro-batch.
 
     The weights of the next layer travel beside the `forward` pass of one; beside its backward pass the gradients of the last too.
@@ -182,10 +190,13 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, forw
         again = gathered_again_seconds(pricer, at, gathered, pricer.work.reshard)
     ends = ends_seconds(pricer, at, stage, gathered, scattered)
     lost = lost_share(pricer.subject, pricer.profile, name, [*gathered, *gradients], window)
-    backward = remaining_seconds.term(f"{at}.backward_window", whole=window.whole, hidden=forward)
     travels = {
-        "forward": (weights, forward, ends["first"]),
-        "backward": (total(f"{at}.gather_and_scatter", {"gather": again, "scatter": scattered}), backward, ends["last"]),
+        "forward": (weights, window.of_forward().whole, ends["first"]),
+        "backward": (
+            total(f"{at}.gather_and_scatter", {"gather": again, "scatter": scattered}),
+            window.of_backward().whole,
+            ends["last"],
+        ),
     }
     parts = {
         phase: contended_beyond_ends_seconds.term(
