@@ -1,7 +1,7 @@
 """gpuplan: does it fit, how fast, what does it cost, and what would be better.
 
 `gpuplan.fit`, `train`, `serve` and `compare` ask what the commands of the same names ask, and `gpuplan.grid` asks for arrays of
-many plans at once. Each is imported when it is first used.
+many plans at once, `gpuplan.what_runs` for the models that run on a machine. Each is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuplan.api import Answer, Comparison, Figure, Grid, compare, fit, grid, serve, train
+    from gpuplan.api import Answer, Comparison, Figure, Grid, compare, fit, grid, serve, train, what_runs
     from gpuplan.errors import GpuplanError, InfeasibleError, PlanError, Problem, SpecError, UnknownError, UsageError
 
 __version__ = "0.1.0"
@@ -31,6 +31,7 @@ __all__ = [
     "grid",
     "serve",
     "train",
+    "what_runs",
 ]
 
 

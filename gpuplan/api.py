@@ -20,6 +20,7 @@ from gpuplan.search.ask import answered, compared
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gpuplan.estimate.runnable import WhatRuns
     from gpuplan.render.json import EstimateJson
     from gpuplan.search.sweep import Swept
 
@@ -232,8 +233,10 @@ def train(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[Tr
     return _asked("train", model, on, options, advise=advise).answered()
 
 
-def serve(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[ServeOptions]) -> Answer:
+def serve(model: Model | None = None, /, *, on: str, advise: bool = True, **options: Unpack[ServeOptions]) -> Answer:
     """How fast are prefill and decode, how many sequences fit at once, what do tokens cost? Options and errors as `fit`.
+
+    The model may be left out where a `command` names it.
 
     >>> serve("llama-3.1-70b", on="4xh100", prompt=2000, output=300, advise=False)["ttft_s"].unit
     's'
@@ -258,6 +261,25 @@ def compare(
     if refused and len(refused) == len(made):
         raise next(iter(refused.values()))
     return Comparison({on: Answer(one, asked[on]) for on, one in made.items() if isinstance(one, Estimate)}, refused)
+
+
+def what_runs(*texts: str, on: str, **options: Any) -> WhatRuns:
+    """The models of the catalog that run on a machine for one user, as `gpuplan what-runs`; `texts` must occur in their names.
+
+    >>> found = what_runs("llama-3", on="rtx-4090", context="16k")
+    >>> found.engine, found.runs[0].longest >= 16384
+    ('llama.cpp', True)
+
+    Raises:
+        GpuplanError: an option is wrong, or the machine or engine is not known.
+    """
+    from gpuplan.plan.read import question
+    from gpuplan.plan.what_runs import WhatRunsAsk
+    from gpuplan.search.library import Library
+    from gpuplan.search.what_runs import what_runs as found
+
+    asked = question(WhatRunsAsk, {"on": on, **options})
+    return found(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), texts)
 
 
 class Grid(dict[str, "NDArray[Any]"]):
@@ -358,11 +380,11 @@ def name_of(task: Callable[..., Answer] | str) -> str:
     return name
 
 
-def _asked(task: str, model: Model, on: str, options: Mapping[str, Any], *, advise: bool = True) -> Asked:
+def _asked(task: str, model: Model | None, on: str, options: Mapping[str, Any], *, advise: bool = True) -> Asked:
     twice = [Problem("usage.twice", f"`{name}` is a parameter of its own") for name in ("model",) if name in options]
     if twice:
         raise UsageError(*twice)
-    return Asked(task, {"model": fspath(model), "on": on, **options}, advise)
+    return Asked(task, {"model": None if model is None else fspath(model), "on": on, **options}, advise)
 
 
 def _spelt(function: Callable[..., Answer]) -> None:

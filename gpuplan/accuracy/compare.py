@@ -11,8 +11,8 @@ from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
 from gpuplan.term import Term, total
 
-Metric: TypeAlias = Literal["throughput", "memory", "ttft", "tpot"]
-METRICS: tuple[Metric, ...] = ("throughput", "memory", "ttft", "tpot")
+Metric: TypeAlias = Literal["throughput", "memory", "prefill", "ttft", "tpot"]
+METRICS: tuple[Metric, ...] = ("throughput", "memory", "prefill", "ttft", "tpot")
 OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
 FIRST_STAGE = "first_stage"

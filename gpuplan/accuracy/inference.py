@@ -1,100 +1,229 @@
-"""Which question is a measured serving run the answer to, and what does the answer say beside the measurement?"""
+"""Which questions is a measured serving run the answer to, and what do the answers say beside the measurement?"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from gpuplan.accuracy.compare import Metric, Point
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.estimate.result import Estimate
+from gpuplan.formulas.basic import product, rate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import ServeAsk
-from gpuplan.plan.words import KvFormat, WeightFormat
-from gpuplan.term import Term
+from gpuplan.plan.words import ALSO_CALLED, KvFormat, WeightFormat
+from gpuplan.term import Source, Term
 
+Phase: TypeAlias = Literal["whole", "prefill", "decode"]
+"""What of a request ran on the accelerators that a question is about."""
+Knows: TypeAlias = Callable[[str], object | None]
+"""The profile of an engine by its name; None: nobody knows it."""
+
+_ROW = Source("user", "as the run's row says")
 WEIGHTS: Mapping[str, WeightFormat] = {
-    "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "16-bit": "bf16", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",
-    "int8": "int8", "int4": "int4", "int4-awq": "int4", "int4-gptq": "int4", "int4-gptq-g128": "int4", "int4-g32": "int4",
-    "int4 weight-only": "int4", "q4_k_m": "q4_k_m", "q5_k_m": "q5_k_m", "q6_k": "q6_k", "q8_0": "q8_0",
+    "16-bit": "bf16", "int4-awq": "int4", "int4-gptq": "int4", "int4-gptq-g128": "int4", "int4-g32": "int4",
+    "int4 weight-only": "int4",
+    "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-dq", "bnb-fp4": "nf4", "bnb-fp4-dq": "nf4-dq", "int4-bitsandbytes": "nf4",
+    "int8-bitsandbytes": "int8-bnb",
 }  # fmt: skip
-KV: Mapping[str, KvFormat] = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8"}
+"""What rows call types of weights that have other names here; `fp4` of bitsandbytes is stored as its `nf4` is."""
 ONE_NODE = 8
-ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager", "llama.cpp": "llama-cpp"}
+ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager"}
 """First words of engine names that are not the name of a profile."""
 CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
+SAME = 0.02
+"""Rates this close are of the same time."""
+_MEMORY_SAID = re.compile(r"(\S+) \((\d+) ?GB\b")
 
 
-def serving_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str]) -> ServeAsk:
-    """The question of a row.
+def serving_asks(
+    row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str], knows: Knows | None = None
+) -> list[tuple[Phase, ServeAsk]]:
+    """The questions of a row: one, or one each where prompts are read and answers written on different accelerators.
+
+    Raises:
+        Skip: the row says too little, or something that no plan can say.
+    """
+    if not row.run.get("disaggregated"):
+        return [("whole", serving_ask(row, find, keep, knows))]
+    made: list[tuple[Phase, ServeAsk]] = []
+    phases: tuple[Phase, ...] = ("prefill", "decode")
+    for phase in phases:
+        part = row.run.get(phase)
+        if not isinstance(part, Mapping) or not isinstance(part.get("batch"), int):
+            raise Skip(f"the row does not say how the accelerators for {phase} are divided, and how many requests each has")
+        own = {name: value for name, value in part.items() if name != "workers"}
+        # A worker's batch is of each of its replicas of attention.
+        own["batch"] = part["batch"] * int(part.get("dp") or 1)
+        output = 1 if phase == "prefill" else row.run.get("output_len")
+        run = {**row.run, **own, "mode": "fixed-batch", "output_len": output, "disaggregated": False}
+        count = int(part.get("tp") or 1) * int(part.get("pp") or 1) * int(part.get("dp") or 1)
+        made.append((phase, serving_ask(row.replaced(run=run, hardware={**row.hardware, "count": count}), find, keep, knows)))
+    return made
+
+
+def serving_ask(
+    row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str], knows: Knows | None = None
+) -> ServeAsk:  # fmt: skip
+    """The question of a row whose requests run on the same accelerators from their first token to their last.
 
     Raises:
         Skip: the row says too little, or something that no plan can say.
     """
     run = row.run
-    if run.get("disaggregated"):
-        raise Skip("prefill and decode ran on different accelerators")
-    if (run.get("dp") or 1) != 1 or (run.get("ep") or 1) != 1:
-        raise Skip("no plan for serving with data or expert parallelism")
-    weights = run.get("weights")
-    if weights is not None and weights not in WEIGHTS:
-        raise Skip(f"no plan for weights in `{weights}`")
     prompt, output = run.get("input_len"), run.get("output_len")
-    if not prompt and not output:
+    if not prompt and not output and run.get("mode") != "single-stream":
         raise Skip("the row does not say how long its requests are")
-    batch = run.get("batch") if run.get("mode") in CLOSED else run.get("concurrency")
-    if run.get("mode") == "single-stream":
-        batch = batch or 1
-    if not isinstance(batch, int) and run.get("mode") != "offline-max-throughput":
-        raise Skip("the row does not say how many requests ran at once")
-    words = row.engine.replace("(", " ").split()
-    engine = ENGINES.get(words[0], words[0]) if words else None
+    batch = _batch(row)
     kv = run.get("kv_cache")
-    if kv is not None and kv not in KV:
+    if kv is not None and _typed(kv) not in get_args(KvFormat):
         raise Skip(f"no plan for a cache in `{kv}`")
+    tp, pp, dp = run.get("tp"), run.get("pp"), run.get("dp") or 1
+    chips = _chips(row)
+    if tp and int(tp) * int(pp or 1) > chips:
+        tp = pp = None  # it counts something else than accelerators, such as cores
+    one_length = (prompt or output) is not None
     return ServeAsk(
-        model=keep(card_of(row, find)), on=f"{_chips(row)}x{row.hardware['accelerator']}", engine=engine,
-        prompt=int(prompt or 1), output=int(output or 1), batch=batch if isinstance(batch, int) else None,
-        weights=None if weights is None else WEIGHTS[weights], kv_cache=None if kv is None else KV[kv],
-        # Whoever serves with pipeline stages on the accelerators of one node says so.
-        tp=run.get("tp"), pp=run.get("pp") or (1 if run.get("tp") or _chips(row) <= ONE_NODE else None),
+        model=keep(card_of(row, find)), on=f"{chips}x{_accelerator(row)}", engine=_engine(row, knows),
+        prompt=int(prompt or 1) if one_length else None, output=int(output or 1) if one_length else None,
+        batch=batch, weights=_weights(row), kv_cache=None if kv is None else cast("KvFormat", _typed(kv)),
+        # Whoever serves with pipeline stages or replicas on the accelerators of one node says so.
+        tp=tp, pp=pp or (1 if run.get("tp") or chips <= ONE_NODE else None), dp=dp if dp > 1 else None,
+        ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
     )  # fmt: skip
 
 
-def _chips(row: Row) -> int:
-    """The accelerators of one replica; where the row does not say how they are divided, all of them."""
+def _typed(name: object) -> str:
+    """A type as it is called here."""
+    word = str(name).lower()
+    return ALSO_CALLED.get(word, word)
+
+
+def _weights(row: Row) -> WeightFormat | None:
+    said = row.run.get("weights")
+    if said is None:
+        return None
+    found = WEIGHTS.get(str(said).lower()) or _typed(said)
+    if found not in get_args(WeightFormat):
+        raise Skip(f"no plan for weights in `{said}`")
+    return cast("WeightFormat", found)
+
+
+def _batch(row: Row) -> int | None:
+    """Requests at once; None: as many as there is room for.
+
+    Raises:
+        Skip: the row does not say.
+    """
     run = row.run
-    if run.get("tp"):
-        return int(run["tp"]) * int(run.get("pp") or 1)
-    return int(row.hardware.get("count") or 1)
+    batch = run.get("batch") if run.get("mode") in CLOSED else run.get("concurrency")
+    if run.get("mode") == "single-stream":
+        batch = batch or 1
+    if isinstance(batch, int):
+        # Each beam of a search is a sequence, and what is published counts the tokens of all.
+        return batch * int(run.get("num_beams") or 1)
+    ranks = run.get("batch_per_dp_rank")
+    if isinstance(ranks, int):
+        return ranks * int(run.get("dp") or 1)
+    if run.get("mode") == "offline-max-throughput" or batch == "max":
+        return None
+    raise Skip("the row does not say how many requests ran at once")
 
 
-def inference_points(row: Row, made: Estimate) -> Iterator[Point]:
-    """The points of a serving run.
+def _engine(row: Row, knows: Knows | None) -> str | None:
+    """The engine that a row names: its first word that is one's name."""
+    words = [word for word in re.split(r"[\s()/,]+", row.engine) if word]
+    named = [ENGINES.get(word, word) for word in words]
+    if knows is not None:
+        found = next((word for word in (row.engine, *named) if word and knows(word) is not None), None)
+        if found is not None:
+            return found
+    return named[0] if named else None
+
+
+def _accelerator(row: Row) -> str:
+    """The accelerator, where a remark behind its name says how much memory it has by its name with that."""
+    said = str(row.hardware["accelerator"])
+    found = _MEMORY_SAID.match(said)
+    return said if found is None else f"{found[1]}-{found[2]}gb"
+
+
+def _chips(row: Row) -> int:
+    """The accelerators that a question is about; where the row does not say how many there are, those of its division."""
+    run = row.run
+    count = row.hardware.get("count")
+    ranks = int(run.get("tp") or 1) * int(run.get("pp") or 1) * int(run.get("dp") or 1)
+    if run.get("tp") and (count is None or ranks <= int(count)):
+        return ranks
+    return int(count or ranks)
+
+
+def inference_points(row: Row, made: Estimate, phase: Phase = "whole") -> Iterator[Point]:
+    """The points of a serving run, of its `phase` that the answer is about.
 
     Raises:
         Skip: nothing that was measured can be compared.
     """
-    measured = row.measured
-    found: list[tuple[Metric, float, Term]] = []
-    chips = _chips(row)
-    if measured.get("output_tokens_per_s"):
-        whole = float(measured["output_tokens_per_s"])
-        found.append(("throughput", whole, made.figures["tokens_per_s"]))
-    elif measured.get("output_tokens_per_s_per_accelerator"):
-        each = float(measured["output_tokens_per_s_per_accelerator"])
-        found.append(("throughput", each * chips, made.figures["tokens_per_s"]))
-    for metric, names in (("ttft", ("ttft_ms", "ttft_p50_ms")), ("tpot", ("tpot_ms", "tpot_p50_ms", "itl_ms"))):
-        value = next((measured[name] for name in names if measured.get(name)), None)
-        if value:
-            found.append((metric, float(value) * 1e-3, made.figures[f"{metric}_s"]))  # type: ignore[arg-type]
-    if measured.get("peak_memory_gib"):
-        found.append(("memory", float(measured["peak_memory_gib"]) * 2**30, made.figures["peak_memory_bytes"]))
+    found = list(_figures(row, made, phase))
     if not found:
         raise Skip("nothing was measured that an estimate has")
     for metric, value, term in found:
         low, high = made.range_of(term)
         expected: Any = term.value
         yield Point(row=row, metric=metric, measured=value, low=low, expected=float(expected), high=high)
+
+
+def _figures(row: Row, made: Estimate, phase: Phase) -> Iterator[tuple[Metric, float, Term]]:
+    """What was measured of a phase, in base units, and the term that says the same."""
+    measured, figures = row.measured, made.figures
+
+    def first(*names: str) -> float | None:
+        return next((float(measured[name]) for name in names if measured.get(name)), None)
+
+    step = first("tpot_ms", "tpot_p50_ms", "itl_ms")
+    whole = first("output_tokens_per_s")
+    each = first("output_tokens_per_s_per_accelerator")
+    if phase == "whole":
+        if whole is None and each is not None:
+            whole = each * _chips(row)
+        if whole is not None:
+            yield "throughput", whole, _rate(row, made, whole, step)
+        if (prompts := first("prompt_tokens_per_s")) is not None and "batch_prefill_s" in figures:
+            yield "prefill", prompts, _prompt_rate(row, made)
+        if (peak := first("peak_memory_gib")) is not None:
+            yield "memory", peak * 2**30, figures["peak_memory_bytes"]
+    waited = first("ttft_ms", "ttft_p50_ms")
+    if waited is not None and phase != "decode":
+        yield "ttft", waited * 1e-3, figures["ttft_s"]
+    if step is not None and phase != "prefill":
+        # Where nothing but answers is written, no prompt comes between two tokens.
+        yield "tpot", step * 1e-3, figures["itl_s" if phase == "decode" or row.run.get("mode") == "single-stream" else "tpot_s"]
+
+
+def _sequences(row: Row) -> Term | None:
+    """Requests at once; None: as many as there is room for."""
+    batch = _batch(row)
+    return None if batch is None else Term("row.sequences", float(batch), "1", _ROW)
+
+
+def _rate(row: Row, made: Estimate, whole: float, step: float | None) -> Term:
+    """Output tokens a second: over all of the requests, or where it is what the time between two tokens gives, while writing."""
+    sequences = _sequences(row)
+    if step is None or sequences is None or row.run.get("mode") not in CLOSED:
+        return made.figures["tokens_per_s"]
+    value: Any = sequences.value
+    if abs(float(value) / (step * 1e-3) / whole - 1.0) > SAME:
+        return made.figures["tokens_per_s"]
+    return rate.term("row.decode_tokens_per_s", count=sequences, seconds=made.figures["itl_s"])
+
+
+def _prompt_rate(row: Row, made: Estimate) -> Term:
+    """Tokens of prompts a second."""
+    prompt, sequences = made.find("plan.prompt"), _sequences(row) or made.find("plan.batch")
+    if prompt is None or sequences is None:
+        raise Skip("the estimate does not say how many tokens of prompts there are")
+    tokens = product.term("row.prompt_tokens", a=sequences, b=prompt)
+    return rate.term("row.prompt_tokens_per_s", count=tokens, seconds=made.figures["batch_prefill_s"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from gpuplan.accuracy.compare import Point, training_points
-from gpuplan.accuracy.inference import inference_points, serving_ask
+from gpuplan.accuracy.inference import inference_points, serving_asks
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.accuracy.stand_in import WIDER, engine_of
 from gpuplan.accuracy.training import training_ask
@@ -20,6 +20,7 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
 
 _Ask = TypeVar("_Ask", TrainAsk, ServeAsk)
+_Read = TypeVar("_Read")
 
 
 class Answers(Record, kw_only=True):
@@ -105,7 +106,7 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
     if row.flag:
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
-        return list(inference_points(row, _answer(_read(serving_ask, row, answers), answers.serve, asked))), ()
+        return list(_served(row, answers, asked)), ()
     made = _trained(training_question(row, answers), answers, asked)
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
@@ -116,6 +117,13 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
     wider = WIDER if stands_in and name is not None else 1.0
     points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
     return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
+
+
+def _served(row: Row, answers: Answers, asked: dict[str, Any]) -> Iterator[Point]:
+    """The points of a serving run, of every question that it is the answer to."""
+    for phase, ask in _read(partial(serving_asks, knows=answers.engine), row, answers):
+        made = _answer(ask, answers.serve, asked.setdefault(phase, {}))
+        yield from inference_points(row, made, phase)
 
 
 def _trained(ask: TrainAsk, answers: Answers, asked: dict[str, Any]) -> Estimate:
@@ -158,8 +166,8 @@ def _answer(ask: _Ask, answer: Callable[[_Ask], Estimate], asked: dict[str, Any]
     return made
 
 
-def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], str]], _Ask], row: Row, answers: Answers) -> _Ask:
-    """The question of a row.
+def _read(ask: Callable[[Row, Callable[[str], ModelCard], Callable[[ModelCard], str]], _Read], row: Row, answers: Answers) -> _Read:
+    """The question or questions of a row.
 
     Raises:
         Skip: the row has parts of another kind than rows have (a text where a mapping belongs, and the like).

@@ -34,7 +34,9 @@ def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
             except GpuplanError:
                 card = None
     size = stated.get("params_b")
-    if card is not None and (not size or abs(_billions(card) / float(size) - 1) <= NEAR) and _agrees(card.architecture, stated):
+    named_so = card is not None and _rounds_to(card, size) and stated.get("id") in (card.id, *card.aliases)
+    near = card is not None and (not size or named_so or abs(_billions(card) / float(size) - 1) <= NEAR)
+    if card is not None and near and _agrees(card.architecture, stated):
         return card
     made = _built(row)
     if made is None:
@@ -57,6 +59,11 @@ def _off(card: ModelCard, size: float) -> float:
     whole = _billions(card)
     inner = whole - card.architecture.hidden * card.architecture.vocab / 1e9
     return min(abs(whole / size - 1), abs(inner / size - 1))
+
+
+def _rounds_to(card: ModelCard, size: object) -> bool:
+    """Whether a size in whole billions is the card's, rounded up or down."""
+    return isinstance(size, (int, float)) and size == int(size) and abs(_billions(card) - size) < 1
 
 
 def _billions(card: ModelCard) -> float:

@@ -22,9 +22,10 @@ KEYS: Mapping[str, Callable[[Row], str]] = {
 MEASURES: Mapping[Metric, tuple[str, ...]] = {
     "throughput": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
-        "tflops_per_accelerator", "mfu", "hfu", "output_tokens_per_s", "output_tokens_per_s_per_accelerator", "prompt_tokens_per_s",
+        "tflops_per_accelerator", "mfu", "hfu", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
         "requests_per_s",
     ),
+    "prefill": ("prompt_tokens_per_s",),
     "memory": ("peak_memory_gib",),
     "ttft": ("ttft_ms", "ttft_p50_ms"),
     "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms"),
@@ -81,7 +82,7 @@ def _measures(row: Row, metric: Metric) -> bool:
     said = [name for name, keys in MEASURES.items() if any(row.measured.get(key) is not None for key in keys)]
     if said or row.measured.get("out_of_memory"):
         return metric in said
-    return metric in (("throughput", "memory") if row.task == "training" else ("throughput", "ttft", "tpot"))
+    return metric in (("throughput", "memory") if row.task == "training" else ("throughput", "prefill", "ttft", "tpot"))
 
 
 def _seen(row: Row) -> str:

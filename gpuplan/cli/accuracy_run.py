@@ -12,7 +12,7 @@ from gpuplan.cli.answer import put
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.plan.read import count
 
-METRICS = ("throughput", "memory", "ttft", "tpot", "fits")
+METRICS = ("throughput", "memory", "prefill", "ttft", "tpot", "fits")
 LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
 """What a budget sets a lower limit to."""
 FIGURES = (*LEAST, "missed", "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")

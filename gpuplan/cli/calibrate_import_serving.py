@@ -98,7 +98,7 @@ class _Runs:
         found: list[RunPoint] = []
         for row in self.rows:
             try:
-                ask = serving_ask(row, self.library.card, self.library.keep)
+                ask = serving_ask(row, self.library.card, self.library.keep, self.library.engine)
                 made = answer_serving(ask.replaced(pins={PINS[key]: value for key, value in factors.items()}), self.library)
                 points = {one.metric: one for one in inference_points(row, made)}
             except (Skip, GpuplanError) as error:

@@ -15,6 +15,7 @@ COMMANDS = {
     "fit": "Does a model fit, and with how much room",
     "train": "How fast, how long and how dear is a training run",
     "serve": "How fast and how dear is serving, and how many users fit",
+    "what-runs": "Which models run on this machine, how fast, up to which context",
     "explain": "Show the working of any figure, or a formula with its source",
     "calc": "Work out one formula with your values, or solve it for one of them",
     "compare": "Put the same question to several accelerators side by side",
@@ -53,7 +54,7 @@ class Lazy(Group):
         """The command of that name, freshly imported, or None."""
         if cmd_name not in COMMANDS:
             return None
-        made = get_command(import_module(f"gpuplan.cli.{cmd_name}").app)
+        made = get_command(import_module(f"gpuplan.cli.{cmd_name.replace('-', '_')}").app)
         made.name = cmd_name
         return made
 

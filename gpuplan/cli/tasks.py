@@ -24,7 +24,8 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
         answer(task, given)
 
     made: Any = run
-    parameters = [_parameter(one) for one in (*by_key(ask).values(), *by_key(Output).values())]
+    unnamed = "command" in by_key(ask)  # which may name the model
+    parameters = [parameter(one, unnamed=unnamed) for one in (*by_key(ask).values(), *by_key(Output).values())]
     made.__signature__ = Signature([Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=Context), *parameters])
     made.__annotations__ = {"ctx": Context, **{one.name: one.annotation for one in parameters}}
     made.__doc__, made.__name__ = about, task
@@ -33,11 +34,13 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
     return app
 
 
-def _parameter(entry: Entry) -> Parameter:
+def parameter(entry: Entry, *, unnamed: bool = False) -> Parameter:
     """An option as the parser takes it; its value stays the text, list of texts or switch that was typed."""
     option, kind, more = entry.option, Parameter.KEYWORD_ONLY, dict[str, Any]()
     if entry.positional:
         mark = Argument(metavar=option.metavar, help=option.about)
+        if unnamed:
+            return Parameter(entry.key, kind, default=None, annotation=Annotated[str | None, mark])
         return Parameter(entry.key, kind, annotation=Annotated[str, mark])
     hint: Any = bool | None if entry.kind == "switch" else str | None
     if entry.kind == "texts":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
@@ -12,6 +14,7 @@ from gpuplan.formulas import cost
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
     difference,
+    larger,
     rate,
     remaining_bytes,
     repeated_bytes,
@@ -26,6 +29,7 @@ from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, Parts, Source, Term, total
 from gpuplan.work import Collective, Dtype, WorkItem
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
@@ -34,6 +38,8 @@ from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.stages import fullest_stage
 
+PLAIN_IN_FILE = 4.0
+"""Files of mixed types keep norms and routers in fp32."""
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
@@ -58,6 +64,16 @@ def _skew(subject: Subject, parallel: Parallelism) -> Term | None:
     if parallel.expert_skew is None:
         return count("expert_skew")
     return subject.plan("expert_skew", parallel.expert_skew) if parallel.expert_skew > 1.0 else None
+
+
+_Quantity: TypeAlias = Literal["max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens"]
+"""What a plan may set of an engine's profile."""
+
+
+def _set_or_habit(subject: Subject, plan: ServePlan, name: _Quantity, habit: Sourced) -> Term:
+    """What the plan sets, or the engine's habit."""
+    given = getattr(plan.settings, name)
+    return subject.habit(name, habit) if given is None else subject.plan(name, given)
 
 
 class ServingPhase(Record, kw_only=True):
@@ -86,6 +102,10 @@ class ServingModel(Record, kw_only=True):
             UsageError: the engine does not serve.
         """
         profile = serving_profile(subject.engine, subject.hw.memory_capacity)
+        if plan.settings.chunked_prefill is not None:
+            profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
+        if plan.settings.graphs is False:
+            profile = profile.replaced(graphs=None, layer_graphs=None)
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),
@@ -93,7 +113,7 @@ class ServingModel(Record, kw_only=True):
             ep=subject.plan("ep", p.ep),
             batch=subject.plan("batch", plan.batch),
             context=subject.plan("context", plan.context),
-            page=subject.habit("page_tokens", profile.page_tokens),
+            page=_set_or_habit(subject, plan, "page_tokens", profile.page_tokens),
             hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
@@ -130,9 +150,20 @@ class ServingModel(Record, kw_only=True):
         written = difference.term("decoder.tokens", whole=self.serve.context, part=self.prompt())
         return self.serve.replaced(context=written)
 
+    def setting(self, name: _Quantity) -> Term:
+        """A quantity of the engine: what the plan sets (`plan.<name>`), or the engine's habit (`engine.<name>`)."""
+        return _set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
+
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""
-        return self.subject.habit("max_sequences", self.profile.max_sequences)
+        return self.setting("max_sequences")
+
+    def chunk(self) -> Term:
+        """Tokens of one pass at most; where prompts are not cut, a whole prompt at least."""
+        chunk = self.setting("max_batched_tokens")
+        if self.plan.settings.chunked_prefill is False:
+            return larger.term("prefill.chunk", a=chunk, b=self.prompt())
+        return chunk
 
     def cache_read(self, name: str = "decode") -> Term:
         """What a decode step reads of the caches: the tokens that are there in the middle of the outputs, not those reserved."""
@@ -174,11 +205,26 @@ class ServingModel(Record, kw_only=True):
             micro=stored.micro,
         )
 
+    def kept_type(self) -> Term:
+        """Bytes of a value of norms, routers, and where they have no type of their own of embedding and head."""
+        stored = stored_in(self.plan.weights, self.plan.group)
+        if self.plan.parts:
+            return byte("recipe.kept_weight_bytes", PLAIN_IN_FILE, stored.source)
+        return byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+
+    def own_parts(self) -> dict[tuple[str, str], Term]:
+        """Bytes of a value of the parts that are stored in types of their own, each a leaf."""
+        source = stored_in(self.plan.weights, self.plan.group).source
+        return {
+            (kind, part): byte(f"recipe.{f'{kind}.' if kind else ''}{part}_weight_bytes", size, source)
+            for kind, part, size in self.plan.parts
+        }
+
     def prefill(self, name: str, sequences: Term) -> ServingPhase:
         """All prompts of `sequences` through the model, in passes of at most the engine's chunk."""
-        subject, serve = self.subject, self.serve
+        serve = self.serve
         prompt, source = self.begun(), self.source()
-        chunk = subject.habit("max_batched_tokens", self.profile.max_batched_tokens)
+        chunk = self.chunk()
         read = prompt if source is None else source
         passes = form.prefill_passes.term(f"{name}.passes", sequences=sequences, prompt=read, chunk=chunk)
         tokens = form.pass_tokens.term(f"{name}.pass_tokens", sequences=sequences, prompt=prompt, passes=passes)
@@ -212,7 +258,8 @@ class ServingModel(Record, kw_only=True):
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
         return serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
-            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), encoder_shape=encoded,
+            head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
+            encoder_shape=encoded,
         )  # fmt: skip
 
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
@@ -297,12 +344,16 @@ def _kinds(layer: LayerProgram) -> dict[str, list[WorkItem]]:
 
 
 class ServingFigures(Record, kw_only=True):
-    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked)."""
+    """The roots of a serving estimate by JSON key, its memory, and its phases (None where only memory was asked).
+
+    `whole` is the prefill of all sequences, where nothing but prefill is done.
+    """
 
     figures: dict[str, Term]
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    whole: ServingPhase | None = None
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
 

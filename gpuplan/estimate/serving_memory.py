@@ -14,7 +14,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.record import Record
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Parts, Source, Term, total
+from gpuplan.term import USER, Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.serving import cache_bytes, expert_padding, weight_bytes
 from gpuplan.workload.stages import fullest_stage
@@ -45,10 +45,11 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     """What the fullest rank holds, against the share of memory that the engine takes."""
     subject, serve, profile, leaves = model.subject, model.serve, model.profile, model.leaves
     stored = stored_in(model.plan.weights, model.plan.group)
-    kept = byte("recipe.kept_weight_bytes", stored.bytes_per_value if stored.whole_model else 2.0)
+    kept = model.kept_type()
     weights = weight_bytes(
         subject.arch, subject.counts, leaves, serve,
         stored=byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source), kept=kept, plain=model.plan.plain,
+        own=model.own_parts(),
     )  # fmt: skip
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
     sequence = cache_bytes(
@@ -72,17 +73,55 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     )
     fixed = total("memory.fixed", parts)
     budget, pool = _room(model, fixed, weights)
-    most = form.whole_sequences.term("max_sequences", pool=pool, each=sequence) if subject.arch.remembers else None
+    most = _most(model, pool, sequence) if subject.arch.remembers else None
     running = serve.batch
     if most is not None and model.plan.queues:
         running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
-    cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=sequence)}
-    parts = {"weights": weights, **cache, **parts}
+    parts = {"weights": weights, "kv_cache": _cache(model, running, sequence, element), **parts}
     made = ServingMemory(
         needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most,
         limit=model.limit(), running=running,
     )  # fmt: skip
     return as_set(made, subject.pins)
+
+
+def _most(model: ServingModel, pool: Term, sequence: Term) -> Term:
+    """Sequences that the caches of a replica have room for, in memory and in the tokens that the plan sets."""
+    given = model.plan.settings.cache_tokens
+    if given is None:
+        return form.whole_sequences.term("max_sequences", pool=pool, each=sequence)
+    room = form.whole_sequences.term("sequences_in_memory", pool=pool, each=sequence)
+    tokens = model.subject.plan("cache_tokens", given)
+    return form.sequences_of_tokens.term("max_sequences", room=room, tokens=tokens, context=model.serve.context)
+
+
+def _cache(model: ServingModel, running: Term, sequence: Term, element: Term) -> Term:
+    """What the caches of the running sequences take, or more where the plan sets their size or the longest sequence."""
+    settings = model.plan.settings
+    if settings.cache_memory is not None:
+        return total("memory.kv_cache", {"set": _set_pool(model)})
+    if settings.max_context is None or not model.subject.arch.remembers:
+        return repeated_bytes.term("memory.kv_cache", count=running, size=sequence)
+    used = repeated_bytes.term("memory.kv_cache_of_all", count=running, size=sequence)
+    longest = model.held().replaced(context=model.subject.plan("max_context", settings.max_context))
+    one = cache_bytes(
+        model.subject.arch, model.subject.counts, model.leaves, longest, element=element,
+        capped=model.profile.windowed_kv == "capped", at="cache.longest", source=model.source(),
+    )  # fmt: skip
+    return greatest("memory.kv_cache", {"running": used, "longest": one})
+
+
+def _set_pool(model: ServingModel) -> Term:
+    """The leaf of the memory that the plan sets for the caches.
+
+    Raises:
+        TypeError: it sets none.
+    """
+    given = model.plan.settings.cache_memory
+    if given is None:
+        raise TypeError("the plan sets no memory of the cache")
+    source = model.subject.origins.get("cache_memory", USER)
+    return Term("plan.cache_memory", given, "B", source)
 
 
 def at_least(needed: Term) -> Term:
@@ -123,7 +162,10 @@ def _room(model: ServingModel, fixed: Term, weights: Term) -> tuple[Term, Term]:
     `fixed` is everything on the fullest rank but the caches.
     """
     capacity = model.subject.hw.memory_capacity
-    taken = model.subject.habit("memory_utilization", model.profile.memory_utilization)
+    if model.plan.settings.cache_memory is not None:
+        # The engine makes a cache of this size whatever else there is: all of the device is there for both.
+        return capacity, _set_pool(model)
+    taken = model.setting("memory_utilization")
     name = "memory.kv_pool"
     if model.profile.utilization_of == "device":
         budget = part_of_bytes.term("memory.budget", size=capacity, ratio=taken)
@@ -138,7 +180,7 @@ def _room(model: ServingModel, fixed: Term, weights: Term) -> tuple[Term, Term]:
 def _activations(model: ServingModel) -> Term:
     """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
     subject, leaves = model.subject, model.leaves
-    tokens = subject.habit("max_batched_tokens", model.profile.max_batched_tokens)
+    tokens = model.chunk()
     if model.profile.whole_prompts:
         asked = model.leaves.times("workspace.prompts", model.serve.batch, subject.plan("prompt", model.plan.prompt))
         tokens = smaller.term("workspace.tokens_at_once", a=tokens, b=asked)

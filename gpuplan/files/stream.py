@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from gpuplan.errors import Problem, UsageError
+
 COLOURS = ("\x1b[1m", "\x1b[2m", "\x1b[1;32m", "\x1b[1;31m", "\x1b[0m")
 """The colours that gpuplan itself writes on a terminal."""
 UNSEEN = re.compile(
@@ -136,3 +138,18 @@ def fill_closed() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDONLY if number else os.O_WRONLY)
+
+
+def typed(*, most: int = 1_000_000) -> str:
+    """All that standard input holds.
+
+    Raises:
+        UsageError: more than `most` characters, or no text.
+    """
+    try:
+        text = sys.stdin.read(most + 1) if sys.stdin is not None else ""
+    except UnicodeDecodeError:
+        raise UsageError(Problem("input.no-text", "standard input holds no UTF-8 text")) from None
+    if len(text) > most:
+        raise UsageError(Problem("input.long", f"standard input holds more than {most:,} characters"))
+    return text

@@ -47,6 +47,16 @@ def smaller(*, a: Count, b: Count) -> Count:
 
 
 @formula(DEFINITION)
+def larger(*, a: Count, b: Count) -> Count:
+    """The larger of two counts.
+
+    >>> larger(a=8.0, b=3.0)
+    8.0
+    """
+    return maximum(a, b)
+
+
+@formula(DEFINITION)
 def repeated_seconds(*, count: Count, seconds: Seconds) -> Seconds:
     """The time of something that happens `count` times, one after the other.
 

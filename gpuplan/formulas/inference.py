@@ -203,6 +203,16 @@ def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     return maximum(floor(pool / each), 0.0 * pool / each)
 
 
+@formula(DEFINITION)
+def sequences_of_tokens(*, room: Count, tokens: Count, context: Count) -> Count:
+    """Sequences of `context` tokens in a cache that has room for `room` of them and is set to hold some tokens at most.
+
+    >>> sequences_of_tokens(room=57.0, tokens=100_000.0, context=4096.0), sequences_of_tokens(room=57.0, tokens=1e6, context=4096.0)
+    (24.0, 57.0)
+    """
+    return minimum(room, floor(tokens / context))
+
+
 @formula(Source("definition", "what finds no room in the cache waits; one sequence is always begun"))
 def sequences_at_once(*, asked: Count, room: Count) -> Count:
     """Sequences that run at once where more are asked for than the cache has room for: the others wait.

@@ -438,6 +438,11 @@ class Architecture(Schema):
         return len(self.stacks) > 1 and self.decoder.kind == "decoder"
 
     @property
+    def generates(self) -> bool:
+        """It makes tokens one after the other, and does not only read: a decoder with a head."""
+        return self.decoder.kind == "decoder" and self.head
+
+    @property
     def remembers(self) -> bool:
         """It keeps something of a sequence from step to step: keys and values, or states."""
         return any(block.mixers for stack in self.stacks if stack.kind != "encoder" for block in stack.blocks.values())

@@ -8,8 +8,9 @@ These records are the one table of options: a field with an `Option` is an optio
 from collections.abc import Mapping
 from typing import Annotated
 
+from gpuplan.errors import Note
 from gpuplan.plan.common import Common
-from gpuplan.plan.option import NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option
+from gpuplan.plan.option import NUMBERS, PARALLEL, REINFORCED, RUN, SAMPLED, SERVED, TUNING, Option
 from gpuplan.plan.words import (
     AttentionKernel,
     BaseWeights,
@@ -44,6 +45,9 @@ WEIGHTS = "Data type of the weights, such as `bf16`, `fp8`, `int4`"
 KV_CACHE = "Data type of the KV cache, such as `bf16` or `fp8`"
 TP = Option("Tensor parallel degree", PARALLEL, samples=True)
 PP = Option("Pipeline parallel degree (stages)", PARALLEL, samples=True)
+DP = Option("Data parallel degree (replicas)", PARALLEL, samples=True)
+EP = Option("Expert parallel degree", PARALLEL, samples=True)
+GRAPHS = Option("Kernels are replayed from CUDA graphs", PARALLEL, "")
 
 
 SKEW = Option(
@@ -100,9 +104,9 @@ class TrainAsk(Common, kw_only=True):
     micro_batch: Annotated[int | None, Option("Sequences a replica works on at once", PARALLEL, samples=True)] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
-    dp: Annotated[int | None, Option("Data parallel degree (replicas)", PARALLEL, samples=True)] = None
+    dp: Annotated[int | None, DP] = None
     cp: Annotated[int | None, Option("Context parallel degree (split of the sequence)", PARALLEL, samples=True)] = None
-    ep: Annotated[int | None, Option("Expert parallel degree", PARALLEL, samples=True)] = None
+    ep: Annotated[int | None, EP] = None
     vpp: Annotated[int | None, Option("Model chunks a pipeline stage (interleaved schedule)", PARALLEL)] = None
     first_stage_layers: Annotated[
         int | None, Option("Layers of the first pipeline stage; the others share the rest evenly", PARALLEL, least=0)
@@ -222,7 +226,7 @@ class TrainAsk(Common, kw_only=True):
             "Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`", PARALLEL, "KINDS"
         ),
     ] = None  # fmt: skip
-    graphs: Annotated[bool | None, Option("Kernels are replayed from CUDA graphs", PARALLEL, "")] = None
+    graphs: Annotated[bool | None, GRAPHS] = None
     sharp: Annotated[
         bool | None,
         Option(
@@ -380,7 +384,60 @@ class ServeAsk(Common, kw_only=True):
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
+    dp: Annotated[int | None, DP] = None
+    ep: Annotated[int | None, EP] = None
     expert_skew: Annotated[float | None, SKEW] = None
+    max_context: Annotated[
+        int | None,
+        Option(
+            "Longest sequence that the engine accepts, which its cache must have room for (vLLM: --max-model-len)", SERVED,
+            "TOKENS", length=True,
+        ),
+    ] = None  # fmt: skip
+    max_sequences: Annotated[int | None, Option("Sequences that a replica runs at once at most (vLLM: --max-num-seqs)", SERVED)] = (
+        None
+    )
+    max_batched_tokens: Annotated[
+        int | None,
+        Option("Tokens of one pass at most (vLLM: --max-num-batched-tokens)", SERVED, "TOKENS", length=True),
+    ] = None
+    memory_utilization: Annotated[
+        float | None,
+        Option(
+            "Share of memory in the engine's own meaning, such as `0.85` (vLLM: --gpu-memory-utilization, SGLang:"
+            " --mem-fraction-static)", SERVED, "SHARE", "1", least=0.01, most=1,
+        ),
+    ] = None  # fmt: skip
+    page_tokens: Annotated[int | None, Option("Tokens of a page of the KV cache (vLLM: --block-size)", SERVED, "TOKENS")] = None
+    cache_tokens: Annotated[
+        int | None,
+        Option("Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)", SERVED, "TOKENS", length=True),
+    ] = None
+    cache_memory: Annotated[
+        float | None,
+        Option(
+            "Memory of the KV cache on each accelerator, such as `20 GiB`, in place of the share (vLLM: --kv-cache-memory-bytes)",
+            SERVED, "BYTES", "B", least=1,
+        ),
+    ] = None  # fmt: skip
+    chunked_prefill: Annotated[bool | None, Option("Prompts are cut to the tokens of a pass, or surely are not", SERVED, "")] = None
+    graphs: Annotated[bool | None, GRAPHS] = None
+    engine_args: Annotated[
+        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS")
+    ] = None
+    command: Annotated[
+        str | None,
+        Option(
+            "A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed", SERVED,
+            "COMMAND",
+        ),
+    ] = None  # fmt: skip
+    spread_experts: bool = False
+    """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
+    as_model: bool = False
+    """Likewise: sequences of all the length that the model has are accepted."""
+    heard: tuple[Note, ...] = ()
+    """What is to be said of an engine's words."""
 
 
 class FitAsk(Common, kw_only=True):

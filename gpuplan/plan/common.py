@@ -22,7 +22,7 @@ class Common(Record, kw_only=True):
 
     `price` is USD/s for one accelerator, instance or system as `on` counts them; `pins` are `--set` values in base units by term
     name. Where `price` is None, one on record is taken: of `price_kind` (on demand), in `region` (the provider's usual one), the
-    newest of `price_date` or before (what is current), and never one that is older than `max_price_age` days.
+    newest of `price_date` or before (what is current), and never one that is older than `max_price_age` days. `memory` is in bytes.
     """
 
     model: Annotated[
@@ -68,6 +68,13 @@ class Common(Record, kw_only=True):
         Option(
             "Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here",
             DATA, "", one_way=True, samples=True,
+        ),
+    ] = None  # fmt: skip
+    memory: Annotated[
+        float | None,
+        Option(
+            "Memory of each accelerator, where it is sold with several sizes, such as `64GB`", RUN, "BYTES", "B",
+            reads="capacity", samples=True, least=1,
         ),
     ] = None  # fmt: skip
     margin: Annotated[

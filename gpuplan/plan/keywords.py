@@ -21,6 +21,8 @@ class FitOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     task: words.Task | None
@@ -64,6 +66,8 @@ class TrainOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     tokens: Number
@@ -249,6 +253,8 @@ class ServeOptions(TypedDict, total=False):
 
     engine: Text
     """Engine whose habits count, such as `vllm` or `megatron-lm`."""
+    memory: Number
+    """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
     """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
     prompt: Whole
@@ -267,9 +273,36 @@ class ServeOptions(TypedDict, total=False):
     """Tensor parallel degree."""
     pp: Whole
     """Pipeline parallel degree (stages)."""
+    dp: Whole
+    """Data parallel degree (replicas)."""
+    ep: Whole
+    """Expert parallel degree."""
     expert_skew: Number
     """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
     serving, as in measured uneven layers."""
+    graphs: Switch
+    """Kernels are replayed from CUDA graphs."""
+    max_context: Whole
+    """Longest sequence that the engine accepts, which its cache must have room for (vLLM: --max-model-len)."""
+    max_sequences: Whole
+    """Sequences that a replica runs at once at most (vLLM: --max-num-seqs)."""
+    max_batched_tokens: Whole
+    """Tokens of one pass at most (vLLM: --max-num-batched-tokens)."""
+    memory_utilization: Number
+    """Share of memory in the engine's own meaning, such as `0.85` (vLLM: --gpu-memory-utilization, SGLang:
+    --mem-fraction-static)."""
+    page_tokens: Whole
+    """Tokens of a page of the KV cache (vLLM: --block-size)."""
+    cache_tokens: Whole
+    """Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)."""
+    cache_memory: Number
+    """Memory of the KV cache on each accelerator, such as `20 GiB`, in place of the share (vLLM: --kv-cache-memory-bytes)."""
+    chunked_prefill: Switch
+    """Prompts are cut to the tokens of a pass, or surely are not."""
+    engine_args: Text
+    """Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`."""
+    command: Text
+    """A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed."""
     price: Number
     """Your price for an hour of what --on counts, such as `2.50`."""
     price_kind: words.SoldAs | None

@@ -18,11 +18,13 @@ RUN = "What runs where"
 PARALLEL = "Parallelism (what is left out is chosen and said)"
 NUMBERS = "Numbers"
 TUNING = "Adapters"
+SERVED = "Engine settings (what is left out is the engine's own)"
 REINFORCED = "Reinforcement learning (generation, scoring, training in turn)"
 SAMPLED = "Models given by their samples (CNNs and the like)"
 DATA = "Data"
 OUTPUT = "Output"
-PANELS = (RUN, NUMBERS, PARALLEL, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
+WISHED = "Which models"
+PANELS = (RUN, WISHED, NUMBERS, PARALLEL, SERVED, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
 """The headings of the help, in its order."""
 
 WHOLE = 1_000_000_000
@@ -31,7 +33,7 @@ WHOLE = 1_000_000_000
 Kind: TypeAlias = Literal["switch", "whole", "number", "word", "words", "text", "texts"]
 Group: TypeAlias = Literal["", "price", "adapters", "rl", "described", "input", "serve", "train"]
 """Options that mean something only together, or only for one task."""
-Reading: TypeAlias = Literal["", "price", "day", "product", "count", "pins"]
+Reading: TypeAlias = Literal["", "price", "day", "product", "count", "pins", "capacity"]
 
 
 class Option(NamedTuple):
@@ -62,7 +64,8 @@ class Option(NamedTuple):
     one_way: bool = False
     """A switch that has no `--no-…`."""
     reads: Reading = ""
-    """A text with a manner of its own: USD an hour, a day, numbers multiplied, a count that may name a unit, terms with values."""
+    """A text with a manner of its own: USD an hour, a day, numbers multiplied, a count that may name a unit, terms with values,
+    memory whose GB are GiB."""
     group: Group = ""
     """What it belongs to and is refused without."""
     samples: bool = False

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gpuplan.plan.words import BaseWeights, Optimizer, Precision, WeightFormat
+from typing import cast, get_args
+
+from gpuplan.models.block_types import BLOCK_TYPES, GGML
+from gpuplan.models.gguf_mixture import FILE_TYPES
+from gpuplan.plan.words import BaseWeights, KvFormat, Optimizer, Precision, WeightFormat
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
@@ -206,17 +210,29 @@ STORED: dict[WeightFormat, StoredWeights] = {
     "mxfp4": StoredWeights("mxfp4", 0.5 + 1 / 32, None, False, _OCP, micro=True),
 }
 
-_GGML = Source(
-    "docs", "llama.cpp: quantize",
-    "https://github.com/ggml-org/llama.cpp/blob/311c2c9f0ebd6e08f5b20e8827c654cebb7a41d6/tools/quantize/README.md",
-    "Quantization: bits/weight of Llama 3.1 8B", "2026-11-22", "embedding and head among them",
+_MLX = Source(
+    "docs", "MLX: mlx.core.quantize: groups of 64 values share a scale and a bias of 16 bits each",
+    "https://ml-explore.github.io/mlx/build/html/python/_autosummary/mlx.core.quantize.html", "group_size 64", "2026-11-22",
 )  # fmt: skip
+_EXL2 = Source(
+    "docs", "ExLlamaV2: README, EXL2 quantization: an average bitrate of 2 to 8 bits a weight, group indices and scales among them",
+    "https://github.com/turboderp-org/exllamav2/blob/master/README.md", "EXL2 quantization", "2026-11-22",
+)  # fmt: skip
+MLX_GROUP = 64
 STORED |= {
-    "q4_k_m": StoredWeights("q4_k_m", 4.8944 / 8, None, True, _GGML),
-    "q5_k_m": StoredWeights("q5_k_m", 5.7036 / 8, None, True, _GGML),
-    "q6_k": StoredWeights("q6_k", 6.5633 / 8, None, True, _GGML),
-    "q8_0": StoredWeights("q8_0", 8.5008 / 8, None, True, _GGML),
+    cast("WeightFormat", name): StoredWeights(cast("WeightFormat", name), BLOCK_TYPES[of.base].bytes_per_value, None, True, GGML)
+    for name, of in FILE_TYPES.items()
 }
+STORED |= {
+    "nf4": StoredWeights("nf4", 0.5 + 4 / 64, None, False, _QLORA),
+    "nf4-dq": StoredWeights("nf4-dq", 0.5 + 1 / 64 + 4 / (64 * 256), None, False, _QLORA),
+    "int8-bnb": StoredWeights("int8-bnb", 1.0, None, False, _INT8),
+}
+for _name in get_args(WeightFormat):
+    if _name.startswith("mlx-"):
+        STORED[_name] = StoredWeights(_name, int(_name[4]) / 8 + 4 / MLX_GROUP, None, True, _MLX)
+    elif _name.startswith("exl2-"):
+        STORED[_name] = StoredWeights(_name, float(_name[5:]) / 8, None, False, _EXL2)
 
 
 def stored_in(name: WeightFormat, group: int = 0) -> StoredWeights:
@@ -234,4 +250,8 @@ def stored_in(name: WeightFormat, group: int = 0) -> StoredWeights:
     return usual.replaced(bytes_per_value=(0.5 if name == "int4" else 1.0) + scales / group)
 
 
-KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
+_BLOCKED_KV: tuple[KvFormat, ...] = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "nvfp4")
+KV_BYTES: dict[KvFormat, float] = {
+    "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0, "int8": 1.0,
+    **{name: BLOCK_TYPES[name].bytes_per_value for name in _BLOCKED_KV},
+}  # fmt: skip

@@ -9,12 +9,15 @@ from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS, FitAsk
-from gpuplan.plan.common import Common
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
+from gpuplan.plan.words import ALSO_CALLED
+from gpuplan.record import Record
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
 
-Ask = TypeVar("Ask", bound=Common)
+Ask = TypeVar("Ask", bound=Record)
+ENGINES_OWN = ("engine_args", "command")
+"""The options whose texts are the words of an engine, and stand for other options."""
 
 
 def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
@@ -25,7 +28,13 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     Raises:
         UsageError: every name that no option has, and every value that is wrong.
     """
-    known = by_key(kind)
+    known, heard = by_key(kind), dict[str, Any]()
+    if any(given.get(name) is not None for name in ENGINES_OWN if name in known):
+        from gpuplan.plan.launch.commanded import HIDDEN, commanded
+
+        made = commanded(given)
+        heard = {name: made.pop(name) for name in HIDDEN if name in made}
+        given = made
     values: dict[str, Any] = {}
     problems = [_unknown(key, kind) for key in given if key not in known]
     for key, entry in known.items():
@@ -39,9 +48,12 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     if not given.get("on"):
         hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
         problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
+    if not given.get("model") and not any(problem.message.startswith("MODEL ") for problem in problems):
+        hint = "a card, a Hugging Face id or a config.json; `gpuplan models list` shows the cards"
+        problems.insert(0, Problem("usage.missing", "MODEL is missing", hint))
     if problems:
         raise UsageError(*problems)
-    return kind(**values)
+    return kind(**values, **heard)
 
 
 def read(entry: Entry, given: Any) -> Any:
@@ -121,7 +133,7 @@ def echo(entry: Entry, value: Any) -> str:
     return str(value) if entry.kind == "text" else str(value).lower().removesuffix(".0")
 
 
-def said(ask: Common) -> dict[str, str]:
+def said(ask: Record) -> dict[str, str]:
     """What the user said, in order and as text: every option but the terms that are pinned and the folders of specs."""
     return {
         name: echo(entry, value)
@@ -149,7 +161,7 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
     return tuple(Path(one) for one in every)
 
 
-def elsewhere(key: str, kind: type[Common] | None) -> str:
+def elsewhere(key: str, kind: type[Record] | None) -> str:
     """A hint that another task has the option, by its name in Python; "" where none has, or `kind` itself."""
     if kind is None or key in by_key(kind):
         return ""
@@ -160,7 +172,7 @@ def elsewhere(key: str, kind: type[Common] | None) -> str:
     return f"it is an option of {' and '.join(f'`gpuplan {task}`' for task in tasks)}{also}"
 
 
-def _unknown(key: str, kind: type[Common]) -> Problem:
+def _unknown(key: str, kind: type[Record]) -> Problem:
     task = next((f" {task}" for task, ask in ASKS.items() if ask is kind), "")
     hint = elsewhere(key, kind) or did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
     return Problem("usage.no-such-option", f"no option `{key}`", hint)
@@ -195,6 +207,10 @@ def _words(entry: Entry, given: Any) -> tuple[str, ...]:
 
 def _word(entry: Entry, text: str) -> str:
     word = text.replace("-", "_") if all("-" not in known for known in entry.words) else text
+    if word not in entry.words:
+        # Types are typed in either case (`Q4_K_M`), and by the names that files and engines have for them.
+        folded = text.lower()
+        word = folded if folded in entry.words else ALSO_CALLED.get(folded, text)
     if word not in entry.words:
         hint = did_you_mean(text, entry.words) or f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
         raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", hint))
@@ -272,6 +288,8 @@ def _typed(entry: Entry, text: str) -> float:
             return _product(text)
         if option.reads == "count":
             return parse_count(text.strip().removesuffix(option.unit).strip())
+        if option.reads == "capacity":
+            return _capacity(text)
         if option.unit:
             return parse(text, option.unit).value
         if option.length and text.strip()[-1:] in ("k", "K"):
@@ -289,6 +307,13 @@ def _price(text: str) -> float:
         return parse_count(text) / HOUR
     except UnitError:
         return parse(text, "USD/s").value
+
+
+def _capacity(text: str) -> float:
+    """Bytes of a memory as it is sold: its GB are GiB, as vendors mean them, and a plain number is as many."""
+    plain = text.strip().upper().removesuffix("B").removesuffix("I")
+    size, unit = (plain[:-1], plain[-1:]) if plain[-1:] in ("M", "G", "T") else (plain, "G")
+    return parse_count(size) * {"M": 2.0**20, "G": 2.0**30, "T": 2.0**40}[unit]
 
 
 def _product(text: str) -> float:

@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Problem
+from gpuplan.models.stored_parts import StoredPart
 from gpuplan.num import Num
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 
 
+class Settings(Record, kw_only=True):
+    """What is set of an engine in place of its habits; None: as the engine has it. Of the same names as the options."""
+
+    max_context: float | None = None
+    """Tokens of the longest sequence that is accepted: the cache must have room for one."""
+    max_sequences: float | None = None
+    max_batched_tokens: float | None = None
+    memory_utilization: float | None = None
+    page_tokens: float | None = None
+    cache_tokens: float | None = None
+    """Tokens that the cache of a replica holds at most."""
+    cache_memory: float | None = None
+    """Bytes of the cache on each rank, in place of what the share of memory leaves."""
+    chunked_prefill: bool | None = None
+    graphs: bool | None = None
+
+
 class ServePlan(Record, kw_only=True):
     """A complete serving plan: `batch` sequences for each replica; `dp` counts replicas.
 
-    `prompt` tokens in, `output` tokens out; `context` is the most tokens that one sequence may hold. Sequences that the cache has
-    no room for wait where `queues` says so; otherwise all must fit at once.
+    `prompt` tokens in, `output` tokens out (0 of a model that only reads); `context` is the most tokens that one sequence may
+    hold. Sequences that the cache has no room for wait where `queues` says so; otherwise all must fit at once.
     """
 
     parallel: Parallelism
@@ -26,19 +44,24 @@ class ServePlan(Record, kw_only=True):
     weights: WeightFormat = "bf16"
     kv_cache: KvFormat = "bf16"
     queues: bool = True
+    settings: Settings = Settings()
     group: int = 0
     """Quantised weights that share a scale; 0: as is usual of the type."""
     plain: tuple[tuple[str, str, float], ...] = ()
     """Parts of kinds of layers that are not quantised, and how much of them: (kind, part, share)."""
+    parts: tuple[StoredPart, ...] = ()
+    """Parts whose bytes a value are their own, where a checkpoint mixes types."""
 
 
-def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[Rule]:
+def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0, *, generates: bool = True) -> Iterator[Rule]:
     """Every rule that a serving plan must keep, for one plan or a grid.
 
-    `positions` are those that the model learned one by one: there is none beyond them. Other positions can be scaled.
+    `positions` are those that the model learned one by one: there is none beyond them. Other positions can be scaled. A model that
+    `generates` nothing has no output.
     """
     yield from parallel_rules(plan.parallel, shape)
-    for name, value in (("batch", plan.batch), ("prompt", plan.prompt), ("output", plan.output), ("context", plan.context)):
+    lengths = {"batch": plan.batch, "prompt": plan.prompt, "output": plan.output if generates else 1, "context": plan.context}
+    for name, value in lengths.items():
         yield at_least_one("plan.batch", name, value)
     yield Rule(
         plan.prompt + plan.output <= plan.context,
@@ -48,6 +71,16 @@ def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0) -> Iterator[R
             "use a longer --context or shorter sequences",
         ),
     )
+    longest = plan.settings.max_context
+    if longest is not None:
+        yield Rule(
+            plan.context <= longest,
+            lambda: Problem(
+                "plan.longest",
+                f"a context of {plan.context:g} tokens is beyond the {longest:g} that the engine is set to accept",
+                "use shorter sequences or a longer --max-context",
+            ),
+        )
     if positions:
         yield Rule(
             plan.context <= positions,

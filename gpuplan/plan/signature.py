@@ -10,6 +10,7 @@ from gpuplan.plan import words
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
+from gpuplan.plan.what_runs import WhatRunsAsk
 from gpuplan.units import HOUR
 
 HEAD = '''"""Which keywords do `fit`, `train` and `serve` take? Made by `python tools/options.py` of the table of options."""
@@ -71,9 +72,9 @@ def page() -> str:
     for panel in PANELS:
         rows = list(_rows(panel))
         if rows:
-            parts.append(
-                f"## {panel}\n\n| option | for | Python | takes | meaning |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
-            )
+            parts.append(f"## {panel}\n\n{TABLE_HEAD}\n" + "\n".join(rows) + "\n")
+    rows = [_row(one, "what-runs") for one in entries(WhatRunsAsk).values()]
+    parts.append(f"## gpuplan what-runs\n\n{TABLE_HEAD}\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
@@ -81,9 +82,10 @@ PAGE_HEAD = """# The options
 
 <!-- Made by `python tools/options.py` of gpuplan/plan/ask.py: do not edit. -->
 
-What `gpuplan fit`, `train` and `serve` can be asked, on the command line and as keywords of `gpuplan.fit`, `train` and `serve`
-([Python](python.md)). A text means the same in both. A number in Python is in base units (seconds, bytes, bytes a second), or
-what the command line counts (tokens, sequences, days, USD an hour). `gpuplan COMMAND --help` prints the same by command;
+What `gpuplan fit`, `train` and `serve` can be asked, and at the end `gpuplan what-runs`, on the command line and as keywords of
+`gpuplan.fit`, `train`, `serve` and `what_runs` ([Python](python.md)). A text means the same in both. A number in Python is in
+base units (seconds, bytes, bytes a second), or what the command line counts (tokens, sequences, days, USD an hour).
+`gpuplan COMMAND --help` prints the same by command;
 `eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` (or `source_zsh`, `source_fish`) lets a shell complete options and words.
 """
 TABLE_HEAD = "| option | for | Python | takes | meaning |\n|---|---|---|---|---|"
@@ -93,9 +95,13 @@ def _rows(panel: str) -> Iterator[str]:
     every = {name: one for ask in ASKS.values() for name, one in entries(ask).items() if one.option.panel == panel}
     for name, one in every.items():
         tasks = ", ".join(task for task, ask in ASKS.items() if name in entries(ask))
-        flags = " ".join(f"`{flag}`" for flag in one.flags)
-        cells = (flags, tasks, f"`{one.key}`", takes(one), one.option.about)
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        yield _row(one, tasks)
+
+
+def _row(one: Entry, commands: str) -> str:
+    flags = " ".join(f"`{flag}`" for flag in one.flags)
+    cells = (flags, commands, f"`{one.key}`", takes(one), one.option.about)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def takes(entry: Entry) -> str:

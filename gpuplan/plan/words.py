@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 Recompute: TypeAlias = Literal[
@@ -31,13 +32,27 @@ Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
 ReduceIn: TypeAlias = Literal["fp32", "bf16"]
 WeightFormat: TypeAlias = Literal[
-    "fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4", "q4_k_m", "q5_k_m", "q6_k", "q8_0"
+    "fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4",
+    "q2_k", "q2_k_s", "q3_k_s", "q3_k_m", "q3_k_l", "q4_0", "q4_1", "q4_k_s", "q4_k_m", "q5_0", "q5_1", "q5_k_s", "q5_k_m", "q6_k",
+    "q8_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq3_xxs", "iq3_xs", "iq3_s", "iq3_m", "iq4_xs", "iq4_nl",
+    "tq1_0", "tq2_0", "mxfp4_moe",
+    "nf4", "nf4-dq", "int8-bnb", "mlx-2bit", "mlx-3bit", "mlx-4bit", "mlx-5bit", "mlx-6bit", "mlx-8bit",
+    "exl2-2.5", "exl2-3.0", "exl2-3.5", "exl2-4.0", "exl2-4.25", "exl2-4.5", "exl2-4.65", "exl2-5.0", "exl2-6.0", "exl2-6.5",
+    "exl2-8.0",
 ]  # fmt: skip
-"""The last four are llama.cpp's."""
+"""From `q2_k` on those of llama.cpp's files, then of bitsandbytes, MLX and ExLlamaV2 (by bits)."""
+ALSO_CALLED: Mapping[str, str] = {
+    "f16": "fp16", "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "f32": "fp32", "float32": "fp32", "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8", "awq": "int4", "gptq": "int4", "bnb-nf4": "nf4", "bnb-nf4-dq": "nf4-dq", "bnb-int8": "int8-bnb",
+}  # fmt: skip
+"""Other names of types of numbers, in lower case."""
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip
-KvFormat: TypeAlias = Literal["bf16", "fp16", "fp8", "int8"]
+KvFormat: TypeAlias = Literal[
+    "bf16", "fp16", "fp8", "int8", "fp32", "nvfp4", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"
+]  # fmt: skip
+"""From `q8_0` on llama.cpp's, in blocks of 32 with their scales."""
 RlMethod: TypeAlias = Literal["ppo", "grpo"]
 Idle: TypeAlias = Literal["device", "host"]
 Task: TypeAlias = Literal["serve", "train"]

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
-NAMES = {"throughput": "throughput", "memory": "peak memory", "ttft": "TTFT", "tpot": "TPOT"}
+NAMES = {"throughput": "throughput", "memory": "peak memory", "prefill": "prompt tokens/s", "ttft": "TTFT", "tpot": "TPOT"}
 MOST_REASONS = 12
 """Reasons of fewer rows are added up."""
 WIDTH = 80

@@ -16,6 +16,7 @@ MARKERS = "os^Dvp*X"
 KINDS = {
     "throughput": ("tokens/s per accelerator", 1.0),
     "memory": ("peak memory in GiB", 2.0**30),
+    "prefill": ("prompt tokens/s", 1.0),
     "ttft": ("time to first token in ms", 1e-3),
     "tpot": ("time per output token in ms", 1e-3),
 }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpuplan.errors import Problem
 from gpuplan.estimate.long_run import Run
-from gpuplan.estimate.serving import serving_figures
+from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.num import all_true, floor, maximum
@@ -115,7 +115,7 @@ def figures_of(subject: Subject, plan: Plan, run: Run | None) -> dict[str, Term]
     """The figures of a training or a serving plan."""
     if isinstance(plan, TrainPlan):
         return training_figures(subject, plan, run).figures
-    return serving_figures(subject, plan).figures
+    return served_figures(subject, plan).figures
 
 
 def _limit(plan: Plan) -> str:
@@ -130,7 +130,7 @@ def _space(subject: Subject, plan: Plan, axes: Axes) -> Space[Any]:
     def rules(one: Plan) -> Iterator[Rule]:
         if isinstance(one, TrainPlan):
             return train_rules(one, shape)
-        return serve_rules(one, shape, subject.arch.positions)
+        return serve_rules(one, shape, subject.arch.positions, generates=subject.arch.generates)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         if "dp" in values or not any(name in values for name in DIVIDED):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gpuplan.errors import Note
 from gpuplan.models.architecture import Architecture
-from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask import FitAsk, TrainAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.train import TrainPlan
@@ -37,7 +37,8 @@ def cache_idle(ask: Common, arch: Architecture) -> list[Note]:
     """The same for what is kept of sequences, where the model keeps nothing, and for experts, where it has none."""
     idle: list[Idle] = []
     if not arch.remembers:
-        idle.append((("kv_cache", "batch"), "the model keeps nothing of a sequence", ""))
+        names = ("kv_cache", "batch") if isinstance(ask, FitAsk) else ("kv_cache",)
+        idle.append((names, "the model keeps nothing of a sequence", ""))
     if not experts_of(arch):
         idle.append((("expert_skew",), "the model has no experts", ""))
     return _noted(ask, idle)

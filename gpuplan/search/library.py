@@ -26,10 +26,11 @@ from gpuplan.record import Record
 from gpuplan.search.local import local_target, names_local
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
+from gpuplan.specs.capacity import capacity_of
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
-from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.engine_era import dated, split_name
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
@@ -139,13 +140,13 @@ class Library:
             raise self._no_cards[key]
         if key not in self._cards:
             try:
-                self._cards[key] = find(name, self._own())
+                self._cards[key] = find(name, self.own_cards())
             except GpuplanError as error:
                 self._no_cards[key] = error
                 raise
         return self._cards[key]
 
-    def _own(self) -> list[Path]:
+    def own_cards(self) -> list[Path]:
         """The user's folders of cards."""
         return [folder / "models" for folder in self.catalog.folders[1:] if (folder / "models").is_dir()]
 
@@ -285,8 +286,12 @@ class Library:
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
         target = self.target(ask.on)
-        name, month = split_date(ask.engine or usual.engine)
+        name, said_of = split_name(ask.engine or usual.engine)
         profile, instead = self.engine(name)
+        month = None
+        if said_of is not None:
+            month, taken_as = dated(said_of, profile.releases.months if profile.releases is not None else {}, profile.name)
+            instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
@@ -294,9 +299,17 @@ class Library:
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
         profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred}"), profile)
-        hw = self._spared(ask, self.machine(ask.on, profile, checked(ask.pins).get("hw.memory_capacity")))
+        pinned = checked(ask.pins).get("hw.memory_capacity")
+        said_notes = target.notes
+        if ask.memory is not None:
+            if pinned is not None:
+                both = Problem("usage.memory", "--memory and --set hw.memory_capacity exclude each other", "leave one out")
+                raise UsageError(both)
+            pinned = capacity_of(target.accelerator, ask.memory, self.catalog)
+            said_notes = tuple(note for note in target.notes if note.code != "target.capacity")
+        hw = self._spared(ask, self.machine(ask.on, profile, pinned))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*target.notes, *hw.notes, *said, *instead)
+        notes = (*said_notes, *hw.notes, *said, *instead)
         if ask.engine is None:
             taken = f"the engine is taken as {profile.name}" + (f": {usual.why}" if usual.why else "")
             if blurred:

@@ -9,8 +9,8 @@ from gpuplan.errors import GpuplanError
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.on_machines import OnMachines, on_machines
+from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Estimate
-from gpuplan.estimate.serving import serving_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
 from gpuplan.num import is_array
@@ -117,7 +117,7 @@ def _alike(decided: Mapping[str, Any]) -> dict[Key, tuple[str, ...]]:
 
 def _estimate(key: Key, works: Works) -> Callable[[Any, Any], Any]:
     trains, run, supply = key
-    return (lambda subject, plan: training_figures(subject, plan, run, supply, works=works)) if trains else serving_figures
+    return (lambda subject, plan: training_figures(subject, plan, run, supply, works=works)) if trains else served_figures
 
 
 def _answer(ask: Any, one: Any, made: Any) -> Estimate:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
+from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
-from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures, serving_figures
+from gpuplan.estimate.serving import ServingFigures, ServingModel, memory_figures
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
-from gpuplan.models.card import Request
+from gpuplan.models.card import ModelCard, Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
-from gpuplan.plan.serve import ServePlan
+from gpuplan.plan.serve import ServePlan, Settings
 from gpuplan.record import Record
 from gpuplan.search.best import Best, best
 from gpuplan.search.idle import cache_idle
@@ -25,6 +26,8 @@ from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
+TEXT = 512
+"""Taken where the user does not say how long the texts are that a model embeds, ranks or scores: a page, and all that many read."""
 CONTEXT = 8192
 """Taken for `fit` where the user names no context: enough for most chats, and far below what many models allow."""
 _TP_PP = ("tp", "pp")
@@ -43,7 +46,7 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
-    found = serving_figures(one.subject, one.plan) if made is None else made
+    found = served_figures(one.subject, one.plan) if made is None else made
     return _answered(ask, one.found, one.plan, list(one.chosen), "serve", found)
 
 
@@ -58,18 +61,19 @@ class Settled(Record, kw_only=True):
 
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
-    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp"))
+    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep"))
     found = library.look_up(ask, "serve")
-    if found.card.architecture.decoder.kind == "encoder":
-        what = f"{found.card.id} is an encoder: it makes no tokens one after the other"
-        raise UsageError(Problem("serve.encoder", what, "`gpuplan fit` says whether it fits"))
     chosen: list[Choice] = []
-    arch, usual = found.card.architecture, found.card.request
-    prompt, output = request_of(ask, ask.context or arch.max_context, usual)
-    for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
-        if given is None:
-            why = "a medium chat request, within the context" if usual is None else f"a usual request of it ({usual.source})"
-            chosen.append(Choice(name, str(value), why))
+    arch = found.card.architecture
+    if arch.generates:
+        usual = found.card.request
+        prompt, output = request_of(ask, ask.context or arch.max_context, usual)
+        for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
+            if given is None:
+                why = "a medium chat request, within the context" if usual is None else f"a usual request of it ({usual.source})"
+                chosen.append(Choice(name, str(value), why))
+    else:
+        prompt, output = _read_alone(ask, found.card, chosen), 0
     context = ask.context or prompt + output
     if ask.context is None and arch.source_tokens and arch.max_context:
         # Of one piece of audio nobody knows how much text it holds: all of the text context is kept free.
@@ -88,6 +92,24 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
+
+
+def _read_alone(ask: ServeAsk, card: ModelCard, chosen: list[Choice]) -> int:
+    """Tokens of a sequence of a model that only reads.
+
+    Raises:
+        UsageError: tokens are asked of it.
+    """
+    if ask.output is not None:
+        what = f"{card.id} only reads: it makes no tokens one after the other"
+        raise UsageError(Problem("serve.no-output", what, "leave --output out"))
+    if ask.prompt is not None:
+        return ask.prompt
+    limit = ask.context or card.architecture.max_context or TEXT
+    whole = card.pretraining is not None and card.architecture.positions == card.pretraining.seq_len
+    length, why = (limit, "all of its positions") if whole else (min(TEXT, limit), "a page of text, within the context")
+    chosen.append(Choice("prompt", str(length), why))
+    return length
 
 
 def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:
@@ -178,7 +200,13 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
     types, said = types_of(found.card, found.subject, ask.weights, ask.kv_cache)
     want = Want(prompt=prompt, output=output, context=context, batch=ask.batch, types=types, tp=ask.tp, pp=ask.pp)
     if isinstance(ask, ServeAsk):
-        want = want.replaced(expert_skew=ask.expert_skew)
+        settings = Settings(**{name: getattr(ask, name) for name in Settings.field_names()})
+        if ask.as_model and settings.max_context is None:
+            longest = found.card.architecture.max_context
+            settings = settings.replaced(max_context=None if longest is None else float(max(longest, context)))
+        want = want.replaced(
+            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=ask.spread_experts, settings=settings
+        )
     return want, said
 
 
@@ -186,7 +214,7 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
     p = plan.parallel
     made = [Choice(name, f"{getattr(p, name):g}", why) for name in _TP_PP if getattr(ask, name) is None]
     made = [one for one in made if one.name == "tp" or one.value != "1"]
-    if p.dp != 1:
+    if p.dp != 1 and getattr(ask, "dp", None) is None:
         made.append(Choice("dp", f"{p.dp:g}", "replicas on the accelerators that are left"))
     if ask.batch is None and not any(one.name == "batch" for one in before):
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
@@ -210,14 +238,14 @@ def _answered(
         "accelerators": f"{found.target.count} x {found.target.accelerator.id}",
         "engine": found.subject.engine.id,
         "weights": plan.weights,
-        "kv_cache": plan.kv_cache,
-    }
+    } | ({"kv_cache": plan.kv_cache} if found.card.architecture.remembers else {})
     if task == "serve":
-        asked |= {"prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}"}
+        asked |= {"prompt": f"{plan.prompt:g}"} | ({"output": f"{plan.output:g}"} if found.card.architecture.generates else {})
     asked |= {"context": f"{plan.context:g}", "batch": f"{plan.batch * p.dp:g}"}
-    asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp")}
+    degrees = ("tp", "pp", "dp") if p.ep == 1 else ("tp", "pp", "dp", "ep")
+    asked |= {name: f"{getattr(p, name):g}" for name in degrees}
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
-    notes = [*found.notes, *cache_idle(ask, found.card.architecture)]
+    notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture)]
     running = float(made.memory.running.value)
     if running < plan.batch:
         asked["running"] = f"{running * p.dp:g}"
@@ -228,6 +256,7 @@ def _answered(
         dtype = ServingModel.of(found.subject, plan).types().matmul
         if dtype in found.subject.hw.dtype_notes:
             notes.append(found.subject.hw.dtype_notes[dtype])
-        notes.append(Note("serve.unloaded", "ttft_s is for one request on an idle replica; waiting under load is not counted"))
+        waits = "ttft_s" if found.card.architecture.generates else "latency_s"
+        notes.append(Note("serve.unloaded", f"{waits} is for one request on an idle replica; waiting under load is not counted"))
     said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
     return with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
-from gpuplan.estimate.serving import ServingModel, serving_figures
+from gpuplan.errors import PlanError, Problem
+from gpuplan.estimate.reading import served_figures
+from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
 from gpuplan.num import ceil_div, floor, maximum, minimum, where
-from gpuplan.plan.parallelism import Parallelism, Rule, divisors
-from gpuplan.plan.serve import ServePlan, serve_rules
+from gpuplan.plan.parallelism import Parallelism, Rule, divisors, nearest
+from gpuplan.plan.serve import ServePlan, Settings, serve_rules
 from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.best import Judged
@@ -39,7 +42,12 @@ class Want(Record, kw_only=True):
     types: StoredTypes
     tp: int | None
     pp: int | None
+    dp: int | None = None
+    ep: int | None = None
+    spread_experts: bool = False
+    """Experts are spread over the ranks of tp and of the replicas that are asked for."""
     expert_skew: float | None = None
+    settings: Settings = Settings()
     queues: bool = True
     """Whether sequences that the caches have no room for may wait."""
 
@@ -54,31 +62,54 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     shape = shape_of(subject.arch, ranks, subject.engine)
     tp = [want.tp] if want.tp else divisors(ranks)
     pp = [want.pp] if want.pp else divisors(ranks)
+    if want.dp:
+        tp, pp = _with_replicas(want, ranks, tp, pp)
     batch = want.batch
     replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == 0]
     shared = batch is not None and any(batch % dp == 0 for dp in replicas)
-    if batch is not None and not shared:
+    if batch is not None and not shared and not want.dp:
         tp, pp = [want.tp or 1], [want.pp or 1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.positions)
+        return serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates)
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
+        spread = {"ep": values["tp"] * float(want.dp or 1)} if want.spread_experts else {}
+        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, **spread, "dp": dp}
 
     def wanted(plan: ServePlan) -> Any:
-        return batch % plan.parallel.dp == 0 if batch is not None and shared else True
+        fair = batch % plan.parallel.dp == 0 if batch is not None and shared else True
+        return fair if want.dp is None else fair & (plan.parallel.dp == want.dp)
 
     plan = ServePlan(
-        parallel=Parallelism(zero_stage=0, sequence_parallel=False, expert_skew=want.expert_skew), batch=1.0,
-        prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
-        weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group, plain=want.types.plain,
+        parallel=Parallelism(zero_stage=0, sequence_parallel=False, ep=float(want.ep or 1), expert_skew=want.expert_skew),
+        batch=1.0, prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
+        settings=want.settings, weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group,
+        plain=want.types.plain, parts=want.types.parts,
     )  # fmt: skip
     axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
     if batch is None:
         axes["batch"] = PARTS
     return Space(plan=plan, axes=axes, rules=rules, completed=completed, wanted=wanted)
+
+
+def _with_replicas(want: Want, ranks: int, tp: list[int], pp: list[int]) -> tuple[list[int], list[int]]:
+    """The degrees with which there are as many replicas as are wanted.
+
+    Raises:
+        PlanError: there are none.
+    """
+    legal = [(one, other) for one in tp for other in pp if one * other * (want.dp or 1) == ranks]
+    if legal:
+        return sorted({one for one, _ in legal}), sorted({one for _, one in legal})
+    given = {name: value for name in ("tp", "pp", "dp") if (value := getattr(want, name))}
+    said, needed = " x ".join(f"{name} {value}" for name, value in given.items()), prod(given.values())
+    if len(given) == 1 or ranks % needed:
+        hint = f"use dp {nearest(float(want.dp or 1), divisors(ranks))}" if len(given) == 1 else "leave one of them out"
+        raise PlanError(Problem("plan.ranks", f"{said} does not divide the {ranks} accelerators", hint))
+    hint = f"leave dp out for replicas on all of them, or name {needed} accelerators"
+    raise PlanError(Problem("plan.ranks", f"{said} = {needed} ranks, but there are {ranks} accelerators", hint))
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
@@ -135,7 +166,7 @@ class Judges(Record):
         return judge
 
     def _speed(self, part: Part[ServePlan]) -> Any:
-        return serving_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
 
     def _held(self, part: Part[ServePlan]) -> tuple[Any, Any, ServingMemory]:
         """Which divisions fit, how surely (the less the surer), and what they hold."""

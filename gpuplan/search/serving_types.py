@@ -8,6 +8,7 @@ from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.plain_parts import PlainPart, plain_parts
+from gpuplan.models.stored_parts import StoredPart, parts_of_file_type
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
@@ -21,6 +22,7 @@ class StoredTypes(Record, kw_only=True):
     kv_cache: KvFormat
     group: int = 0
     plain: tuple[PlainPart, ...] = ()
+    parts: tuple[StoredPart, ...] = ()
 
 
 def types_of(
@@ -42,13 +44,16 @@ def types_of(
     checkpoint = card.weights if weights == own else card.quantised.get(weights)
     if checkpoint is not None and checkpoint.source:
         said.append(Choice("checkpoint", checkpoint.method, f"{weights} as in {checkpoint.source}"))
-    if kv_cache is None:
+    if not card.architecture.remembers:
+        kv_cache = _activation(subject)  # What attention reads of its own pass.
+    elif kv_cache is None:
         kv_cache, why = _cache_type(checkpoint, weights, formats, subject)
         said.append(Choice("kv_cache", kv_cache, why))
     group, plain = 0, cast("tuple[PlainPart, ...]", ())
     if checkpoint is not None:
         group, plain = checkpoint.group_size or 0, plain_parts(card.architecture, checkpoint.excluded)
-    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain), said
+    parts = parts_of_file_type(card.architecture, weights)
+    return StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts), said
 
 
 def _cache_type(
@@ -63,7 +68,11 @@ def _cache_type(
     if formats.kv_cache is not None:
         usual = formats.kv_cache
         return cast("KvFormat", usual.text), f"what {subject.engine.name} takes unasked ({_source(subject, usual)})"
-    return ("bf16" if "bf16" in subject.hw.peaks else "fp16"), "the type of the activations"
+    return _activation(subject), "the type of the activations"
+
+
+def _activation(subject: Subject) -> KvFormat:
+    return "bf16" if "bf16" in subject.hw.peaks else "fp16"
 
 
 def _source(subject: Subject, text: SourcedText) -> str:

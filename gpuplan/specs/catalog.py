@@ -25,6 +25,7 @@ KINDS: Mapping[str, str] = {
     "clusters": "gpuplan.specs.cluster:Cluster",
     "measured": "gpuplan.specs.measured:Measured",
     "engines": "gpuplan.specs.engine:Engine",
+    "arguments": "gpuplan.specs.arguments:EngineArguments",
     "operations": "gpuplan.specs.operations:Operations",
     "usual": "gpuplan.specs.usual_training:UsualTraining",
     "models": "",
@@ -33,7 +34,7 @@ KINDS: Mapping[str, str] = {
 ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
     "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
-    "operations": "operation", "usual": "usual choice", "models": "model",
+    "arguments": "command line", "operations": "operation", "usual": "usual choice", "models": "model",
 }  # fmt: skip
 
 Made = TypeVar("Made")

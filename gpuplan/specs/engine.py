@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
-from gpuplan.specs.engine_era import Era, ever
+from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -221,6 +221,8 @@ class Formats(Schema):
     """The type of weights that its users take, where a model is stored plain; None: as it is stored."""
     kv_cache: TextField | None = None
     """The type of the KV cache; None: that of the activations."""
+    ready: TextField | None = None
+    """Types of weights that its users find ready for most models, the widest first, with spaces between."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
 
@@ -288,6 +290,14 @@ class ServingProfile(Schema):
     rollout: RolloutLoop | None = None
     """None: no run of reinforcement learning with it is known."""
 
+    def in_era(self, era: ServingEra) -> ServingProfile:
+        """The profile with what an era did otherwise, on small devices too where it says a limit."""
+        given = era.changes()
+        if self.small_device is not None:
+            small = {name: given[name] for name in ("max_batched_tokens", "max_sequences") if name in given}
+            given["small_device"] = self.small_device.replaced(**small)
+        return self.replaced(**given)
+
 
 class Engine(SpecFile):
     """An engine profile; a value's `accept` is its low and high where it is uncertain."""
@@ -311,6 +321,8 @@ class Engine(SpecFile):
     """Frameworks without a profile of their own that work most like it, and for which it answers."""
     defaults: TrainingDefaults | None = None
     """What it takes in training where its user says nothing."""
+    releases: Releases | None = None
+    """When its releases came out."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -321,6 +333,17 @@ class Engine(SpecFile):
 
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
+        if month is not None and self.serving is not None:
+            serving = self.serving
+            for era in reversed(self.eras):
+                if month <= era.name and era.serving is not None:
+                    serving = serving.in_era(era.serving)
+            if serving is not self.serving:
+                return self.replaced(serving=serving).dated_training(month)
+        return self.dated_training(month)
+
+    def dated_training(self, month: str | None) -> Engine:
+        """The same of training alone."""
         profile = self.training
         if profile is None:
             return self

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.schema import Schema
-from gpuplan.specs.base import Id
+from gpuplan.schema import Limits, Pattern, Schema
+from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_policies import Portion
-from gpuplan.specs.quantity import BytesField, SecondsField, Sourced
+from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
@@ -24,7 +24,37 @@ POLICIES: Mapping[str, tuple[str, str]] = {
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits_split", "at_step", "temporaries")
 """Those of them that say how much memory is held."""
+RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
+
+
+class Releases(Section):
+    """When releases came out: `0.11` stands for every 0.11.x that is not there itself."""
+
+    months: Annotated[dict[str, Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])$")]], Limits(1)]
+    """The month of each release, as `YYYY-MM`."""
+
+
+class ServingEra(Schema):
+    """What an engine did otherwise in serving; the names are those of its serving profile."""
+
+    memory_utilization: ShareField | None = None
+    page_tokens: CountField | None = None
+    windowed_kv: Literal["capped", "full"] | None = None
+    max_batched_tokens: CountField | None = None
+    max_sequences: CountField | None = None
+    workspace: RatioField | None = None
+    graphs: BytesField | None = None
+    layer_graphs: BytesField | None = None
+    layer_host: SecondsField | None = None
+    step_host: SecondsField | None = None
+    request_host: SecondsField | None = None
+    prefill_residual: FactorField | None = None
+    decode_residual: FactorField | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of a serving profile that this changes, and their values."""
+        return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
 
 
 class Era(Schema):
@@ -68,6 +98,8 @@ class Era(Schema):
     """How many ranks shared an expert where nobody said."""
     replayed: Replayed | None = None
     """Which training was replayed whole from graphs where nobody said."""
+    serving: ServingEra | None = None
+    """What it did otherwise in serving."""
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
@@ -122,20 +154,65 @@ def spanning(today: Sourced, before: Sequence[Sourced]) -> Sourced:
     return today.replaced(accept=(min(low, *values), max(high, *values)))
 
 
-def split_date(name: str) -> tuple[str, str | None]:
-    """An engine's name and the month of its software: `nemo@25.04` and `nemo@2025-04` mean April 2025.
+def split_name(name: str) -> tuple[str, str | None]:
+    """An engine's name and what stands behind its `@`, a release or a month.
 
-    >>> split_date("nemo@25.04"), split_date("torchtitan@2024-12-01"), split_date("nemo")
-    (('nemo', '2025-04'), ('torchtitan', '2024-12'), ('nemo', None))
-
-    Raises:
-        UsageError: no month stands behind the `@`.
+    >>> split_name("vllm@0.11"), split_name("nemo@ 25.04 "), split_name("nemo")
+    (('vllm', '0.11'), ('nemo', '25.04'), ('nemo', None))
     """
     engine, at, said = name.partition("@")
-    if not at:
-        return name, None
-    found = SAID.match(said.strip())
+    return (engine, said.strip()) if at else (name, None)
+
+
+def month_of(said: str) -> str | None:
+    """The month that a text means: `25.04` and `2025-04` are April 2025; None: it means none.
+
+    >>> month_of("25.04"), month_of("2024-12-01"), month_of("0.11")
+    ('2025-04', '2024-12', None)
+    """
+    found = SAID.match(said)
     if found is None or not 1 <= int(found[3]) <= 12:
+        return None
+    return f"{found[1] or '20' + found[2]}-{int(found[3]):02d}"
+
+
+def dated(said: str, releases: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The month of a release or of a text that means a month, and what is to be said where another release answers for it.
+
+    `releases` has the month of each release on record, of `0.11` for all of 0.11.x that are not there themselves.
+
+    >>> known = {"0.9": "2025-06", "0.9.2": "2025-07", "0.11": "2025-10"}
+    >>> dated("0.9.1", known, "vLLM"), dated("v0.9.2.post1", known, "vLLM"), dated("25.04", {}, "NeMo")
+    (('2025-06', ''), ('2025-07', ''), ('2025-04', ''))
+    >>> dated("0.12", known, "vLLM")
+    ('2025-10', 'vLLM 0.12 is not on record: it is taken as 0.11 of 2025-10, the newest that is')
+
+    Raises:
+        UsageError: neither a release that there can be nor a month.
+    """
+    found = RELEASE.match(said)
+    parts = tuple(int(part) for part in found[1].split(".")) if found else ()
+    known = {tuple(int(part) for part in one.split(".")): month for one, month in releases.items()}
+    for end in range(len(parts), 0, -1):
+        if parts[:end] in known and (end >= 2 or len(max(known)) == 1):
+            return known[parts[:end]], ""
+    month = month_of(said)
+    if month is not None:
+        return month, ""
+    if not releases:
         hint = "write a release or a month, such as `nemo@25.04` or `torchtitan@2024-12`"
         raise UsageError(Problem("engine.date", f"`{said}` is no month of software", hint))
-    return engine, f"{found[1] or '20' + found[2]}-{int(found[3]):02d}"
+    newest = max(known)
+    shown = ".".join(map(str, newest))
+    if parts and parts > newest and parts[0] == newest[0]:
+        text = (
+            f"{name} {found[1] if found else said} is not on record: it is taken as {shown} of {known[newest]}, the newest that is"
+        )
+        return known[newest], text
+    if parts:
+        near = sorted(known, key=lambda one: [abs(a - b) for a, b in zip((*one, 0, 0), (*parts, 0, 0), strict=False)])[:2]
+        both = " and ".join(".".join(map(str, one)) for one in sorted(near))
+        hint = f"near are {both}; the newest on record is {shown}; or name a month"
+        raise UsageError(Problem("engine.release", f"{name} has no release {said}", hint))
+    hint = f"write a release or a month, such as `@{shown}` or `@{known[newest]}`"
+    raise UsageError(Problem("engine.date", f"`{said}` is neither a release of {name} nor a month", hint))

@@ -250,7 +250,7 @@ def _sizes(accelerator: Accelerator) -> Note:
     options = [one.text for one in accelerator.memory.capacity_options]
     most = accelerator.memory.capacity.text
     what = f"{accelerator.id} comes with {', '.join(options)} or {most} of memory: {most} is counted"
-    return Note("target.capacity", what, f"--set 'hw.memory_capacity={options[0]}' says what yours has")
+    return Note("target.capacity", what, f"--memory {options[0].replace(' GiB', 'GB')} says what yours has")
 
 
 def _of_home(accelerator: Accelerator, system: System, units: int) -> tuple[tuple[Level, ...], bool]:

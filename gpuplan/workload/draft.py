@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuplan.formulas.memory import tensor_bytes
@@ -22,13 +23,12 @@ class LayerSetting(Record, kw_only=True):
     work: Pass
     once_a_node: bool = False
     """Copies of a token for one node cross the network once; otherwise every copy does."""
-    plain: frozenset[Part] = frozenset()
+    own_types: Mapping[Part, Types] | None = None
     """Parts whose products are in other types."""
-    plain_types: Types | None = None
 
     def types_of(self, part: Part) -> Types:
         """The types of the products of a part."""
-        return self.plain_types if self.plain_types is not None and part in self.plain else self.types
+        return self.types if self.own_types is None else self.own_types.get(part, self.types)
 
     @property
     def hidden(self) -> Term:

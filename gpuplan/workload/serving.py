@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share
 from gpuplan.formulas.inference import padded_size, padding_bytes, partly_plain_bytes, weight_read_bytes
@@ -12,6 +12,7 @@ from gpuplan.formulas.training import expert_rank_tokens, expert_tensor_ways, ra
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.count import ParamCount
 from gpuplan.models.plain_parts import PlainPart
+from gpuplan.models.stored_parts import EMBEDDING, HEAD
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
 from gpuplan.term import DEFINITION, Term, greatest, total
@@ -70,13 +71,15 @@ def serving_pass(
     head_rows: Term,
     plain: Collection[PlainPart] = (),
     plain_types: Types | None = None,
+    parts: Mapping[tuple[str, str], Term] | None = None,
     encoder_shape: Pass | None = None,
 ) -> PassWork:
     """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits.
 
     The encoder of an encoder-decoder reads what `encoder_shape` says; parts of layers that are mostly `plain` multiply in
-    `plain_types`.
+    `plain_types`. `parts` are the bytes of a weight by kind of layer and part, where they have their own.
     """
+    parts = parts or {}
     leaves("hidden", arch.hidden)
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     split = Split(tp=serve.tp, ep=serve.ep, etp=etp, kv_heads=serve.kv_heads)
@@ -90,11 +93,11 @@ def serving_pass(
             continue
         seen = encoder_shape if encodes and encoder_shape is not None else shape
         groups = tuple(one.replaced(appends=not encodes and not one.decodes) for one in seen.groups)
-        own = {part for kind, part, much in plain if kind == key and much > HALF}
-        setting = LayerSetting(
-            leaves=leaves, split=split, types=types, work=seen.replaced(groups=groups), plain_types=plain_types,
-            plain=frozenset(part for name in own for part in COUNTED_AS[name]),
-        )  # fmt: skip
+        own = dict(_own_types(key, types, parts))
+        if plain_types is not None:
+            left = {part for kind, part, much in plain if kind == key and much > HALF}
+            own |= dict.fromkeys((part for name in left for part in COUNTED_AS[name]), plain_types)
+        setting = LayerSetting(leaves=leaves, split=split, types=types, work=seen.replaced(groups=groups), own_types=own)
         made[key] = layer_program(setting, name, key, stack.blocks[block_name])
         layer_counts[key] = next(one.layers for one in counts.blocks if one.block == block_name and one.stack == stack.kind)
         layer = total(f"{name}.{key}.weights_read", [_read(item) for item in made[key].having(weighted).matmuls])
@@ -105,11 +108,18 @@ def serving_pass(
         head = (
             Matmul(
                 name=f"{name}.head", m=head_rows, n=vocab, k=leaves.hidden, batch=ONE, dtype=types.attention,
-                left_bytes=types.activation, right_bytes=types.activation, out_bytes=types.activation,
+                left_bytes=types.activation, right_bytes=parts.get(("", HEAD), types.activation), out_bytes=types.activation,
             ),
         )  # fmt: skip
         read["head"] = _read(head[0])
     return PassWork(made, layer_counts, head, total(f"{name}.weights_read", read))
+
+
+def _own_types(key: str, types: Types, parts: Mapping[tuple[str, str], Term]) -> Iterator[tuple[Part, Types]]:
+    """The types of the parts of a kind of layer whose weights are stored in their own."""
+    for (kind, name), weight in parts.items():
+        if kind == key:
+            yield from ((part, types.replaced(weight=weight)) for part in COUNTED_AS.get(name, ()))
 
 
 def weighted(op: Op) -> bool:
@@ -129,12 +139,14 @@ def _read(item: Matmul) -> Term:
 
 def weight_bytes(
     arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, stored: Term, kept: Term,
-    plain: Collection[PlainPart] = (),
+    plain: Collection[PlainPart] = (), own: Mapping[tuple[str, str], Term] | None = None,
 ) -> Term:  # fmt: skip
     """Weights of the fullest rank: matrices as stored, embeddings, head, norms and routers at `kept` bytes a value.
 
-    `plain` are parts of layers that are kept too, and how much of them.
+    `plain` are parts of layers that are kept too, and how much of them; `own` the bytes of a value by kind of layer and part,
+    and of embedding and head, where they have their own.
     """
+    own = own or {}
     shares = {(key, part): value for key, part, value in plain}
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
@@ -145,6 +157,11 @@ def weight_bytes(
         layers, at = held[key], f"weights.{key}"
         none = Term(f"{at}.none", 0.0, "1", DEFINITION)
         cut = {name: term for name, term in one.layer.items() if name not in ("norms", "router", "experts")}
+        for name in [name for name in cut if (key, name) in own]:
+            held_here = rank_params.term(f"{at}.{name}.params", layers=layers, whole=none, tp=serve.tp, split=cut.pop(name))
+            parts[f"{key}.{name}"] = state_bytes.term(
+                f"{at}.{name}", params=held_here, bytes_per_param=own[key, name], shards=ONE
+            )  # fmt: skip
         apart = {name: cut.pop(name) for name in [*cut] if (key, name) in shares}
         for name, term in apart.items():
             held_here = rank_params.term(f"{at}.{name}.params", layers=layers, whole=none, tp=serve.tp, split=term)
@@ -167,18 +184,26 @@ def weight_bytes(
         if "experts" in one.layer:
             everything = product.term(f"{at}.all_experts", a=layers, b=one.layer["experts"])
             experts = sharded_params.term(f"{at}.rank_experts", params=everything, a=serve.ep, b=etp)
-            if (key, "experts") in shares:
+            if (key, "experts") in own:
+                parts[f"{key}.experts"] = state_bytes.term(
+                    f"{at}.experts", params=experts, bytes_per_param=own[key, "experts"], shards=ONE
+                )  # fmt: skip
+            elif (key, "experts") in shares:
                 element = _mixed(f"{at}.experts", shares[key, "experts"], stored, kept)
                 parts[f"{key}.experts"] = state_bytes.term(f"{at}.experts", params=experts, bytes_per_param=element, shards=ONE)
             else:
                 matrices["experts"] = experts
-        parts[f"{key}.matrices"] = state_bytes.term(
-            f"{at}.matrices", params=total(f"{at}.rank_matrices", matrices), bytes_per_param=stored, shards=ONE
-        )
+        if cut or len(matrices) > 1 or not any(kind == key for kind, _ in own):
+            parts[f"{key}.matrices"] = state_bytes.term(
+                f"{at}.matrices", params=total(f"{at}.rank_matrices", matrices), bytes_per_param=stored, shards=ONE
+            )
         if whole:
             rest = product.term(f"{at}.rank_rest", a=layers, b=total(f"{at}.rest", dict(whole.items())))
             parts[f"{key}.rest"] = state_bytes.term(f"{at}.rest_bytes", params=rest, bytes_per_param=kept, shards=ONE)
-    parts["edges"] = state_bytes.term("weights.edges", params=_edges(counts, serve), bytes_per_param=kept, shards=ONE)
+    if ("", EMBEDDING) in own:
+        parts["edges"] = _edges_of(counts, serve, kept, own["", EMBEDDING], own["", HEAD])
+    else:
+        parts["edges"] = state_bytes.term("weights.edges", params=_edges(counts, serve), bytes_per_param=kept, shards=ONE)
     return total("memory.weights", parts)
 
 
@@ -212,6 +237,30 @@ def expert_padding(
             padded_other=padded_size.term(f"{at}.width", size=inner, ways=etp, multiple=width),
         )  # fmt: skip
     return total("memory.expert_padding", parts) if parts else None
+
+
+def _edges_of(counts: ParamCount, serve: ServeTerms, kept: Term, embedding: Term, head: Term) -> Term:
+    """Bytes of embedding and head, of types of their own, on the rank that holds more of them; both where there is one stage."""
+    parts: list[tuple[str, Term, Term]] = [("embedding", counts.embedding, embedding)]
+    parts += [(name, term, kept) for name, term in counts.extra.items()]
+    ends: dict[str, tuple[Term, Term]] = {} if counts.final is None else {"final": (counts.final, kept)}
+    if counts.head is not None:
+        ends["head"] = (counts.head, head)
+    else:
+        here = on_single_stage.term("weights.tied_here", amount=counts.embedding, pp=serve.pp)
+        ends["embedding"] = (difference.term("weights.tied_copy", whole=counts.embedding, part=here), embedding)
+
+    def of(at: str, params: Term, size: Term) -> Term:
+        return state_bytes.term(f"weights.{at}_bytes", params=params, bytes_per_param=size, shards=serve.tp)
+
+    first = {name: of(f"first_{name}", params, size) for name, params, size in parts}
+    last = {name: of(f"last_{name}", params, size) for name, (params, size) in ends.items()}
+    both = {
+        name: of(f"both_{name}", on_single_stage.term(f"weights.both_{name}", amount=params, pp=serve.pp), size)
+        for name, params, size in [*parts, *((f"last_{name}", params, size) for name, (params, size) in ends.items())]
+    }
+    most = {"first": total("weights.first", first), "last": total("weights.last", last), "both": total("weights.both_ends", both)}
+    return greatest("weights.edges", most)
 
 
 def _edges(counts: ParamCount, serve: ServeTerms) -> Term:

@@ -12,7 +12,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Library
 from gpuplan.search.training import answer_training as train
 from gpuplan.specs.engine import Engine
-from gpuplan.specs.engine_era import split_date
+from gpuplan.specs.engine_era import dated, split_name
 
 LIBRARY = Library.of(TrainAsk(model="", on=""))
 
@@ -89,7 +89,7 @@ def test_an_era_holds_up_to_its_month() -> None:
 @pytest.mark.parametrize("wrong", ["nemo@", "nemo@new", "nemo@25.13", "nemo@1999-01"])
 def test_what_is_no_month_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="no month"):
-        split_date(wrong)
+        dated(split_name(wrong)[1] or "", {}, "NeMo")
 
 
 def test_gathers_one_by_one_hold_small_steps_up() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gpuplan.errors import UsageError
 from gpuplan.estimate.answer import Said, serving_answer
 from gpuplan.estimate.serving import ServingFigures, ServingModel, serving_figures
 from gpuplan.models.architecture import Attention, Mla
@@ -196,9 +195,7 @@ def test_lengths_that_the_user_leaves_out_fit_into_the_context(given: dict[str, 
     assert (made.question["prompt"], made.question["output"]) == tuple(str(one) for one in lengths)
 
 
-def test_an_encoder_fits_but_makes_no_tokens() -> None:
-    with pytest.raises(UsageError, match="bert-base is an encoder"):
-        serve(ServeAsk(model="bert-base", on="h100"))
+def test_an_encoder_fits_and_keeps_nothing() -> None:
     made = fit(FitAsk(model="bert-base", on="h100"))
     assert made.verdict.fits
     assert "max_sequences" not in made.figures

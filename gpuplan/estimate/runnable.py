@@ -1,0 +1,45 @@
+"""What is said of the models that run on a machine: each with its answer, its speed and its longest context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuplan.errors import Note
+from gpuplan.estimate.result import Estimate
+from gpuplan.models.card import ModelCard
+from gpuplan.plan.what_runs import ModelKind
+from gpuplan.record import Record
+
+SPEED, READ = "tokens_per_s_per_user", "tokens_per_s"
+"""The figure of a model that makes tokens, and of one that reads."""
+
+
+class Runs(Record, kw_only=True):
+    """A model that runs, in one type of weights: its answer, and the longest context of one sequence that fits.
+
+    `longest` is None where the model keeps nothing of a sequence. `speed` is in tokens a second of one user: those that it
+    makes, or reads where it only reads.
+    """
+
+    card: ModelCard
+    kind: ModelKind
+    params: float
+    active: float
+    estimate: Estimate
+    speed: float
+    longest: int | None
+
+    @property
+    def speed_key(self) -> str:
+        """The figure that `speed` is."""
+        return SPEED if self.card.architecture.generates else READ
+
+
+class WhatRuns(Record, kw_only=True):
+    """What runs on a machine: models in the order that was asked for, how many were left out and why, and notes on the machine."""
+
+    on: str
+    engine: str
+    runs: tuple[Runs, ...]
+    left_out: Mapping[str, int]
+    notes: tuple[Note, ...]

@@ -1,0 +1,99 @@
+"""Which matrices does a GGUF file of an architecture hold, layer by layer, and what does llama.cpp's quantiser see in each?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from gpuplan.models.architecture import Architecture, Attention, GatedDelta, Mixer, Mla, Mlp, Moe, SparseMla, StateSpace
+from gpuplan.record import Record
+
+Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]
+"""What the quantiser tells matrices of layers apart by."""
+
+
+class Tensor(Record):
+    """A matrix of one layer: the kind of layer and the part it is counted in, its rows' length and all its values."""
+
+    layer: int
+    kind: str
+    part: str
+    category: Category
+    row: int
+    values: int
+    experts: bool = False
+
+
+def layer_tensors(arch: Architecture) -> Iterator[Tensor]:
+    """The matrices of all layers in order; norms, biases, routers and convolutions are no matrices here.
+
+    >>> from gpuplan.models.catalog import find
+    >>> found = list(layer_tensors(find("llama-3.1-8b").architecture))
+    >>> len(found), sum(one.values for one in found)
+    (224, 6979321856)
+    """
+    several = len(arch.stacks) > 1
+    layer = 0
+    for stack in arch.stacks:
+        for run in stack.layers:
+            key = f"{stack.kind}.{run.block}" if several else run.block
+            block = stack.blocks[run.block]
+            for index in range(layer, layer + run.count):
+                for part, mixer in (("mixer", block.mixer), ("mixer", block.mixer2), ("cross", block.cross)):
+                    for category, row, rows in _mixer(mixer, arch.hidden) if mixer is not None else ():
+                        yield Tensor(index, key, part, category, row, row * rows)
+                yield from _channel(block.mlp, arch.hidden, index, key)
+            layer += run.count
+
+
+def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
+    """Category, length of a row and number of rows of the matrices of a token mixer."""
+    match mixer:
+        case Attention():
+            value_dim = mixer.v_head_dim or mixer.head_dim
+            queries = mixer.heads * mixer.head_dim * (2 if mixer.output_gate else 1)
+            yield "query", hidden, queries
+            yield "key", hidden, mixer.kv_heads * mixer.head_dim
+            if not mixer.shared_kv:
+                yield "value", hidden, mixer.kv_heads * value_dim
+            yield "output", mixer.heads * value_dim, hidden
+        case Mla() | SparseMla():
+            query = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
+            if mixer.q_rank:
+                yield "other", hidden, mixer.q_rank
+                yield "other", mixer.q_rank, query
+            else:
+                yield "query", hidden, query
+            yield "other", hidden, mixer.kv_rank + mixer.rope_dim
+            yield "other", mixer.nope_dim, mixer.heads * mixer.kv_rank
+            yield "other", mixer.kv_rank, mixer.heads * mixer.v_dim
+            yield "output", mixer.heads * mixer.v_dim, hidden
+        case GatedDelta():
+            yield "other", hidden, 2 * mixer.key_heads * mixer.key_dim + 2 * mixer.values + 2 * mixer.value_heads
+            yield "other", mixer.values, hidden
+        case StateSpace():
+            yield "other", hidden, 2 * mixer.inner + 2 * mixer.groups * mixer.state
+            yield "other", mixer.inner, hidden
+
+
+def _channel(mlp: Mlp | Moe | None, hidden: int, layer: int, key: str) -> Iterator[Tensor]:
+    """The matrices of a feed-forward layer or of a layer of experts, whose matrices of one role are one tensor."""
+    if mlp is None:
+        return
+    if isinstance(mlp, Mlp):
+        yield from _feed_forward(layer, key, "mlp", mlp.width, hidden, mlp.gated, 1, experts=False)
+        return
+    yield from _feed_forward(layer, key, "experts", mlp.width, mlp.latent or hidden, mlp.gated, mlp.experts, experts=True)
+    if mlp.shared_experts:
+        width = mlp.shared_width * mlp.shared_experts
+        yield from _feed_forward(layer, key, "mlp", width, hidden, mlp.gated, 1, experts=False)
+
+
+def _feed_forward(
+    layer: int, key: str, part: str, width: int, hidden: int, gated: bool, copies: int, *, experts: bool
+) -> Iterator[Tensor]:  # fmt: skip
+    values = width * hidden * copies
+    if gated:
+        yield Tensor(layer, key, part, "gate", hidden, values, experts)
+    yield Tensor(layer, key, part, "up", hidden, values, experts)
+    yield Tensor(layer, key, part, "down", width, values, experts)

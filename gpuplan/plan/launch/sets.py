@@ -1,0 +1,110 @@
+"""Which options of `gpuplan serve` follow from what an engine's arguments set together?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuplan.errors import Note, Problem, UsageError
+from gpuplan.plan.precision import KV_BYTES
+from gpuplan.record import Record
+
+_DIRECT = (
+    "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
+    "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "graphs", "chunked_prefill",
+)  # fmt: skip
+_SWITCHES = ("graphs", "chunked_prefill")
+
+
+class Options(Record):
+    """Options of `gpuplan serve` by name, and the argument that each comes from."""
+
+    given: dict[str, Any]
+    by: dict[str, str]
+    notes: tuple[Note, ...] = ()
+
+
+def options(sets: Mapping[str, tuple[str, str]]) -> Options:
+    """The options that follow from what arguments set: `sets` has text and argument by what is set.
+
+    >>> options({"tp": ("8", "--tp"), "dp": ("4", "--dp"), "attention_dp": ("true", "--enable-dp-attention")}).given
+    {'tp': '2', 'dp': '4', 'ep': '8'}
+
+    Raises:
+        UsageError: arguments that do not go together.
+    """
+    given: dict[str, Any] = {}
+    by: dict[str, str] = {}
+    notes: list[Note] = []
+
+    def put(name: str, value: Any, source: str) -> None:
+        given[name], by[name] = value, source
+
+    for name in _DIRECT:
+        if name in sets:
+            text, flag = sets[name]
+            put(name, text == "true" if name in _SWITCHES else text, flag)
+    if "cache_memory" in sets:
+        put("cache_memory", f"{sets['cache_memory'][0]} B", sets["cache_memory"][1])
+    if "tagged_model" in sets:
+        text, flag = sets["tagged_model"]
+        name, _, tag = text.partition(":")
+        put("model", name, flag)
+        if tag and tag != "latest":
+            put("weights", tag.lower(), flag)
+    if sets.get("attention_dp", ("false", ""))[0] == "true":
+        _attention_dp(sets, put)
+    elif sets.get("expert_parallel", ("false", ""))[0] == "true":
+        put("spread_experts", True, sets["expert_parallel"][1])
+    if "key_cache" in sets or "value_cache" in sets:
+        notes += _two_caches(sets, put)
+    if "slot_context" in sets:
+        _slots(sets, put)
+    return Options(given, by, tuple(notes))
+
+
+def _attention_dp(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
+    """Attention with replicas of its own inside the tensor parallel group, which the experts are spread over."""
+    flag = sets["attention_dp"][1]
+    ranks, groups = (_whole(sets, name) for name in ("tp", "dp"))
+    groups = ranks if "dp" not in sets else groups
+    if ranks % groups:
+        what = (
+            f"{flag}: {groups} replicas of attention do not divide the {ranks} ranks of {sets['tp'][1] if 'tp' in sets else 'tp'}"
+        )
+        raise UsageError(Problem("command.attention-dp", what, "use a number of replicas that divides them"))
+    put("tp", str(ranks // groups), flag)
+    put("dp", str(groups), flag)
+    if groups > 1 or "ep" in sets:
+        put("ep", str(max(_whole(sets, "ep"), ranks)), sets["ep"][1] if "ep" in sets else flag)
+
+
+def _whole(sets: Mapping[str, tuple[str, str]], name: str) -> int:
+    text, flag = sets.get(name, ("1", name))
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(Problem("command.value", f"{flag} {text}: a whole number of at least 1 is wanted"))
+    return int(text)
+
+
+def _two_caches(sets: Mapping[str, tuple[str, str]], put: Any) -> list[Note]:
+    """One type for keys and values: the wider of two, where they differ."""
+    flag = (sets.get("key_cache") or sets["value_cache"])[1]
+    types = [sets.get(name, ("fp16", ""))[0] for name in ("key_cache", "value_cache")]
+    if types[0] == types[1]:
+        put("kv_cache", types[0], flag)
+        return []
+    wide = max(types, key=lambda one: KV_BYTES.get(one, 0.0))
+    put("kv_cache", wide, flag)
+    text = f"keys in {types[0]} and values in {types[1]}: both are counted in {wide}"
+    return [Note("command.two-caches", text, "an estimate has one type for the KV cache")]
+
+
+def _slots(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
+    """The context of llama.cpp: each slot's share of it where the number of slots is said, otherwise one cache that all share."""
+    text, flag = sets["slot_context"]
+    total = _whole({"slot_context": (text, flag)}, "slot_context")
+    if "max_sequences" in sets:
+        put("context", str(max(total // _whole(sets, "max_sequences"), 1)), flag)
+    else:
+        put("cache_tokens", text, flag)
+        put("max_context", text, flag)

@@ -1,0 +1,103 @@
+"""What does the list of models that run on a machine look like: a line for each, in text, JSON, CSV and Markdown?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from gpuplan.estimate.runnable import Runs, WhatRuns
+from gpuplan.plan.what_runs import WhatRunsAsk
+from gpuplan.render.text import Look, noted, shown, wrap
+from gpuplan.units import human
+
+HEADS = ("model", "weights", "memory", "tokens/s", "low – high", "context", "params", "active")
+ALIGNED = "llrrlrrr"
+PARTLY = 0.9
+"""Below this share of its parameters that a token meets, the active ones are told."""
+MOST = 20
+"""Models that are shown unless more are asked for."""
+NARROWLY = " !"
+"""Marks memory whose high end is beyond the budget."""
+
+
+def as_text(found: WhatRuns, ask: WhatRunsAsk, look: Look) -> str:
+    """The list, what was left out, and what to know about the machine."""
+    from gpuplan.render.spec import stacked
+
+    rows = _shown(found, ask)
+    head = (
+        f"{len(found.runs)} {'model runs' if len(found.runs) == 1 else 'models run'} on {found.on} with {found.engine} for one user"
+    )
+    made = [look.bold(head)]
+    if rows:
+        made += ["", stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n")]
+    said = _said(found, rows)
+    if said:
+        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
+    return "\n".join(made) + "\n"
+
+
+def as_markdown(found: WhatRuns, ask: WhatRunsAsk) -> str:
+    """The same as a table of Markdown."""
+    from gpuplan.render.markdown import grid
+
+    rows = _shown(found, ask)
+    notes = "\n".join(f"- {text}" for text in _said(found, rows))
+    return f"{grid(HEADS, [_row(one) for one in rows], ALIGNED)}\n{notes}\n"
+
+
+def as_json(found: WhatRuns) -> str:
+    """All of them as numbers in base units."""
+    whole = {
+        "on": found.on, "engine": found.engine, "models": records(found), "left_out": dict(found.left_out),
+        "notes": [note.text for note in found.notes],
+    }  # fmt: skip
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(found: WhatRuns) -> str:
+    """The same, one row a model and type of weights."""
+    from gpuplan.render.csv import records_csv
+
+    return records_csv(records(found))
+
+
+def records(found: WhatRuns) -> list[dict[str, object]]:
+    """Each model that runs, in base units."""
+    made: list[dict[str, object]] = []
+    for one in found.runs:
+        low, high = one.estimate.ranges[one.speed_key]
+        memory = one.estimate.figures["peak_memory_bytes"]
+        least, most = one.estimate.ranges["peak_memory_bytes"]
+        made.append({
+            "model": one.card.id, "kind": one.kind, "params_total": one.params, "params_active": one.active,
+            "weights": one.estimate.question["weights"], "fits": one.estimate.verdict.words, "memory_bytes": float(memory.value),
+            "memory_bytes_low": float(least), "memory_bytes_high": float(most),
+            "memory_budget_bytes": float(one.estimate.figures["memory_budget_bytes"].value), "tokens_per_s": one.speed,
+            "tokens_per_s_low": float(low), "tokens_per_s_high": float(high), "longest_context": one.longest,
+            "tp": int(one.estimate.question["tp"]), "pp": int(one.estimate.question["pp"]),
+        })  # fmt: skip
+    return made
+
+
+def _shown(found: WhatRuns, ask: WhatRunsAsk) -> Sequence[Runs]:
+    return found.runs[: ask.limit or MOST]
+
+
+def _row(one: Runs) -> list[str]:
+    low, high = (shown("tokens_per_s", end, "1/s") for end in one.estimate.ranges[one.speed_key])
+    memory = human(float(one.estimate.figures["peak_memory_bytes"].value), "B")
+    return [
+        one.card.id, one.estimate.question["weights"], memory + (NARROWLY if one.estimate.verdict.narrowly else ""),
+        shown("tokens_per_s", one.speed, "1/s"), f"{low} – {high}", "" if one.longest is None else f"{one.longest:,}",
+        human(one.params, "1"), human(one.active, "1") if one.active < PARTLY * one.params else "",
+    ]  # fmt: skip
+
+
+def _said(found: WhatRuns, rows: Sequence[Runs]) -> list[str]:
+    made = [f"{count} {'model' if count == 1 else 'models'}: {why}" for why, count in found.left_out.items()]
+    if len(rows) < len(found.runs):
+        made.insert(0, f"{len(found.runs) - len(rows)} more run: --limit shows them")
+    if any(one.estimate.verdict.narrowly for one in rows):
+        made.append(f"{NARROWLY.strip()}: it fits narrowly, as it may need more than there is")
+    return [*made, *(noted(note) for note in found.notes)]
