@@ -94,11 +94,17 @@ def lost_share(setting: Setting, profile: TrainingProfile, name: str, items: Ite
     )
     taken = lanes.bandwidth_taken.term(
         f"{name}.bandwidth_taken", moved=total(f"{name}.moved_bytes", moved), bandwidth=hw.hbm_bandwidth,
-        seconds=priced(f"{name}.once", items, hw),
+        seconds=priced(f"{name}.once", items, hw), start=hw.parameter("stream.launch"),
     )  # fmt: skip
     units = greatest(f"{name}.units_taken", [units_taken(hw, f"{item.name}.units_taken", item) for item in items])
     return lanes.lost_beside.term(
-        f"{name}.lost", products=window.products, streams=window.streams, waits=window.waits, units=units, bandwidth=taken
+        f"{name}.lost",
+        products=window.products,
+        streams=window.streams,
+        waits=window.waits,
+        units=units,
+        bandwidth=taken,
+        start=hw.parameter("stream.launch"),
     )
 
 

@@ -283,7 +283,7 @@ class _Maker(Record, kw_only=True):
 
     def data_parallel(self, window: Window) -> Term:
         """Gradients that the last backward pass does not hide."""
-        hw, setting, size = self.setting.hw, self.setting, {}
+        setting, size = self.setting, {}
         size["gradients"] = repeated_bytes.term("step.gradient_bytes", count=self.model.params, size=self.recipe.gradient)
         items = [
             Collective(

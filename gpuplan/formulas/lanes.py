@@ -50,25 +50,28 @@ def units_waited_for(*, channels: Count, units: Count, waves: Ratio) -> Ratio:
 
 
 @formula(DEFINITION)
-def bandwidth_taken(*, moved: Bytes, seconds: Seconds, bandwidth: BytesPerS) -> Ratio:
+def bandwidth_taken(*, moved: Bytes, seconds: Seconds, bandwidth: BytesPerS, start: Seconds) -> Ratio:
     """Share of the memory bandwidth that a collective takes while it runs, by the bytes that it reads and writes there.
 
-    >>> bandwidth_taken(moved=2e9, seconds=2e-3, bandwidth=4e12), bandwidth_taken(moved=0.0, seconds=0.0, bandwidth=4e12)
-    (0.25, 0.0)
+    Nothing runs for less than the `start` of a kernel.
+
+    >>> [bandwidth_taken(moved=moved, seconds=moved / 1e12, bandwidth=4e12, start=3e-6) for moved in (2e9, 0.0)]
+    [0.25, 0.0]
     """
-    return minimum(moved / (bandwidth * maximum(seconds, 1e-12)), 1.0)
+    return minimum(moved / (bandwidth * maximum(seconds, start)), 1.0)
 
 
 @formula(Source("definition", "products lose units, streams lose bandwidth, waiting loses nothing, as they fill the window"))
-def lost_beside(*, products: Seconds, streams: Seconds, waits: Seconds, units: Ratio, bandwidth: Ratio) -> Ratio:
-    """Share of the time beside a collective that kernels lose to it.
+def lost_beside(
+    *, products: Seconds, streams: Seconds, waits: Seconds, units: Ratio, bandwidth: Ratio, start: Seconds
+) -> Ratio:  # fmt: skip
+    """Share of the time beside a collective that kernels lose to it; nothing runs for less than the `start` of a kernel.
 
-    >>> lost_beside(products=3.0, streams=1.0, waits=0.0, units=0.5, bandwidth=0.1)
-    0.4
-    >>> lost_beside(products=0.0, streams=0.0, waits=0.0, units=0.5, bandwidth=0.1)
-    0.0
+    >>> taken = dict(units=0.5, bandwidth=0.1, start=3e-6)
+    >>> lost_beside(products=3.0, streams=1.0, waits=0.0, **taken), lost_beside(products=0.0, streams=0.0, waits=0.0, **taken)
+    (0.4, 0.0)
     """
-    return (products * units + streams * bandwidth) / maximum(products + streams + waits, 1e-12)
+    return (products * units + streams * bandwidth) / maximum(products + streams + waits, start)
 
 
 @formula(Source("definition", "two lanes side by side: kernels go on at the rate that is left while the collective runs"))
@@ -77,8 +80,8 @@ def contended_seconds(*, comm: Seconds, window: Seconds, overlap: Ratio, lost: R
 
     Kernels lose a share of the time that it runs; where it outlasts them all the same, only what is left of it counts.
 
-    >>> contended_seconds(comm=3.0, window=4.0, overlap=0.5, lost=0.1), contended_seconds(comm=3.0, window=4.0, overlap=1.0, lost=0.1)
-    (1.0, 0.3)
+    >>> [contended_seconds(comm=3.0, window=4.0, overlap=overlap, lost=0.1) for overlap in (0.5, 1.0)]
+    [1.0, 0.3]
     >>> contended_seconds(comm=3.0, window=4.0, overlap=1.0, lost=1.2)
     3.0
     """
