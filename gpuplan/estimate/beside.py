@@ -11,9 +11,11 @@ from gpuplan.formulas.basic import remaining_seconds, repeated_bytes
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import DEFINITION, Term, greatest, numbered, total
+from gpuplan.term import DEFINITION, Source, Term, greatest, numbered, total
 from gpuplan.work import Collective
 from gpuplan.workload.counts import count
+
+_COPIES = Source("definition", "copies in memory take all of its bandwidth")
 
 
 class Window(Record):
@@ -88,15 +90,9 @@ def lost_share(setting: Setting, profile: TrainingProfile, name: str, items: Ite
     hw, items = setting.hw, [item for item in items if not alone(item.group)]
     if hw.parameters.get("beside.channels") is None and profile.contention is not None:
         return setting.habit("contention", profile.contention)
-    moved = numbered(
-        (item.name, repeated_bytes.term(f"{item.name}.moved_bytes", count=count(f"moved_{item.kind}"), size=item.size))
-        for item in items
-    )
-    taken = lanes.bandwidth_taken.term(
-        f"{name}.bandwidth_taken", moved=total(f"{name}.moved_bytes", moved), bandwidth=hw.hbm_bandwidth,
-        seconds=priced(f"{name}.once", items, hw), start=hw.parameter("stream.launch"),
-    )  # fmt: skip
-    units = greatest(f"{name}.units_taken", [units_taken(hw, f"{item.name}.units_taken", item) for item in items])
+    taken, units = bandwidth_taken(hw, name, items), no_units(f"{name}.units_taken")
+    if items:
+        units = greatest(f"{name}.units_taken", [units_taken(hw, f"{item.name}.units_taken", item) for item in items])
     return lanes.lost_beside.term(
         f"{name}.lost",
         products=window.products,
@@ -108,11 +104,30 @@ def lost_share(setting: Setting, profile: TrainingProfile, name: str, items: Ite
     )
 
 
+def bandwidth_taken(hw: Hardware, name: str, items: list[Collective]) -> Term:
+    """The share of the memory bandwidth that collectives take while they run; where only copies do, all of it."""
+    if not items:
+        return Term(f"{name}.bandwidth_taken", 1.0, "1", _COPIES)
+    moved = numbered(
+        (item.name, repeated_bytes.term(f"{item.name}.moved_bytes", count=count(f"moved_{item.kind}"), size=item.size))
+        for item in items
+    )
+    return lanes.bandwidth_taken.term(
+        f"{name}.bandwidth_taken", moved=total(f"{name}.moved_bytes", moved), bandwidth=hw.hbm_bandwidth,
+        seconds=priced(f"{name}.once", items, hw), start=hw.parameter("stream.launch"),
+    )  # fmt: skip
+
+
+def no_units(name: str) -> Term:
+    """Nothing is taken of the compute units."""
+    return Term(name, 0.0, "1", DEFINITION)
+
+
 def units_taken(hw: Hardware, name: str, item: Collective) -> Term:
     """The share of the compute units that products lose to one collective; none where links work by themselves."""
     inside = hw.parameters.get("beside.channels")
     if inside is None:
-        return Term(name, 0.0, "1", DEFINITION)
+        return no_units(name)
     channels = lanes.channels_of_group.term(
         f"{item.name}.channels", group=item.group, stride=item.stride, inside=node_size(hw), channels=inside,
         channels_between=hw.parameter("beside.channels_between"),
