@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.estimate.attention_time import attention_seconds
+from gpuplan.estimate.attention_time import attention_remade, attention_seconds
 from gpuplan.estimate.beside import beside_seconds, window_within
 from gpuplan.estimate.pricing import alone, exposed, happens, no_time, priced
 from gpuplan.estimate.step_pricer import StepPricer
@@ -73,6 +73,8 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
     elif pricer.plan.recompute == "selective-op":
         half = part_of_seconds.term(f"layer.{key}.recompute.every_second", seconds=forward["matmuls"], ratio=count("every_second"))
         again = {"matmuls": half, "elementwise": forward["elementwise"]}
+        if attention_remade(profile, hw):
+            again["attention"] = forward["attention"]
     elif pricer.plan.recompute != "none":
         again = module_seconds(pricer, key, block, forward["attention"], expert["forward"])
     if pricer.plan.tuning.reference:

@@ -49,6 +49,15 @@ def test_each_overlap_saves_time() -> None:
     )
 
 
+def test_attention_that_is_on_no_list_is_run_again() -> None:
+    # torchtitan did not keep the results of cuDNN's attention, which Blackwell runs, until November 2025.
+    plan = {"model": "llama-3.1-8b", "zero_stage": 3, "recompute": "selective-op"}
+    then, now = (step(**plan, on="8xb200", engine=engine) for engine in ("torchtitan@2025-08", "torchtitan"))
+    assert 1.03 * now < then < 1.2 * now
+    then, now = (step(**plan, on="8xh100", engine=engine) for engine in ("torchtitan@2025-08", "torchtitan"))
+    assert then < 1.01 * now
+
+
 def test_dualpipe_hides_the_way_to_experts_unasked() -> None:
     # DeepSeek-V3 (arXiv 2412.19437, 3.2.1): both exchanges of one micro-batch beside the computation of another are what it is for.
     plan = {"model": "deepseek-v3", "on": "512xh100", "pp": 8, "ep": 64, "precision": "fp8"}
