@@ -11,8 +11,8 @@ from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
 from gpuplan.term import Term, total
 
-Metric: TypeAlias = Literal["throughput", "memory", "prefill", "ttft", "tpot"]
-METRICS: tuple[Metric, ...] = ("throughput", "memory", "prefill", "ttft", "tpot")
+Metric: TypeAlias = Literal["throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool"]
+METRICS: tuple[Metric, ...] = ("throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool")
 OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
 FIRST_STAGE = "first_stage"
@@ -30,11 +30,20 @@ class Point(Record, kw_only=True):
     low: float
     expected: float
     high: float
+    base: float | None = None
+    """What the error is a share of (a pool's is one of the device); None: the measurement."""
 
     @property
     def error(self) -> float:
-        """Estimated over measured, less one."""
+        """Estimated over measured, less one; or the difference over what it is a share of."""
+        if self.base is not None:
+            return (self.expected - self.measured) / self.base
         return self.expected / self.measured - 1.0
+
+    @property
+    def ratio(self) -> float:
+        """Measured over estimated, of what the error is a share of."""
+        return 1.0 - self.error if self.base is not None else self.measured / self.expected
 
     @property
     def inside(self) -> bool:

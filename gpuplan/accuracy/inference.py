@@ -79,7 +79,7 @@ def serving_ask(
         raise Skip("the row does not say how long its requests are")
     batch = _batch(row)
     kv = run.get("kv_cache")
-    if kv is not None and _typed(kv) not in get_args(KvFormat):
+    if kv is not None and typed(kv) not in get_args(KvFormat):
         raise Skip(f"no plan for a cache in `{kv}`")
     tp, pp, dp = run.get("tp"), run.get("pp"), run.get("dp") or 1
     chips = _chips(row)
@@ -89,24 +89,29 @@ def serving_ask(
     return ServeAsk(
         model=keep(card_of(row, find)), on=f"{chips}x{_accelerator(row)}", engine=_engine(row, knows),
         prompt=int(prompt or 1) if one_length else None, output=int(output or 1) if one_length else None,
-        batch=batch, weights=_weights(row), kv_cache=None if kv is None else cast("KvFormat", _typed(kv)),
+        batch=batch, weights=weights_of(row), kv_cache=None if kv is None else cast("KvFormat", typed(kv)),
         # Whoever serves with pipeline stages or replicas on the accelerators of one node says so.
         tp=tp, pp=pp or (1 if run.get("tp") or chips <= ONE_NODE else None), dp=dp if dp > 1 else None,
         ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
     )  # fmt: skip
 
 
-def _typed(name: object) -> str:
+def typed(name: object) -> str:
     """A type as it is called here."""
     word = str(name).lower()
     return ALSO_CALLED.get(word, word)
 
 
-def _weights(row: Row) -> WeightFormat | None:
+def weights_of(row: Row) -> WeightFormat | None:
+    """The type of a row's weights; None: it does not say.
+
+    Raises:
+        Skip: no plan has it.
+    """
     said = row.run.get("weights")
     if said is None:
         return None
-    found = WEIGHTS.get(str(said).lower()) or _typed(said)
+    found = WEIGHTS.get(str(said).lower()) or typed(said)
     if found not in get_args(WeightFormat):
         raise Skip(f"no plan for weights in `{said}`")
     return cast("WeightFormat", found)

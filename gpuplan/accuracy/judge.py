@@ -10,6 +10,7 @@ from gpuplan.accuracy.compare import Point, training_points
 from gpuplan.accuracy.inference import inference_points, serving_asks
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.accuracy.stand_in import WIDER, engine_of
+from gpuplan.accuracy.startup import startup_ask, startup_points
 from gpuplan.accuracy.training import training_ask
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
@@ -107,6 +108,10 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         raise Skip(f"marked as doubtful: {row.flag}")
     if row.task == "inference":
         return list(_served(row, answers, asked)), ()
+    if row.task == "startup":
+        made = _answer(_read(startup_ask, row, answers), answers.serve, asked)
+        failed = row.measured.get("started") is False
+        return list(startup_points(row, made)), (Ran(row, ran=not failed, said_fits=made.verdict.fits),)
     made = _trained(training_question(row, answers), answers, asked)
     if row.measured.get("out_of_memory"):
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuplan.accuracy.compare import METRICS, Metric, Point
 from gpuplan.accuracy.judge import Judged, Judgement, Ran
-from gpuplan.accuracy.rows import Row
+from gpuplan.accuracy.rows import Row, Task
 
 KEYS: Mapping[str, Callable[[Row], str]] = {
     "source": lambda row: row.set,
@@ -29,6 +29,8 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
     "memory": ("peak_memory_gib",),
     "ttft": ("ttft_ms", "ttft_p50_ms"),
     "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms"),
+    "weights": ("weights_gib",),
+    "kv_pool": ("kv_pool_gib",),
 }  # fmt: skip
 """What rows call the figures of each metric."""
 
@@ -82,7 +84,12 @@ def _measures(row: Row, metric: Metric) -> bool:
     said = [name for name, keys in MEASURES.items() if any(row.measured.get(key) is not None for key in keys)]
     if said or row.measured.get("out_of_memory"):
         return metric in said
-    return metric in (("throughput", "memory") if row.task == "training" else ("throughput", "prefill", "ttft", "tpot"))
+    return metric in _ALL_OF[row.task]
+
+
+_ALL_OF: Mapping[Task, tuple[Metric, ...]] = {
+    "training": ("throughput", "memory"), "inference": ("throughput", "prefill", "ttft", "tpot"), "startup": ("weights", "kv_pool"),
+}  # fmt: skip
 
 
 def _seen(row: Row) -> str:
@@ -101,7 +108,7 @@ def errors(points: Sequence[Point], missed: int = 0) -> dict[str, Any]:
     if not points:
         return made | dict.fromkeys(("median_ape", "mean_ape", "p90_ape", "bias", "inside_range", "width", "spread"))
     sizes = sorted(abs(point.error) for point in points)
-    ratios = sorted(point.measured / point.expected for point in points)
+    ratios = sorted(point.ratio for point in points)
     ranked = [*sizes, *[math.inf] * missed]
     return made | {
         "median_ape": _known(quantile(ranked, 0.5)),
@@ -109,9 +116,16 @@ def errors(points: Sequence[Point], missed: int = 0) -> dict[str, Any]:
         "p90_ape": _known(quantile(ranked, 0.9)),
         "bias": statistics.median(point.error for point in points),
         "inside_range": sum(point.inside for point in points) / len(ranked),
-        "width": statistics.median(point.high / max(point.low, 1e-12) for point in points),
+        "width": statistics.median(_width(point) for point in points),
         "spread": quantile(ratios, 0.9) / quantile(ratios, 0.1),
     }
+
+
+def _width(point: Point) -> float:
+    """High over low; of a difference, how far apart they are as a share of the same."""
+    if point.base is not None:
+        return 1.0 + (point.high - point.low) / point.base
+    return point.high / max(point.low, 1e-12)
 
 
 def _known(value: float) -> float | None:

@@ -21,7 +21,9 @@ from gpuplan.files.read import SPEC_BYTES, TABLE_BYTES, text_of
 from gpuplan.record import Record
 from gpuplan.strict_yaml import parse_any
 
-Task: TypeAlias = Literal["training", "inference"]
+Task: TypeAlias = Literal["training", "inference", "startup"]
+"""What was run: training, requests to a serving engine, or its start-up, of which its log tells."""
+_TASKS: Mapping[str, Task] = {"inference": "inference", "startup": "startup"}
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 PARTS = ("model", "hardware", "run", "measured")
 NUMBERS = {
@@ -29,12 +31,13 @@ NUMBERS = {
     "hardware": ("count", "per_node"),
     "run": (
         "seq_len", "global_batch", "micro_batch", "grad_accum", "per_device_batch", "local_batch", "batch_per_dp", "tp", "pp", "dp",
-        "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency",
+        "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency", "max_context", "max_sequences",
+        "max_batched_tokens", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
     ),
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
         "tflops_per_accelerator", "mfu", "hfu", "peak_memory_gib", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
-        "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms",
+        "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms", "weights_gib", "device_gib", "kv_tokens", "max_concurrency",
     ),
 }  # fmt: skip
 """What must be a number where a row has it."""
@@ -269,7 +272,8 @@ def _row(data: Any, file: Path, number: int) -> Row:
     elsewhere = {*(word for one in named for word in one), *known}
     return Row(
         month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))),
-        id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem, task="inference" if task == "inference" else "training",
+        id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem,
+        task=_TASKS.get(str(task), "training"),
         **parts, kind=str(data.get("kind") or "pretrain"),
         engine=str(engine).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
     )  # fmt: skip

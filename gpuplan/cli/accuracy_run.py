@@ -12,7 +12,7 @@ from gpuplan.cli.answer import put
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.plan.read import count
 
-METRICS = ("throughput", "memory", "prefill", "ttft", "tpot", "fits")
+METRICS = ("throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool", "fits")
 LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
 """What a budget sets a lower limit to."""
 FIGURES = (*LEAST, "missed", "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
@@ -32,8 +32,8 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
     if by not in KEYS:
         hint = did_you_mean(by, KEYS) or f"use {', '.join(KEYS)}"
         problems.append(Problem("usage.word", f"--by {by}: rows cannot be grouped by that", hint))
-    if task not in (None, "training", "inference"):
-        problems.append(Problem("usage.word", f"--task {task}: no such task", "use training or inference"))
+    if task not in (None, "training", "inference", "startup"):
+        problems.append(Problem("usage.word", f"--task {task}: no such task", "use training, inference or startup"))
     if given["json"] and given["md"]:
         problems.append(Problem("usage.forms", "--json and --md at once", "choose one"))
     if problems:

@@ -72,7 +72,7 @@ def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") ->
     elif made.prefill is not None and made.whole is not None:
         breakdowns.insert(0, Breakdown("one sequence", made.prefill.seconds, made.prefill.parts))
         breakdowns.insert(1, Breakdown("a batch of sequences", made.whole.seconds, made.whole.parts))
-    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds)
+    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds, prints=made.prints)
 
 
 def largest(title: str, found: Iterable[tuple[Term, Parts]]) -> Breakdown:

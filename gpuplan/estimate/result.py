@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
@@ -13,6 +14,10 @@ from gpuplan.record import Record, field
 from gpuplan.term import Parts, Term
 
 Task = Literal["fit", "train", "serve"]
+_NAMED = re.compile(r"\{(\w+)\}")
+"""A figure that a line names."""
+_SIZES = {"gib": 2.0**30, "mib": 2.0**20, "gb": 1e9}
+"""Units in which engines print bytes."""
 
 
 class Choice(Record):
@@ -87,6 +92,10 @@ class Estimate(Record):
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
+    command: str = ""
+    """What starts it, where the question names an engine whose arguments are on file."""
+    prints: tuple[str, ...] = ()
+    """The lines in which the engine tells of its memory at its start; `{kv_cache_tokens}` stands for the figure of that key."""
     bounds: Mapping[str, Term] = field(default_factory=dict)
     """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
 
@@ -131,6 +140,19 @@ class Estimate(Record):
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
             made[key] = low, high
         return made
+
+    def printed(self) -> tuple[str, ...]:
+        """What the engine prints at its start, of the figures as they are; lines of figures that there are not are left out."""
+        found: dict[str, str] = {}
+        for key, term in self.figures.items():
+            value = float(term.value)
+            found[key] = f"{value:.2f}" if key == "max_concurrency" else f"{value:,.0f}"
+            if term.unit == "B":
+                name = key.removesuffix("_bytes")
+                found |= {f"{name}_{unit}": f"{value / size:.2f}" for unit, size in _SIZES.items()}
+        for name, part in self.breakdowns[-1].named.items():
+            found |= {f"{name}_{unit}": f"{float(part.value) / size:.2f}" for unit, size in _SIZES.items()}
+        return tuple(line.format_map(found) for line in self.prints if all(name in found for name in _NAMED.findall(line)))
 
     def range_of(self, term: Term) -> tuple[float, float]:
         """The low and high of a term: as they are printed where it is a figure."""

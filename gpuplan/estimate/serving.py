@@ -23,6 +23,7 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.machine.hardware import Hardware
 from gpuplan.num import agreed
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -43,8 +44,8 @@ PLAIN_IN_FILE = 4.0
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
 
 
-def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
-    """How an engine serves on accelerators with that much memory.
+def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
+    """How an engine serves on accelerators, which may count as small ones.
 
     Raises:
         UsageError: the engine only trains.
@@ -54,7 +55,10 @@ def serving_profile(engine: Engine, memory: Term) -> ServingProfile:
         hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
-    if small is None or agreed(memory.value >= small.below.value):
+    if small is None:
+        return profile
+    named = hw.asked("small device", lambda one: one.accelerator in small.too)
+    if not named and agreed(hw.memory_capacity.value >= small.below.value):
         return profile
     return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
 
@@ -101,7 +105,7 @@ class ServingModel(Record, kw_only=True):
         Raises:
             UsageError: the engine does not serve.
         """
-        profile = serving_profile(subject.engine, subject.hw.memory_capacity)
+        profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
         if plan.settings.graphs is False:
@@ -118,6 +122,7 @@ class ServingModel(Record, kw_only=True):
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
             kv_heads=subject.engine.kv_heads,
+            host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
@@ -262,6 +267,15 @@ class ServingModel(Record, kw_only=True):
             encoder_shape=encoded,
         )  # fmt: skip
 
+    def programs(self, name: str) -> dict[str, LayerProgram]:
+        """What each kind of layer does with one token."""
+        shape = Pass(
+            tokens=ONE, groups=(Group(sequences=ONE, q_len=ONE, kv_len=ONE, decodes=True),), expert_tokens=ONE,
+            hidden_passes=self.serve.hidden_passes, activation_passes=self.serve.activation_passes, kernels=self.serve.kernels,
+            source=self.source(),
+        )  # fmt: skip
+        return self._pass(name, shape, ONE).layers
+
     def phase(self, name: str, work: PassWork, rows: Term, passes: Term | None) -> ServingPhase:
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once."""
         hw = self.subject.hw
@@ -353,6 +367,8 @@ class ServingFigures(Record, kw_only=True):
     memory: ServingMemory
     prefill: ServingPhase | None = None
     decode: ServingPhase | None = None
+    prints: tuple[str, ...] = ()
+    """What the engine prints of its memory at its start."""
     whole: ServingPhase | None = None
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
@@ -365,7 +381,10 @@ def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
         "memory_budget_bytes": memory.budget,
         "memory_capacity_bytes": capacity,
         "headroom_bytes": remaining_bytes.term("memory.headroom", budget=memory.budget, used=memory.needed),
+        "weights_bytes": memory.loaded,
+        "kv_pool_bytes": memory.pool,
         "kv_cache_bytes_per_sequence": memory.sequence,
+        **memory.told,
     }
     return found if memory.max_sequences is None else {**found, "max_sequences": memory.max_sequences}
 
@@ -423,7 +442,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "decode": (model.serve.batch, decode.seconds),
     }
     bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
-    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds)
+    made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds, prints=habits.prints)
     return as_set(made, subject.pins)
 
 

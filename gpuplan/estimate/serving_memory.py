@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gpuplan.estimate.cache_pages import Pages, pages_of
+from gpuplan.estimate.memory_room import adapter_places, beside_caches, reserved, room, set_pool
 from gpuplan.estimate.pins import as_set
+from gpuplan.formulas import engine_memory as engine
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import part_of_bytes, remaining_bytes, repeated_bytes, smaller
-from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.training import allocator_bytes
-from gpuplan.machine.hardware import Hardware
+from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.record import Record
-from gpuplan.specs.quantity import Sourced
-from gpuplan.term import USER, Parts, Source, Term, greatest, total
-from gpuplan.workload.context import ONE
+from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.serving import cache_bytes, expert_padding, weight_bytes
-from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
@@ -32,7 +28,12 @@ class ServingMemory(Record, kw_only=True):
     parts: Parts
     budget: Term
     pool: Term
+    """Room for caches: what the engine gives them, whatever runs."""
+    loaded: Term
+    """Weights as they were loaded."""
     sequence: Term
+    told: dict[str, Term]
+    """What the engine says of its caches at its start, by figure."""
     max_sequences: Term | None
     """None where a sequence keeps no cache."""
     limit: Term
@@ -56,33 +57,41 @@ def serving_memory(model: ServingModel) -> ServingMemory:
         subject.arch, subject.counts, leaves, model.held(), element=element, capped=profile.windowed_kv == "capped",
         source=model.source(),
     )  # fmt: skip
+    paged = pages_of(model, element)
+    if paged is not None:
+        sequence = paged.sequence()
     padding = _padding(model, byte("recipe.stored_weight_bytes", stored.bytes_per_value, stored.source))
-    parts = {
-        "weights": weights,
-        **({} if padding is None else {"expert_padding": padding}),
-        "activations": _activations(model),
-        **_graphs(model),
-        "context": _reserved(model, "context", lambda one: subject.engine.context_of(one.accelerator, one.family)),
-    }
-    if subject.hw.several():
-        parts["communication"] = subject.habit("communication", subject.engine.communication)
-    parts["fragmentation"] = allocator_bytes.term(
-        "memory.fragmentation",
-        allocated=parts["activations"],
-        fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
-    )
+    padded = {} if padding is None else {"expert_padding": padding}
+    held = {"weights": weights, **padded, **adapter_places(model)}
+    loaded = total("memory.loaded", dict(held))
+    parts = {**held, **beside_caches(model)}
     fixed = total("memory.fixed", parts)
-    budget, pool = _room(model, fixed, weights)
+    budget, pool = room(model, parts, fixed)
+    told = {} if paged is None else _told(model, paged, pool)
     most = _most(model, pool, sequence) if subject.arch.remembers else None
     running = serve.batch
     if most is not None and model.plan.queues:
         running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
     parts = {"weights": weights, "kv_cache": _cache(model, running, sequence, element), **parts}
     made = ServingMemory(
-        needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, sequence=sequence, max_sequences=most,
+        needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, loaded=loaded, sequence=sequence,
+        max_sequences=most, told=told,
         limit=model.limit(), running=running,
     )  # fmt: skip
     return as_set(made, subject.pins)
+
+
+def _told(model: ServingModel, paged: Pages, pool: Term) -> dict[str, Term]:
+    """What an engine says of its caches at its start: their tokens, and the longest sequences that they have room for."""
+    pages = engine.whole_pages.term("pages.count", pool=pool, page=paged.size)
+    most = engine.concurrency.term("max_concurrency", pages=pages, each=paged.longest)
+    if model.profile.tokens_told == "of-concurrency":
+        tokens = engine.tokens_of_concurrency.term("kv_cache_tokens", concurrency=most, tokens=paged.limit)
+    else:
+        tokens = engine.tokens_of_pages.term(
+            "kv_cache_tokens", pages=pages, groups=paged.groups, page_tokens=paged.tokens
+        )  # fmt: skip
+    return {"kv_cache_tokens": tokens, "max_concurrency": most, "longest_tokens": paged.limit}
 
 
 def _most(model: ServingModel, pool: Term, sequence: Term) -> Term:
@@ -99,7 +108,7 @@ def _cache(model: ServingModel, running: Term, sequence: Term, element: Term) ->
     """What the caches of the running sequences take, or more where the plan sets their size or the longest sequence."""
     settings = model.plan.settings
     if settings.cache_memory is not None:
-        return total("memory.kv_cache", {"set": _set_pool(model)})
+        return total("memory.kv_cache", {"set": set_pool(model)})
     if settings.max_context is None or not model.subject.arch.remembers:
         return repeated_bytes.term("memory.kv_cache", count=running, size=sequence)
     used = repeated_bytes.term("memory.kv_cache_of_all", count=running, size=sequence)
@@ -111,19 +120,6 @@ def _cache(model: ServingModel, running: Term, sequence: Term, element: Term) ->
     return greatest("memory.kv_cache", {"running": used, "longest": one})
 
 
-def _set_pool(model: ServingModel) -> Term:
-    """The leaf of the memory that the plan sets for the caches.
-
-    Raises:
-        TypeError: it sets none.
-    """
-    given = model.plan.settings.cache_memory
-    if given is None:
-        raise TypeError("the plan sets no memory of the cache")
-    source = model.subject.origins.get("cache_memory", USER)
-    return Term("plan.cache_memory", given, "B", source)
-
-
 def at_least(needed: Term) -> Term:
     """What is needed in any case: where sequences may wait for room in the cache, that of one.
 
@@ -131,73 +127,6 @@ def at_least(needed: Term) -> Term:
     """
     waiting = needed.find("running_sequences")
     return needed if waiting is None else needed.given({waiting.name: 1.0})
-
-
-def _graphs(model: ServingModel) -> Parts:
-    """What captured graphs take, of all models alike or of each layer."""
-    found: dict[str, Term] = {}
-    if model.profile.graphs is not None:
-        found["graphs"] = model.subject.habit("graphs", model.profile.graphs)
-    if model.profile.layer_graphs is not None:
-        each = model.subject.habit("layer_graphs", model.profile.layer_graphs)
-        found["graphs"] = repeated_bytes.term("memory.graphs", count=_rank_layers(model), size=each)
-    return found
-
-
-def _rank_layers(model: ServingModel) -> Term:
-    """Layers of the fullest rank."""
-    subject = model.subject
-    return total("rank_layers", fullest_stage(subject.arch, subject.counts, model.leaves, pp=model.serve.pp))
-
-
-def _reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) -> Term:
-    """The leaf of what the engine takes on the machine, or on each of several."""
-    found = model.subject.hw.termed(name, lambda one: model.subject.habit(name, of(one)))
-    return model.subject.habit(name, of(model.subject.hw)) if found is None else found
-
-
-def _room(model: ServingModel, fixed: Term, weights: Term) -> tuple[Term, Term]:
-    """The budget of everything, and the room for caches in it, by what the engine's setting is a share of.
-
-    `fixed` is everything on the fullest rank but the caches.
-    """
-    capacity = model.subject.hw.memory_capacity
-    if model.plan.settings.cache_memory is not None:
-        # The engine makes a cache of this size whatever else there is: all of the device is there for both.
-        return capacity, _set_pool(model)
-    taken = model.setting("memory_utilization")
-    name = "memory.kv_pool"
-    if model.profile.utilization_of == "device":
-        budget = part_of_bytes.term("memory.budget", size=capacity, ratio=taken)
-        return budget, remaining_bytes.term(name, budget=budget, used=fixed)
-    if model.profile.utilization_of == "static":
-        pool = form.pool_of_static.term(name, utilization=taken, capacity=capacity, weights=weights, fixed=fixed)
-    else:
-        pool = form.pool_of_free.term(name, utilization=taken, capacity=capacity, fixed=fixed)
-    return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
-
-
-def _activations(model: ServingModel) -> Term:
-    """Workspace of one prefill pass: the widest layer's tensors, and logits of as many sequences as the engine may run."""
-    subject, leaves = model.subject, model.leaves
-    tokens = model.chunk()
-    if model.profile.whole_prompts:
-        asked = model.leaves.times("workspace.prompts", model.serve.batch, subject.plan("prompt", model.plan.prompt))
-        tokens = smaller.term("workspace.tokens_at_once", a=tokens, b=asked)
-    widest = max((block.mlp.alive_width() for block in subject.arch.blocks if block.mlp is not None), default=subject.arch.hidden)
-    width = leaves.split("workspace.width", leaves("widest_layer", widest), model.serve.tp)
-    both = total("workspace.widths", {"hidden": leaves("hidden", subject.arch.hidden), "inner": width})
-    tensors = tensor_bytes.term("workspace.tensors", tokens=tokens, width=both, element_bytes=byte("recipe.activation_bytes", 2.0))
-    layer = part_of_bytes.term("workspace.layer", size=tensors, ratio=subject.habit("workspace", model.profile.workspace))
-    vocab = leaves.split("head.rank_vocab", leaves("vocab", subject.arch.vocab), model.serve.tp)
-    logits = logits_bytes.term(
-        "workspace.logits",
-        tokens=model.limit(),
-        vocab=vocab,
-        element_bytes=byte("recipe.logit_bytes", 4.0, _LOGIT),
-        copies=ONE,
-    )
-    return total("memory.activations", {"layer": layer, "logits": logits})
 
 
 def _padding(model: ServingModel, stored: Term) -> Term | None:
@@ -208,5 +137,5 @@ def _padding(model: ServingModel, stored: Term) -> Term | None:
     return expert_padding(
         model.subject.arch, model.subject.counts, model.leaves, model.serve, stored=stored,
         hidden=model.subject.habit("expert_hidden_multiple", padded.hidden),
-        width=model.subject.habit("expert_width_multiple", padded.width),
+        width=reserved(model, "expert_width_multiple", lambda one: padded.width_on.get(one.family, padded.width)),
     )  # fmt: skip

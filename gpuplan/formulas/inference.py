@@ -87,16 +87,25 @@ def pool_of_free(*, utilization: Ratio, capacity: Bytes, fixed: Bytes) -> Bytes:
     return utilization * (capacity - fixed)
 
 
-@formula(DEFINITION)
-def pool_of_static(*, utilization: Ratio, capacity: Bytes, weights: Bytes, fixed: Bytes) -> Bytes:
-    """Room for caches where an engine gives weights and caches a share of the device, and the rest must fit beside them.
+@formula(
+    Source(
+        "engine",
+        "SGLang 0.5.3: ModelRunner.profile_max_num_token",
+        "https://github.com/sgl-project/sglang/blob/v0.5.3/python/sglang/srt/model_executor/model_runner.py",
+        "what is free after loading, less (1 - mem_fraction_static) of what was free before",
+    )
+)
+def pool_of_static(*, utilization: Ratio, capacity: Bytes, before: Bytes, weights: Bytes, fixed: Bytes) -> Bytes:
+    """Room for caches where weights and caches have a share of what was free before they came, and the rest must fit beside them.
 
-    >>> pool_of_static(utilization=0.9, capacity=80e9, weights=16e9, fixed=20e9)
+    `before` is what was taken by then, which `fixed` holds too.
+
+    >>> pool_of_static(utilization=0.9, capacity=80e9, before=0.0, weights=16e9, fixed=20e9)
     56000000000.0
-    >>> pool_of_static(utilization=0.9, capacity=80e9, weights=16e9, fixed=30e9)
+    >>> pool_of_static(utilization=0.9, capacity=81e9, before=1e9, weights=16e9, fixed=31e9)
     50000000000.0
     """
-    return minimum(utilization * capacity - weights, capacity - fixed)
+    return minimum(utilization * (capacity - before) - weights, capacity - fixed)
 
 
 @formula(Source("definition", "micro-batches follow each other through the stages: the fullest one works without a pause"))

@@ -84,6 +84,7 @@ def hardware_of(
         peaks={dtype: _part(term, target.share) for dtype, term in own.peaks.items()},
         hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
         memory_capacity=usable(_part(own.memory_capacity, target.share), chip),
+        visible_memory=None if own.visible_memory is None else _part(own.visible_memory, target.share),
         parameters=parameters,
         settled=own.settled,
         levels=levels,
@@ -110,6 +111,7 @@ class Kernels(Record, kw_only=True):
     peaks: Mapping[str, Term]
     hbm_bandwidth: Term
     memory_capacity: Term
+    visible_memory: Term | None
     power: Term | None
     l2: Term | None
     notes: tuple[Note, ...]
@@ -135,6 +137,7 @@ def _kernels(
         peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
         hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),
+        visible_memory=None if (seen := chip.memory.capacity_visible) is None else chip.term("hw.visible_memory", seen),
         power=None if chip.power is None else chip.term("hw.power", chip.power),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
         notes=(*_calibrated(chip, chain, catalog, engine, local=local), *_borrowed(chip, chain)),

@@ -69,6 +69,8 @@ class Hardware(Record, kw_only=True):
     settled: Mapping[str, Term] | None = None
     """Those that are otherwise under load; None: they are made when that is asked."""
     levels: tuple[Level, ...] = ()
+    visible_memory: Term | None = None
+    """What programs are told is there, where that is known to be less than `memory_capacity`."""
     switches_add: bool = False
     """All-reduces between nodes are added by the switches that can (SHARP)."""
     host_link: Term | None = None

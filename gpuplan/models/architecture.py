@@ -385,6 +385,26 @@ class Stack(Schema):
         return sum(run.count for run in self.layers)
 
 
+class Vision(Schema):
+    """The encoder of images before a language model, as far as it takes memory when an engine tries its largest pass."""
+
+    width: PositiveInt
+    """Hidden width of a patch."""
+    inner: PositiveInt
+    """Width inside its feed-forward layers."""
+    gated: bool = False
+    patches_per_token: PositiveInt
+    """Patches that are merged into one token of the language model."""
+    tokens_per_image: PositiveInt | None = None
+    """Tokens of the largest image; None: not known."""
+    outputs: PositiveInt = 1
+    """Hidden states of the language model that each token gives it."""
+
+    def alive_width(self) -> int:
+        """The widths inside a feed-forward layer that are alive together for a patch."""
+        return self.inner * (3 if self.gated else 2)
+
+
 class Architecture(Schema):
     """A whole model: embeddings, stacks of blocks, and the output head."""
 
@@ -410,6 +430,8 @@ class Architecture(Schema):
     embedding_norm: NormKind | None = None
     extra_params: dict[str, PositiveInt] = field(default_factory=dict)
     """Parts that are counted but not broken down, by name: a pooler, a vision tower, multi-token prediction."""
+    vision: Vision | None = None
+    """Its encoder of images; None: it has none, or its widths are not on record."""
 
     def faults(self) -> Iterator[Fault]:
         """Stacks of one kind, or none at all."""

@@ -399,16 +399,20 @@ class ServeAsk(Common, kw_only=True):
     )
     max_batched_tokens: Annotated[
         int | None,
-        Option("Tokens of one pass at most (vLLM: --max-num-batched-tokens)", SERVED, "TOKENS", length=True),
+        Option("Tokens of one pass at most (vLLM: --max-num-batched-tokens)", SERVED, length=True),
     ] = None
     memory_utilization: Annotated[
         float | None,
         Option(
             "Share of memory in the engine's own meaning, such as `0.85` (vLLM: --gpu-memory-utilization, SGLang:"
-            " --mem-fraction-static)", SERVED, "SHARE", "1", least=0.01, most=1,
+            " --mem-fraction-static)", SERVED, "X", "1", least=0.01, most=1,
         ),
     ] = None  # fmt: skip
     page_tokens: Annotated[int | None, Option("Tokens of a page of the KV cache (vLLM: --block-size)", SERVED, "TOKENS")] = None
+    adapters: Annotated[
+        int | None, Option("Low-rank adapters whose places are kept beside the weights (vLLM: --max-loras)", SERVED)
+    ] = None
+    adapter_rank: Annotated[int | None, Option("Rank of those adapters at most (vLLM: --max-lora-rank)", SERVED, "RANK")] = None
     cache_tokens: Annotated[
         int | None,
         Option("Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)", SERVED, "TOKENS", length=True),
@@ -423,18 +427,20 @@ class ServeAsk(Common, kw_only=True):
     chunked_prefill: Annotated[bool | None, Option("Prompts are cut to the tokens of a pass, or surely are not", SERVED, "")] = None
     graphs: Annotated[bool | None, GRAPHS] = None
     engine_args: Annotated[
-        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS")
+        str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS", reads="words")
     ] = None
     command: Annotated[
         str | None,
         Option(
             "A command that starts an engine, such as `vllm serve Qwen/Qwen3-8B`; `@FILE`: as in a file, `-`: as typed", SERVED,
-            "COMMAND",
+            "COMMAND", reads="words",
         ),
     ] = None  # fmt: skip
-    spread_experts: bool = False
+    spread_experts: bool | None = None
     """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
-    as_model: bool = False
+    commanded: bool | None = None
+    """Likewise: a whole command names the model."""
+    as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
     heard: tuple[Note, ...] = ()
     """What is to be said of an engine's words."""

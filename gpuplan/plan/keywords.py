@@ -293,6 +293,10 @@ class ServeOptions(TypedDict, total=False):
     --mem-fraction-static)."""
     page_tokens: Whole
     """Tokens of a page of the KV cache (vLLM: --block-size)."""
+    adapters: Whole
+    """Low-rank adapters whose places are kept beside the weights (vLLM: --max-loras)."""
+    adapter_rank: Whole
+    """Rank of those adapters at most (vLLM: --max-lora-rank)."""
     cache_tokens: Whole
     """Tokens that the KV cache of a replica holds at most (SGLang: --max-total-tokens)."""
     cache_memory: Number

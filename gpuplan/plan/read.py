@@ -48,7 +48,7 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
     if not given.get("on"):
         hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
         problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
-    if not given.get("model") and not any(problem.message.startswith("MODEL ") for problem in problems):
+    if "model" in known and not given.get("model") and not any(problem.message.startswith("MODEL ") for problem in problems):
         hint = "a card, a Hugging Face id or a config.json; `gpuplan models list` shows the cards"
         problems.insert(0, Problem("usage.missing", "MODEL is missing", hint))
     if problems:

@@ -21,6 +21,9 @@ class Settings(Record, kw_only=True):
     max_batched_tokens: float | None = None
     memory_utilization: float | None = None
     page_tokens: float | None = None
+    adapters: float | None = None
+    """Low-rank adapters that a rank has places for."""
+    adapter_rank: float | None = None
     cache_tokens: float | None = None
     """Tokens that the cache of a replica holds at most."""
     cache_memory: float | None = None
@@ -69,6 +72,13 @@ def serve_rules(plan: ServePlan, shape: Shape, positions: int = 0, *, generates:
             "plan.context",
             f"prompt {plan.prompt:g} + output {plan.output:g} tokens exceed the context of {plan.context:g}",
             "use a longer --context or shorter sequences",
+        ),
+    )
+    together = (plan.settings.adapters is None) == (plan.settings.adapter_rank is None)
+    yield Rule(
+        together,
+        lambda: Problem(
+            "plan.adapters", "the number of adapters and their rank go together", "give both --adapters and --adapter-rank"
         ),
     )
     longest = plan.settings.max_context

@@ -131,12 +131,15 @@ def takes(entry: Entry) -> str:
 def schema(task: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a question: what the keywords of `gpuplan.fit`, `train` or `serve` may be in a file."""
     ask = ASKS[task]
+    asked: dict[str, Any] = {"required": ["model", "on"]}
+    if "command" in by_key(ask):
+        asked = {"required": ["on"], "anyOf": [{"required": ["model"]}, {"required": ["command"]}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A question to `gpuplan {task}`",
         "type": "object",
         "properties": {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()},
-        "required": ["model", "on"],
+        **asked,
         "additionalProperties": False,
     }
 

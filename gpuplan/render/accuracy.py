@@ -8,7 +8,15 @@ from textwrap import wrap
 from typing import Any
 
 HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
-NAMES = {"throughput": "throughput", "memory": "peak memory", "prefill": "prompt tokens/s", "ttft": "TTFT", "tpot": "TPOT"}
+NAMES = {
+    "throughput": "throughput",
+    "memory": "peak memory",
+    "prefill": "prompt tokens/s",
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "weights": "weights",
+    "kv_pool": "KV pool",
+}
 MOST_REASONS = 12
 """Reasons of fewer rows are added up."""
 WIDTH = 80

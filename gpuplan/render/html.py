@@ -28,6 +28,8 @@ def estimate_html(estimate: Estimate) -> str:
         blocks.append(
             f"<p>Smallest changes that {help_it}:</p>" + _list(f"{flags_text(one)}: {one.effect}" for one in estimate.changes)
         )
+    if estimate.command:
+        blocks.append(f"<p>Started by:</p><pre>{escape(estimate.command)}</pre>")
     if estimate.notes:
         blocks.append(_folded("Notes", _list(noted(note) for note in estimate.notes)))
     return "\n".join(blocks)

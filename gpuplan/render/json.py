@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 # pydantic, which makes the schema, wants this one before Python 3.12, and brings it.
 from typing_extensions import TypedDict
@@ -126,7 +126,10 @@ class NoteJson(TypedDict):
 
 
 class EstimateJson(TypedDict):
-    """An estimate of gpuplan with its whole derivation. Numbers are in base units: B, FLOP, s, USD, J, W, and per second."""
+    """An estimate of gpuplan with its whole derivation. Numbers are in base units: B, FLOP, s, USD, J, W, and per second.
+
+    `command` starts it, where the question names an engine whose arguments are on file.
+    """
 
     schema: Literal["gpuplan/estimate/1"]
     gpuplan: str
@@ -137,6 +140,8 @@ class EstimateJson(TypedDict):
     breakdowns: list[BreakdownJson]
     chosen: list[ChoiceJson]
     changes: list[ChangeJson]
+    command: NotRequired[str]
+    printed: list[str]
     notes: list[NoteJson]
     terms: dict[str, TermJson]
     formulas: dict[str, FormulaJson]
@@ -164,7 +169,7 @@ def document(estimate: Estimate) -> EstimateJson:
         parts = [graph.part(part, whole) for part in one.parts]
         breakdowns.append({"title": one.title, "total": graph.part(one.total, whole), "parts": parts})
     verdict = estimate.verdict
-    return {
+    made: EstimateJson = {
         "schema": SCHEMA,
         "gpuplan": __version__,
         "task": estimate.task,
@@ -174,11 +179,15 @@ def document(estimate: Estimate) -> EstimateJson:
         "breakdowns": breakdowns,
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
         "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
+        "printed": list(estimate.printed()),
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
         "terms": graph.terms,
         "formulas": graph.formulas,
         "sources": {name: source_json(source) for source, name in graph.sources.items()},
     }
+    if estimate.command:
+        made["command"] = estimate.command
+    return made
 
 
 def number(value: Any) -> float | None:

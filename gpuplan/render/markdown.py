@@ -31,6 +31,8 @@ def markdown(estimate: Estimate) -> str:
         blocks.append(f"### Chosen\n\n{grid(['name', 'value', 'why'], rows, 'lll')}")
     if estimate.changes:
         blocks.append("### Smallest changes\n\n" + "\n".join(f"- `{flags_text(one)}`: {one.effect}" for one in estimate.changes))
+    if estimate.command:
+        blocks.append(f"### Started by\n\n```sh\n{estimate.command}\n```")
     blocks.append(_notes(estimate))
     return "\n\n".join(block for block in blocks if block) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuplan.estimate.result import Breakdown, Change, Estimate
@@ -25,6 +26,8 @@ from gpuplan.term import Term
 
 _MOST = 6
 """How many assumed values are named below a table; the tree and the JSON have them all."""
+_PIECES = re.compile(r"(?:'[^']*'|[^'\s])+")
+"""The words of a command, quotes and all."""
 WIDE = 120
 """From this width on, breakdowns stand beside each other."""
 
@@ -34,9 +37,11 @@ def table(estimate: Estimate, look: Look) -> str:
     blocks = [
         [headline(estimate, look)],
         _figures(estimate, look),
+        _printed(estimate, look),
         *_breakdowns(estimate, look),
         _chosen(estimate, look),
         _changes(estimate, look),
+        _command(estimate, look),
         _notes(estimate, look),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -109,6 +114,12 @@ def _figures(estimate: Estimate, look: Look) -> list[str]:
     return [look.dim(lines[0]), *lines[1:]] if ranged else lines[1:]
 
 
+def _printed(estimate: Estimate, look: Look) -> list[str]:
+    """What the engine prints of its memory at its start."""
+    lines = estimate.printed()
+    return [look.dim("As the engine prints it at its start"), *(f"  {line}" for line in lines)] if lines else []
+
+
 def _with_working(lines: list[str], estimate: Estimate, look: Look) -> list[str]:
     """The formula of each figure beside it, where it fits."""
     from gpuplan.formula_text import formula_text
@@ -171,6 +182,21 @@ def _changes(estimate: Estimate, look: Look) -> list[str]:
         return []
     title = "Smallest changes that help" if estimate.verdict.fits else "Smallest changes that make it fit"
     return [look.bold(title), *_pairs([(flags_text(change), change.effect) for change in estimate.changes], look)]
+
+
+def _command(estimate: Estimate, look: Look) -> list[str]:
+    """The command that starts it, on lines that a shell joins again."""
+    if not estimate.command:
+        return []
+    lines = [""]
+    for word in _PIECES.findall(estimate.command):
+        if lines[-1] and len(lines[-1]) + len(word) + 5 > look.width:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{word}"
+    last = len(lines) - 1
+    indents = ("  ", "    ")
+    shown = [f"{indents[at > 0]}{line}{'' if at == last else ' ' + chr(92)}" for at, line in enumerate(lines)]
+    return [look.bold("Started by"), *shown]
 
 
 def _notes(estimate: Estimate, look: Look) -> list[str]:

@@ -193,7 +193,9 @@ class Library:
         key = on, f"{engine.id} {kernels}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
-            self._machines[key] = hw.replaced(memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}))
+            self._machines[key] = hw.replaced(
+                memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}), visible_memory=None
+            )
         elif key not in self._machines:
             self._machines[key] = hardware_of(
                 self.target(on), catalog=self.catalog, engine=kernels,
@@ -290,7 +292,7 @@ class Library:
         profile, instead = self.engine(name)
         month = None
         if said_of is not None:
-            month, taken_as = dated(said_of, profile.releases.months if profile.releases is not None else {}, profile.name)
+            month, taken_as = dated(said_of, profile.releases.days if profile.releases is not None else {}, profile.name)
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         profile = profile.dated(month)
         if getattr(ask, "attention", None) == "flash2":

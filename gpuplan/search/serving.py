@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.errors import Note, PlanError, Problem, UsageError
+from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
@@ -11,6 +11,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.models.card import ModelCard, Request
 from gpuplan.plan.ask import FitAsk, ServeAsk
+from gpuplan.plan.launch.printed import Printed
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan, Settings
@@ -22,6 +23,7 @@ from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
 from gpuplan.search.space import Space
+from gpuplan.search.start_command import command_notes, start_command
 from gpuplan.term import Source
 
 PROMPT, OUTPUT = 1024, 256
@@ -47,11 +49,16 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
     found = served_figures(one.subject, one.plan) if made is None else made
-    return _answered(ask, one.found, one.plan, list(one.chosen), "serve", found)
+    made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
+    answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
+    return answer if one.command is None else answer.replaced(command=one.command.text)
 
 
 class Settled(Record, kw_only=True):
     """A question with everything in it decided: the plan, what it is about, and what was chosen because it was left open."""
+
+    command: Printed | None
+    """What starts it, on the engine that the question names."""
 
     found: Found
     subject: Subject
@@ -62,7 +69,7 @@ class Settled(Record, kw_only=True):
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep"))
-    found = library.look_up(ask, "serve")
+    found = _looked_up(ask, library)
     chosen: list[Choice] = []
     arch = found.card.architecture
     if arch.generates:
@@ -91,7 +98,22 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
-    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices))
+    command = start_command(ask, found, plan, library)
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command)
+
+
+def _looked_up(ask: ServeAsk, library: Library) -> Found:
+    """Everything that the question names; errors as `answer_serving`, with what to do where a command names no known model."""
+    try:
+        return library.look_up(ask, "serve")
+    except UnknownError as error:
+        unknown = error.problems[0]
+        if not ask.commanded or unknown.code != "model.unknown":
+            raise
+        hint = (
+            f"name a card or a config.json beside the command, with its type: `gpuplan serve CARD --weights fp8 …`; {unknown.hint}"
+        )
+        raise UnknownError(Problem(unknown.code, unknown.message, hint)) from None
 
 
 def _read_alone(ask: ServeAsk, card: ModelCard, chosen: list[Choice]) -> int:
@@ -189,11 +211,12 @@ def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
 
 
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
-    memory = ServingModel.of(subject, plan).memory()
+    model = ServingModel.of(subject, plan)
+    memory = model.memory()
     figures = memory_figures(memory, subject.hw.memory_capacity)
     if subject.price is not None:
         figures["price_usd_per_s"] = usd_per_s_of_all.term("fleet.price", units=subject.accelerators(), price=subject.price)
-    return ServingFigures(figures=figures, memory=memory)
+    return ServingFigures(figures=figures, memory=memory, prints=model.profile.prints)
 
 
 def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, context: int) -> tuple[Want, list[Choice]]:
@@ -205,7 +228,7 @@ def _want(ask: ServeAsk | FitAsk, found: Found, *, prompt: int, output: int, con
             longest = found.card.architecture.max_context
             settings = settings.replaced(max_context=None if longest is None else float(max(longest, context)))
         want = want.replaced(
-            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=ask.spread_experts, settings=settings
+            expert_skew=ask.expert_skew, dp=ask.dp, ep=ask.ep, spread_experts=bool(ask.spread_experts), settings=settings
         )
     return want, said
 

@@ -41,6 +41,8 @@ class Memory(Section):
     """The capacity as the vendor means it; where the vendor prints GB and means GiB, the note says so."""
     capacity_reported: BytesField | None = None
     """What the driver reports as the total, where someone has printed it."""
+    capacity_visible: BytesField | None = None
+    """What CUDA or its like tells programs is there (cudaMemGetInfo), of which engines take their shares, where it is less."""
     capacity_options: tuple[BytesField, ...] = ()
     """Other capacities that the same part is sold with."""
     type: str

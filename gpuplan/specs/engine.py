@@ -9,6 +9,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
+from gpuplan.specs.engine_memory import PaddedExperts, Profiling, SmallDevice, StaticReserve
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -194,26 +195,6 @@ class TrainingProfile(Schema):
         return None
 
 
-class SmallDevice(Schema):
-    """What an engine takes by default on accelerators with less memory."""
-
-    below: BytesField
-    """Memory below which it holds."""
-    max_batched_tokens: CountField
-    max_sequences: CountField
-
-
-class PaddedExperts(Schema):
-    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
-
-    weights: tuple[str, ...]
-    """The types of weights that those kernels are for."""
-    hidden: CountField
-    """Multiple that the hidden width is padded to."""
-    width: CountField
-    """Multiple that each rank's part of the inner width is padded to."""
-
-
 class Formats(Schema):
     """What is served where its user says nothing of types."""
 
@@ -247,8 +228,15 @@ class ServingProfile(Schema):
     """The share of memory that the engine's own setting names."""
     utilization_of: Literal["device", "static", "free"]
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
+    static_reserve: StaticReserve | None = None
+    """How it finds the share of weights and caches where nobody sets it, in place of `memory_utilization`; None: it does not."""
     page_tokens: CountField
     """Tokens of a KV cache page."""
+    near_groups: RatioField | None = None
+    """Layers of all kinds share pages, by groups of as many layers as the rarest kind has, or the commonest where that has fewer
+    than so many times as many; None: each kind has a pool of its own."""
+    tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
+    """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
     windowed_kv: Literal["capped", "full"]
     """Whether layers with a sliding window keep only the window, or a page for every token."""
     max_batched_tokens: CountField
@@ -259,8 +247,10 @@ class ServingProfile(Schema):
     """Sequences in flight at most."""
     small_device: SmallDevice | None = None
     """Smaller limits on accelerators with less memory, where the engine has them."""
-    workspace: RatioField
-    """Peak activation memory in multiples of the widest layer's tensors for one prefill pass."""
+    workspace: RatioField | None = None
+    """Peak activation memory in multiples of the widest layer's tensors for one prefill pass, where nothing is `profiling`."""
+    profiling: Profiling | None = None
+    """How it measures what it needs beside its caches; None: it does not, or how is not known."""
     graphs: BytesField | None = None
     """Memory of captured graphs, where it is one figure for all models."""
     layer_graphs: BytesField | None = None
@@ -285,15 +275,21 @@ class ServingProfile(Schema):
     """Measured over counted time of a decode step in the middle of published runs, likewise."""
     formats: Formats = Formats()
     padded_experts: PaddedExperts | None = None
+    host_embedding: bool = False
+    """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    prints: tuple[str, ...] = ()
+    """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None
     """None: no run of reinforcement learning with it is known."""
 
     def in_era(self, era: ServingEra) -> ServingProfile:
         """The profile with what an era did otherwise, on small devices too where it says a limit."""
         given = era.changes()
-        if self.small_device is not None:
+        if era.profiling is not None and self.profiling is not None:
+            given["profiling"] = self.profiling.replaced(**era.profiling.changes())
+        if era.small_device is None and self.small_device is not None:
             small = {name: given[name] for name in ("max_batched_tokens", "max_sequences") if name in given}
             given["small_device"] = self.small_device.replaced(**small)
         return self.replaced(**given)
@@ -336,7 +332,7 @@ class Engine(SpecFile):
         if month is not None and self.serving is not None:
             serving = self.serving
             for era in reversed(self.eras):
-                if month <= era.name and era.serving is not None:
+                if month[: len(era.name)] <= era.name and era.serving is not None:
                     serving = serving.in_era(era.serving)
             if serving is not self.serving:
                 return self.replaced(serving=serving).dated_training(month)
@@ -352,7 +348,7 @@ class Engine(SpecFile):
             return self.replaced(training=profile.replaced(**unsaid)) if unsaid else self
         given: dict[str, Any] = {}
         for era in reversed(self.eras):
-            if month <= era.name:
+            if month[: len(era.name)] <= era.name:
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
                 given["defaults"] = era.defaults(given.get("defaults", self.defaults))

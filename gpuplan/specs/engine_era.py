@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.schema import Limits, Pattern, Schema
+from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice
 from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -29,10 +30,10 @@ SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)
 
 
 class Releases(Section):
-    """When releases came out: `0.11` stands for every 0.11.x that is not there itself."""
+    """When releases came out."""
 
-    months: Annotated[dict[str, Annotated[str, Pattern(r"^20\d\d-(0[1-9]|1[0-2])$")]], Limits(1)]
-    """The month of each release, as `YYYY-MM`."""
+    days: Annotated[dict[str, Annotated[str, Pattern(DAY)]], Limits(1)]
+    """The day of each release, as `YYYY-MM-DD`; `0.11` stands for every 0.11.x that is not there itself."""
 
 
 class ServingEra(Schema):
@@ -43,6 +44,12 @@ class ServingEra(Schema):
     windowed_kv: Literal["capped", "full"] | None = None
     max_batched_tokens: CountField | None = None
     max_sequences: CountField | None = None
+    small_device: SmallDevice | None = None
+    """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
+    padded_experts: PaddedExperts | None = None
+    near_groups: RatioField | None = None
+    tokens_told: Literal["of-pages", "of-concurrency"] | None = None
+    profiling: ProfilingEra | None = None
     workspace: RatioField | None = None
     graphs: BytesField | None = None
     layer_graphs: BytesField | None = None
@@ -54,14 +61,15 @@ class ServingEra(Schema):
 
     def changes(self) -> dict[str, Any]:
         """The fields of a serving profile that this changes, and their values."""
-        return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
+        own = (name for name in self.field_names() if name != "profiling")
+        return {name: value for name in own if (value := getattr(self, name)) is not None}
 
 
 class Era(Schema):
     """What an engine did otherwise in software of a month or before; a later era's values hold where this one says nothing."""
 
     name: str
-    """The month of the last software of the era, as `YYYY-MM`."""
+    """The month of the last software of the era, as `YYYY-MM`, or its day."""
     note: str
     """What changed then."""
     source: Id
@@ -177,42 +185,51 @@ def month_of(said: str) -> str | None:
 
 
 def dated(said: str, releases: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The month of a release or of a text that means a month, and what is to be said where another release answers for it.
+    """The day or month of a release, or of a text that means one, and what is to be said where another release answers for it.
 
-    `releases` has the month of each release on record, of `0.11` for all of 0.11.x that are not there themselves.
+    `releases` has the day of each release on record; of `0.11`, the last of those that begin so is meant.
 
-    >>> known = {"0.9": "2025-06", "0.9.2": "2025-07", "0.11": "2025-10"}
-    >>> dated("0.9.1", known, "vLLM"), dated("v0.9.2.post1", known, "vLLM"), dated("25.04", {}, "NeMo")
-    (('2025-06', ''), ('2025-07', ''), ('2025-04', ''))
-    >>> dated("0.12", known, "vLLM")
-    ('2025-10', 'vLLM 0.12 is not on record: it is taken as 0.11 of 2025-10, the newest that is')
+    >>> known = {"0.9.0": "2025-05-28", "0.9.2": "2025-07-08", "0.11.0": "2025-10-04"}
+    >>> dated("0.9", known, "vLLM"), dated("v0.9.0.post1", known, "vLLM"), dated("25.04", {}, "NeMo")
+    (('2025-07-08', ''), ('2025-05-28', ''), ('2025-04', ''))
+    >>> dated("0.9.1", known, "vLLM")
+    ('2025-05-28', 'vLLM 0.9.1 is not on record: it is taken as 0.9.0 of 2025-05-28, the nearest before it')
+    >>> dated("0.12", known, "vLLM")[1]
+    'vLLM 0.12 is not on record: it is taken as 0.11.0 of 2025-10-04, the newest that is'
 
     Raises:
         UsageError: neither a release that there can be nor a month.
     """
-    found = RELEASE.match(said)
-    parts = tuple(int(part) for part in found[1].split(".")) if found else ()
-    known = {tuple(int(part) for part in one.split(".")): month for one, month in releases.items()}
-    for end in range(len(parts), 0, -1):
-        if parts[:end] in known and (end >= 2 or len(max(known)) == 1):
-            return known[parts[:end]], ""
     month = month_of(said)
     if month is not None:
         return month, ""
     if not releases:
         hint = "write a release or a month, such as `nemo@25.04` or `torchtitan@2024-12`"
         raise UsageError(Problem("engine.date", f"`{said}` is no month of software", hint))
+    known = {_numbers(one): day for one, day in releases.items()}
     newest = max(known)
-    shown = ".".join(map(str, newest))
-    if parts and parts > newest and parts[0] == newest[0]:
-        text = (
-            f"{name} {found[1] if found else said} is not on record: it is taken as {shown} of {known[newest]}, the newest that is"
-        )
-        return known[newest], text
-    if parts:
+    found = RELEASE.match(said)
+    if found is None:
+        hint = f"write a release or a month, such as `@{_shown(newest)}` or `@{known[newest][:7]}`"
+        raise UsageError(Problem("engine.date", f"`{said}` is neither a release of {name} nor a month", hint))
+    parts = _numbers(found[1])
+    alike = [one for one in known if one[: len(parts)] == parts or parts[: len(one)] == one]
+    if alike:
+        return known[max(alike)], ""
+    before = [one for one in known if one[:2] == parts[:2] and one < parts]
+    if not before and (parts < newest or parts[0] != newest[0]):
         near = sorted(known, key=lambda one: [abs(a - b) for a, b in zip((*one, 0, 0), (*parts, 0, 0), strict=False)])[:2]
-        both = " and ".join(".".join(map(str, one)) for one in sorted(near))
-        hint = f"near are {both}; the newest on record is {shown}; or name a month"
+        both = " and ".join(_shown(one) for one in sorted(near))
+        hint = f"near are {both}; the newest on record is {_shown(newest)}; or name a month"
         raise UsageError(Problem("engine.release", f"{name} has no release {said}", hint))
-    hint = f"write a release or a month, such as `@{shown}` or `@{known[newest]}`"
-    raise UsageError(Problem("engine.date", f"`{said}` is neither a release of {name} nor a month", hint))
+    taken, why = (max(before), "the nearest before it") if before else (newest, "the newest that is")
+    text = f"{name} {found[1]} is not on record: it is taken as {_shown(taken)} of {known[taken]}, {why}"
+    return known[taken], text
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
+
+
+def _shown(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))

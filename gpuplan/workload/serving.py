@@ -46,6 +46,8 @@ class ServeTerms(Record, kw_only=True):
     activation_passes: Term
     kernels: Term
     kv_heads: KvHeads = "replicated"
+    host_embedding: bool = False
+    """The table of input embeddings stays in the host's memory, unless the head reads it too."""
     expert_skew: Term | None = None
     """Tokens of the busiest expert over those of the idlest; None: even."""
 
@@ -147,6 +149,8 @@ def weight_bytes(
     and of embedding and head, where they have their own.
     """
     own = own or {}
+    if serve.host_embedding and counts.head is not None:
+        counts = counts.replaced(embedding=Term("weights.embedding_in_host", 0.0, "1", DEFINITION))
     shares = {(key, part): value for key, part, value in plain}
     etp = expert_tensor_ways.term("plan.etp", tp=serve.tp, ep=serve.ep)
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)

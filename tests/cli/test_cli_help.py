@@ -43,8 +43,10 @@ def test_the_first_page_lists_every_command_without_importing_one(call: Call) ->
 def test_every_option_of_every_command_says_what_it_does(call: Call) -> None:
     for path in EVERY:
         said = call(*path, "--help", columns=100)
-        options = [line for line in said.out.splitlines() if line.startswith("  --")]
-        assert all(len(line.split("  ")) > 2 or "/" in line for line in options), path
+        lines = said.out.splitlines()
+        for line, below in zip(lines, [*lines[1:], ""], strict=True):
+            if line.startswith("  --"):
+                assert len(line.split("  ")) > 2 or below.startswith(" " * 12), (path, line)
 
 
 def test_version(call: Call) -> None:

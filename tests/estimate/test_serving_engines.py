@@ -29,7 +29,11 @@ def part(one: ServingPhase, name: str) -> float:
 def test_the_memory_setting_of_vllm_is_a_share_of_the_device_for_everything() -> None:
     about = subject("llama-3.1-8b", H100, "vllm")
     memory = ServingModel.of(about, serve_plan()).memory()
-    assert memory.budget.value == pytest.approx(0.92 * float(about.hw.memory_capacity.value))
+    share, context = 0.92 * float(about.hw.memory_capacity.value), float(memory.parts["context"].value)
+    # The driver's context is there before the engine begins to count.
+    assert memory.budget.value == pytest.approx(share + context)
+    used = sum(float(one.value) for name, one in memory.parts.items() if name not in ("kv_cache", "context"))
+    assert memory.pool.value == pytest.approx(share - used)
 
 
 def test_the_memory_setting_of_tensorrt_llm_is_a_share_of_what_is_free() -> None:
@@ -42,8 +46,11 @@ def test_the_memory_setting_of_tensorrt_llm_is_a_share_of_what_is_free() -> None
 def test_the_memory_setting_of_sglang_is_a_share_of_the_device_for_weights_and_caches() -> None:
     about = subject("llama-3.1-8b", H100, "sglang")
     memory = ServingModel.of(about, serve_plan()).memory()
-    weights = float(memory.parts["weights"].value)
-    assert memory.pool.value == pytest.approx(0.88 * float(about.hw.memory_capacity.value) - weights)
+    weights, context = (float(memory.parts[name].value) for name in ("weights", "context"))
+    # It keeps 512 MiB, 1.5 for each token of a chunk, 2 for each captured sequence, and 128 for the rank.
+    capacity = float(about.hw.memory_capacity.value)
+    share = 1 - (512 + 8192 * 1.5 + 256 * 2 + 128) * 2**20 / capacity
+    assert memory.pool.value == pytest.approx(share * (capacity - context) - weights)
 
 
 def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_published() -> None:
@@ -57,7 +64,7 @@ def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_publi
 @pytest.mark.parametrize(("on", "tokens", "sequences"), [(H100, 8192, 1024), ("l4", 2048, 256), ("rtx-4090", 2048, 256)])
 def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequences: int) -> None:
     about = subject("llama-3.1-8b", on, "vllm")
-    profile = serving_profile(about.engine, about.hw.memory_capacity)
+    profile = serving_profile(about.engine, about.hw)
     assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
 
 

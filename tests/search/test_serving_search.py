@@ -39,7 +39,7 @@ def divisions(
 ) -> list[ServePlan]:
     """Every legal division with its batch, smaller replicas first."""
     subject, made = found.subject, []
-    ranks, limit = subject.hw.count, serving_profile(subject.engine, subject.hw.memory_capacity).max_sequences.value
+    ranks, limit = subject.hw.count, serving_profile(subject.engine, subject.hw).max_sequences.value
     shape = shape_of(subject.arch, ranks, subject.engine)
     for size in divisors(ranks):
         for pp in divisors(size):

@@ -192,7 +192,8 @@ def test_a_system_keeps_some_of_what_it_shares(on: str) -> None:
 
 def test_what_vllm_takes_beside_the_model_depends_on_card_and_model() -> None:
     big, small = (ask("fit", model="llama-3.2-1b", on=on, engine="vllm") for on in ("h100", "rtx-4090"))
-    assert part(small, "context") < part(big, "context")
+    # On less than 70 GiB the passes are of 2048 tokens and 256 sequences, not 8192 and 1024.
+    assert part(small, "activations") < part(big, "activations") / 3
     assert part(ask("fit", model="llama-3.1-8b", on="h100", engine="vllm"), "graphs") == pytest.approx(2 * part(big, "graphs"))
 
 

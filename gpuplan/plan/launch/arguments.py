@@ -46,13 +46,11 @@ class Heard:
         while at < len(rest):
             word = rest[at]
             at += 1
-            if word == "--" or (word == "PARAMETER" and at < len(rest)):
-                if word == "PARAMETER":
-                    rest[at] = f"--{rest[at]}"
-            elif word.startswith("-") and len(word) > 1 and not _NUMBER.match(word):
+            if word in ("--", "PARAMETER"):
+                continue
+            dashed = word.startswith("-") and len(word) > 1 and not _NUMBER.match(word)
+            if dashed or self._known(word.partition("=")[0]):
                 at = self._flag(word, rest, at)
-            elif "=" in word and self._known(f"--{word.partition('=')[0]}"):
-                at = self._flag(f"--{word}", rest, at)
             elif model and free == 0:
                 free += 1
                 self._set("model", word, "MODEL")
@@ -160,7 +158,7 @@ class Heard:
             texts, at = self._texts("text", words, at)
         if meaning is None:
             self.silent.append(name)
-        elif meaning.later:
+        elif not meaning.inner:
             self.later[name] = meaning.later
         elif inner in meaning.inner:
             self._mean(name, meaning.inner[inner], texts[0] if texts else "true")
@@ -208,7 +206,7 @@ class Heard:
         alike = self.table.dashes == "alike" and name.startswith("--")
         other = name.replace("-", "_").replace("__", "--", 1)
         names = list(dict.fromkeys((name, name.replace("_", "-"), other) if alike else (name,)))
-        made = [(one, False) for one in names]
+        made = [(one, False) for one in (*names, name.lstrip("-"))]
         if self.table.negated:
             made += [(f"--{one[5:]}", True) for one in names if one.startswith(("--no-", "--no_"))]
         return made

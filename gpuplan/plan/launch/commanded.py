@@ -19,7 +19,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine_era import split_name
 from gpuplan.units import brief
 
-HIDDEN = ("spread_experts", "as_model", "heard")
+HIDDEN = ("spread_experts", "as_model", "commanded", "heard")
 """What such words say beyond what an option can."""
 
 
@@ -44,7 +44,11 @@ def commanded(given: Mapping[str, Any]) -> dict[str, Any]:
     else:
         run, whole = _of_arguments(str(texts["engine_args"]), tables, given, catalog), False
     heard = _heard(run)
-    made = options(heard.sets)
+    if whole:
+        for name, text in run.table.unsaid.items():
+            if name not in by_key(ServeAsk):
+                heard.sets.setdefault(name, (text, f"{run.table.name} without --{name}"))
+    made = options(heard.sets, run.table.lora)
     said = {name: value for name, value in given.items() if name not in ENGINES_OWN}
     return _merged(said, made, heard, run, whole=whole)
 
@@ -163,12 +167,13 @@ def _merged(said: dict[str, Any], made: Options, heard: Heard, run: Started, *, 
     if whole:
         for name, value in run.table.unsaid.items():
             if value == "model":
-                merged["as_model"] = merged.get(name) is None
-            elif merged.get(name) is None:
+                merged["as_model"] = merged.get(name) is None or None
+            elif merged.get(name) is None and name in known:
                 merged[name] = value
     if not merged.get("model"):
         hint = "name it: `gpuplan serve MODEL --on … --command …`" if whole else ""
         raise UsageError(Problem("usage.missing", "MODEL is missing: the engine's words name none", hint))
+    merged["commanded"] = said.get("model") is None or None
     merged["heard"] = (*notes, *_notes(heard, run))
     return merged
 

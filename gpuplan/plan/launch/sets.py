@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.plan.precision import KV_BYTES
+from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 
 _DIRECT = (
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
     "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "graphs", "chunked_prefill",
+    "adapters", "adapter_rank",
 )  # fmt: skip
 _SWITCHES = ("graphs", "chunked_prefill")
 
@@ -24,8 +26,10 @@ class Options(Record):
     notes: tuple[Note, ...] = ()
 
 
-def options(sets: Mapping[str, tuple[str, str]]) -> Options:
+def options(sets: Mapping[str, tuple[str, str]], lora: Mapping[str, str] | None = None) -> Options:
     """The options that follow from what arguments set: `sets` has text and argument by what is set.
+
+    `lora` is what places for adapters mean where nothing is said of them.
 
     >>> options({"tp": ("8", "--tp"), "dp": ("4", "--dp"), "attention_dp": ("true", "--enable-dp-attention")}).given
     {'tp': '2', 'dp': '4', 'ep': '8'}
@@ -50,14 +54,22 @@ def options(sets: Mapping[str, tuple[str, str]]) -> Options:
         text, flag = sets["tagged_model"]
         name, _, tag = text.partition(":")
         put("model", name, flag)
-        if tag and tag != "latest":
-            put("weights", tag.lower(), flag)
+        stored = {"f16": "fp16", "f32": "fp32"}.get(tag.lower(), tag.lower())
+        if stored in get_args(WeightFormat):
+            put("weights", stored, flag)
+        elif tag and stored != "latest":
+            text = f"understood, not counted yet: the types of {tag} in {flag} {name}:{tag}"
+            notes.append(Note("command.not-counted", text, "name the nearest with --weights"))
     if sets.get("attention_dp", ("false", ""))[0] == "true":
         _attention_dp(sets, put)
     elif sets.get("expert_parallel", ("false", ""))[0] == "true":
         put("spread_experts", True, sets["expert_parallel"][1])
     if "key_cache" in sets or "value_cache" in sets:
         notes += _two_caches(sets, put)
+    if given.keys() & {"adapters", "adapter_rank"} or "lora" in sets:
+        notes += _adapters(sets, lora or {}, given, by)
+    if "split" in sets:
+        _split(sets, put)
     if "slot_context" in sets:
         _slots(sets, put)
     return Options(given, by, tuple(notes))
@@ -79,6 +91,35 @@ def _attention_dp(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
         put("ep", str(max(_whole(sets, "ep"), ranks)), sets["ep"][1] if "ep" in sets else flag)
 
 
+def _adapters(
+    sets: Mapping[str, tuple[str, str]], usual: Mapping[str, str], given: dict[str, Any], by: dict[str, str]
+) -> list[Note]:
+    """Places for adapters, which an engine makes only where it is told to."""
+    word, flag = sets.get("lora", ("false", ""))
+    both = ("adapters", "adapter_rank")
+    if word == "false":
+        idle = ", ".join(by[name] for name in both if name in given)
+        for name in both:
+            given.pop(name, None)
+        return [Note("command.no-effect", f"no effect on the estimate: {idle} (adapters are not switched on)")] if idle else []
+    for name in both:
+        if name not in given and name in usual:
+            given[name], by[name] = usual[name], flag
+    if all(name in given for name in both):
+        return []
+    for name in both:
+        given.pop(name, None)
+    return [Note("command.not-counted", f"understood, not counted yet: {flag} (room for adapters, whose rank nothing says)")]
+
+
+def _split(sets: Mapping[str, tuple[str, str]], put: Any) -> None:
+    """How one process divides a model over all accelerators: by layers, by rows, or not."""
+    word, flag = sets["split"]
+    put("dp", "1", flag)
+    for name in {"layers": ("tp",), "rows": ("pp",), "one": ("tp", "pp")}[word]:
+        put(name, "1", flag)
+
+
 def _whole(sets: Mapping[str, tuple[str, str]], name: str) -> int:
     text, flag = sets.get(name, ("1", name))
     if not text.isdigit() or int(text) < 1:
@@ -93,7 +134,7 @@ def _two_caches(sets: Mapping[str, tuple[str, str]], put: Any) -> list[Note]:
     if types[0] == types[1]:
         put("kv_cache", types[0], flag)
         return []
-    wide = max(types, key=lambda one: KV_BYTES.get(one, 0.0))
+    wide = max(types, key=lambda one: KV_BYTES.get(cast("KvFormat", one), 0.0))
     put("kv_cache", wide, flag)
     text = f"keys in {types[0]} and values in {types[1]}: both are counted in {wide}"
     return [Note("command.two-caches", text, "an estimate has one type for the KV cache")]

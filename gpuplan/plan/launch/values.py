@@ -38,10 +38,9 @@ def value_of(said: str, meaning: Meaning, text: str, *, suffixed: bool) -> Value
     Raises:
         UsageError: a text that the argument does not take.
     """
-    if meaning.later:
-        return Value(later=meaning.later)
     if meaning.sets is None and not meaning.words:
-        return Value()
+        _checked(said, meaning, text, suffixed)
+        return Value(later=meaning.later)
     if (name := unset(text)) and meaning.takes != "json":
         hint = f"write the value out, or put the variable before the command: `{name.strip('${}()…') or 'NAME'}=…`"
         raise UsageError(Problem("command.unset", f"{said} {brief(text)}: the value of `{name}` is not known", hint))
@@ -64,6 +63,33 @@ def value_of(said: str, meaning: Meaning, text: str, *, suffixed: bool) -> Value
     return Value(str(meaning.sets), text)
 
 
+def _checked(said: str, meaning: Meaning, text: str, suffixed: bool) -> None:
+    """Refuse what an argument that sets nothing does not take either; a variable may stand for anything.
+
+    Raises:
+        UsageError: no number, or no JSON.
+    """
+    if unset(text) and meaning.takes != "json":
+        return
+    if meaning.takes in ("whole", "number") and text not in ("", "None", "auto"):
+        _number(said, meaning, text.removeprefix("-"), suffixed)
+    elif meaning.takes == "json":
+        _json(said, text)
+
+
+def _json(said: str, text: str) -> Any:
+    """What a JSON argument holds.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
+    try:
+        return parse(text)
+    except JsonError as error:
+        hint = "write it in single quotes with its keys in double quotes, such as '{\"key\": 1}'"
+        raise UsageError(Problem("command.json", f"{said} {brief(text)}: no JSON: {error}", hint)) from None
+
+
 def switched(meaning: Meaning, on: bool) -> str:
     """What a switch sets, on or taken back."""
     return str((meaning.to != "false") == on).lower()
@@ -75,11 +101,7 @@ def inside(said: str, flag: Flag, text: str) -> Iterator[tuple[str, Meaning | No
     Raises:
         UsageError: it is no JSON object.
     """
-    try:
-        held = parse(text)
-    except JsonError as error:
-        hint = "write it in single quotes with its keys in double quotes, such as '{\"key\": 1}'"
-        raise UsageError(Problem("command.json", f"{said} {brief(text)}: no JSON: {error}", hint)) from None
+    held = _json(said, text)
     if not isinstance(held, dict):
         if flag.inner:
             # Such as `-O3`: a level alone.

@@ -1,0 +1,41 @@
+"""Which command starts what a serving answer is about, on the engine that its question names?"""
+
+from __future__ import annotations
+
+from gpuplan.errors import Note
+from gpuplan.plan.ask import ServeAsk
+from gpuplan.plan.launch.printed import Printed, Wanted, printed
+from gpuplan.plan.serve import ServePlan
+from gpuplan.search.library import Found, Library
+from gpuplan.specs.arguments import EngineArguments
+from gpuplan.specs.catalog import key
+from gpuplan.specs.engine_era import split_name
+
+
+def start_command(ask: ServeAsk, found: Found, plan: ServePlan, library: Library) -> Printed | None:
+    """The command of a plan; None where the question names no engine, or one whose arguments are not on file."""
+    if ask.engine is None:
+        return None
+    catalog = library.catalog
+    idents = catalog.paths("arguments")
+    named = key(split_name(ask.engine)[0])
+    ident = named if named in idents else found.subject.engine.id
+    if ident not in idents:
+        return None
+    table = catalog.load(EngineArguments, ident)
+    stated = tuple(name for name in ("weights", "kv_cache") if getattr(ask, name) is not None)
+    return printed(table, Wanted(model=_name(ask.model, found), plan=plan, named=stated))
+
+
+def _name(model: str, found: Found) -> str:
+    """What an engine knows the model as: a name on the hub, if the card has one, or as the question has it."""
+    if "/" in model or model.lower() not in {found.card.id, *(alias.lower() for alias in found.card.aliases)}:
+        return model
+    return next((alias for alias in found.card.aliases if "/" in alias), model)
+
+
+def command_notes(command: Printed | None) -> tuple[Note, ...]:
+    """What a command does not say of its plan."""
+    if command is None:
+        return ()
+    return tuple(Note("command.unsaid", f"the command says nothing of {what}: {why}") for what, why in command.unsaid.items())

@@ -1,0 +1,105 @@
+"""How does an engine find out how much memory is left for its caches, and what did it do otherwise before?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.schema import Schema, field
+from gpuplan.specs.base import Id
+from gpuplan.specs.quantity import BytesField, CountField, RatioField
+
+
+class Profiling(Schema):
+    """The pass with which an engine measures what it needs beside its caches, before it gives these the rest."""
+
+    sampler: BytesField
+    """Bytes alive for each logit while tokens are sampled for the most sequences that may run."""
+    element: BytesField | None = None
+    """Bytes of a value of an activation; None: 2."""
+    samples_pass: bool = False
+    """Whether logits are made for every token of the pass, and not for each sequence only."""
+    encodes_images: bool = False
+    """Whether it encodes as many images as a pass holds, and one at least, and keeps what they give through the pass."""
+    hidden: RatioField
+    """Hidden states of the pass that are alive beside the widths inside the widest layer."""
+    outside: BytesField
+    """What kernels and libraries take on an accelerator beside tensors and the driver's context, once the pass has run."""
+    joined: BytesField | None = None
+    """The same of the collective library where ranks are joined by links of their own."""
+    plugged: BytesField | None = None
+    """The same where ranks are joined by the bus of the host."""
+    context_counted: bool = False
+    """Whether the setting's share of memory counts the driver's context, or begins after it was made."""
+    graphs_counted: bool = False
+    """Whether it counts captured graphs, or leaves them to what is beside it."""
+    holds_context: bool = False
+    """Whether the pass is as long as the longest sequence that is accepted, where that is more than the tokens of a pass."""
+
+
+class ProfilingEra(Schema):
+    """What that pass was otherwise before."""
+
+    sampler: BytesField | None = None
+    outside: BytesField | None = None
+    joined: BytesField | None = None
+    context_counted: bool | None = None
+    graphs_counted: bool | None = None
+    holds_context: bool | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that this changes, and their values."""
+        return {name: value for name in self.field_names() if (value := getattr(self, name)) is not None}
+
+
+class GraphBatches(Schema):
+    """The largest batch that an engine captures graphs for, on accelerators with less memory than some."""
+
+    below: BytesField | None = None
+    """Memory below which it holds; None: on all others."""
+    few: CountField
+    """With few tensor parallel ranks."""
+    many: CountField
+    """With at least so many as `many_ranks` says."""
+
+
+class StaticReserve(Schema):
+    """What an engine keeps free beside weights and caches where nobody sets their share: a sum of what passes and graphs want."""
+
+    base: BytesField
+    per_token: BytesField
+    """For each token of a pass."""
+    tokens_at_least: CountField
+    per_graph: BytesField
+    """For each sequence of the largest batch that graphs are captured for."""
+    per_rank: BytesField
+    """For each tensor parallel rank and pipeline stage."""
+    least: BytesField
+    """And no less than this on accelerators with more memory than `least_above`."""
+    least_above: BytesField
+    many_ranks: CountField
+    batches: tuple[GraphBatches, ...]
+    """The first that holds."""
+
+
+class PaddedExperts(Schema):
+    """Experts whose kernels want dimensions that are multiples of a number: what is loaded is padded to them."""
+
+    weights: tuple[str, ...]
+    """The types of weights that those kernels are for."""
+    hidden: CountField
+    """Multiple that the hidden width is padded to."""
+    width: CountField
+    """Multiple that each rank's part of the inner width is padded to."""
+    width_on: dict[str, CountField] = field(default_factory=dict)
+    """The same on families of accelerators whose kernels want others."""
+
+
+class SmallDevice(Schema):
+    """What an engine takes by default on accelerators with less memory."""
+
+    below: BytesField
+    """Memory below which it holds."""
+    too: tuple[Id, ...] = ()
+    """Accelerators on which it holds as well, whatever memory they have."""
+    max_batched_tokens: CountField
+    max_sequences: CountField
