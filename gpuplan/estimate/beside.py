@@ -8,14 +8,13 @@ from gpuplan.estimate.pricing import alone, happens, no_time, priced
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import lanes
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes
+from gpuplan.formulas.training import between_ranks
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.specs.engine import TrainingProfile
-from gpuplan.term import DEFINITION, Source, Term, greatest, numbered, total
+from gpuplan.term import DEFINITION, Term, greatest, numbered, total
 from gpuplan.work import Collective
 from gpuplan.workload.counts import count
-
-_COPIES = Source("definition", "copies in memory take all of its bandwidth")
 
 
 class Window(Record):
@@ -105,13 +104,19 @@ def lost_share(setting: Setting, profile: TrainingProfile, name: str, items: Ite
 
 
 def bandwidth_taken(hw: Hardware, name: str, items: list[Collective]) -> Term:
-    """The share of the memory bandwidth that collectives take while they run; where only copies do, all of it."""
+    """The share of the memory bandwidth that collectives take while they run."""
     if not items:
-        return Term(f"{name}.bandwidth_taken", 1.0, "1", _COPIES)
+        return Term(f"{name}.bandwidth_taken", 0.0, "1", DEFINITION)
     moved = numbered(
-        (item.name, repeated_bytes.term(f"{item.name}.moved_bytes", count=count(f"moved_{item.kind}"), size=item.size))
+        (
+            item.name,
+            repeated_bytes.term(
+                f"{item.name}.moved_bytes", count=count(f"moved_{item.kind}"),
+                size=between_ranks.term(f"{item.name}.travelling_bytes", size=item.size, ranks=item.group),
+            ),
+        )
         for item in items
-    )
+    )  # fmt: skip
     return lanes.bandwidth_taken.term(
         f"{name}.bandwidth_taken", moved=total(f"{name}.moved_bytes", moved), bandwidth=hw.hbm_bandwidth,
         seconds=priced(f"{name}.once", items, hw), start=hw.parameter("stream.launch"),

@@ -21,12 +21,13 @@ _WAVES = Source(
 
 @formula(DEFINITION)
 def channels_of_group(*, group: Count, stride: Count, inside: Count, channels: Count, channels_between: Count) -> Count:
-    """Blocks of a collective: as many as saturate the links of a node, or its network where the group leaves the node.
+    """Blocks of a collective: as many as saturate the links of a node, or its network where the group leaves it; one rank has none.
 
-    >>> [channels_of_group(group=group, stride=1.0, inside=8.0, channels=24.0, channels_between=16.0) for group in (8.0, 16.0)]
-    [24.0, 16.0]
+    >>> of = dict(stride=1.0, inside=8.0, channels=24.0, channels_between=16.0)
+    >>> [channels_of_group(group=group, **of) for group in (1.0, 8.0, 16.0)]
+    [0.0, 24.0, 16.0]
     """
-    return where(group * stride > inside, channels_between, channels)
+    return where(group > 1.0, where(group * stride > inside, channels_between, channels), 0.0 * channels)
 
 
 @formula(_UNITS)
@@ -43,10 +44,12 @@ def units_taken(*, channels: Count, units: Count) -> Ratio:
 def units_waited_for(*, channels: Count, units: Count, waves: Ratio) -> Ratio:
     """The same of products whose blocks are as many as there are units: those without a unit run in a wave of their own.
 
-    >>> units_waited_for(channels=16.0, units=132.0, waves=2.0), units_waited_for(channels=16.0, units=132.0, waves=1.0)
-    (0.5, 0.1212)
+    >>> [units_waited_for(channels=channels, units=132.0, waves=2.0) for channels in (0.0, 16.0)]
+    [0.0, 0.5]
+    >>> units_waited_for(channels=16.0, units=132.0, waves=1.0)
+    0.1212
     """
-    return maximum(minimum(channels / units, 1.0), 1.0 - 1.0 / waves)
+    return where(channels > 0.0, maximum(minimum(channels / units, 1.0), 1.0 - 1.0 / waves), 0.0 * waves)
 
 
 @formula(DEFINITION)
