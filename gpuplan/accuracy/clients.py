@@ -15,17 +15,6 @@ from gpuplan.strict_yaml import parse_any
 FILE = Path(__file__).with_name("clients.yaml")
 
 
-class Look(Record, kw_only=True):
-    """How often the recipe of a source lets an engine look at new requests."""
-
-    engine: str
-    on: tuple[str, ...]
-    """Beginnings of the names of accelerators."""
-    below: int
-    """Requests in flight from which another look holds."""
-    steps: int
-
-
 class Client(Record, kw_only=True):
     """How the client of a source loads an engine."""
 
@@ -35,7 +24,6 @@ class Client(Record, kw_only=True):
     """Lengths are drawn evenly from this share of those that are named, up to all of it."""
     lengths: tuple[tuple[int, int], ...]
     """Prompt and output of the runs that are this client's; the source holds others too."""
-    looks: tuple[Look, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -55,16 +43,6 @@ def client_of(row: Row) -> Client | None:
     return found if found is not None and asked in found.lengths else None
 
 
-def look_of(row: Row, client: Client) -> int | None:
-    """Decode steps between two looks at new requests, by the recipe of a row's source; None: every step."""
-    users, accelerator = row.run.get("concurrency"), str(row.hardware.get("accelerator"))
-    found = (
-        one.steps for one in client.looks
-        if row.engine.startswith(one.engine) and accelerator.startswith(one.on) and isinstance(users, int) and users < one.below
-    )  # fmt: skip
-    return next(found, None)
-
-
 @cache
 def clients() -> dict[str, Client]:
     """The clients on record by the repository that their rows are read in."""
@@ -74,10 +52,6 @@ def clients() -> dict[str, Client]:
             requests_of_user=int(one["requests_of_user"]),
             shortest=float(one["shortest"]),
             lengths=tuple((int(prompt), int(output)) for prompt, output in one["lengths"]),
-            looks=tuple(
-                Look(engine=str(look["engine"]), on=tuple(look["on"]), below=int(look["below"]), steps=int(look["steps"]))
-                for look in one.get("looks", ())
-            ),
         )
         for one in data["clients"]
         for repo in one["repos"]

@@ -9,6 +9,7 @@ from gpuplan.estimate.attention_ranks import waited
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.drafting import undrafted
 from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.taken_up import taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import queueing as queue
 from gpuplan.formulas.basic import difference, larger, rate_each, repeated_seconds, share, smaller
@@ -241,7 +242,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     host, reading = _request(model)
     inner = {
         **host,
-        **_look(model, decode),
+        **taken_up(model, decode, tpot, running, prompts.added),
         "step_in_progress": queue.step_rest_seconds.term("load.step_in_progress", step=decode.seconds, users=at_once),
         "other_prompts": wait,
         "prefill": prompts.own,
@@ -296,15 +297,6 @@ class _Waves(Record, kw_only=True):
         rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, part=part)
-
-
-def _look(model: ServingModel, decode: ServingPhase) -> dict[str, Term]:
-    """The wait for the engine to look at new requests, where that is set."""
-    given = model.plan.settings.recv_interval
-    if given is None:
-        return {}
-    interval = model.subject.plan("recv_interval", given)
-    return {"look": queue.half_the_others.term("load.look", count=interval, each=decode.seconds)}
 
 
 def _spreads(model: ServingModel, load: Load) -> dict[str, Term]:
@@ -367,7 +359,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     host, _ = _request(model)
     parts = {
         **host,
-        **_look(model, decode),
+        **taken_up(model, decode, tpot, running, prompts.added),
         "step_in_progress": queue.step_rest_at_rate.term("load.step_in_progress", step=decode.seconds, running=running),
         "other_prompts": queue.prompt_wait_seconds.term(
             "load.queue", rate=rate, added=prompts.added, spread=spreads["prompt_spread"]

@@ -182,6 +182,12 @@ class ServeAsk(GenerationAsk, kw_only=True):
         int | None,
         Option("Decode steps from one look at new requests to the next (SGLang: --scheduler-recv-interval)", SERVED),
     ] = None
+    batch_wait: Annotated[
+        int | None,
+        Option(
+            "Steps that new requests wait at most so that a pass of prompts fills (TensorRT-LLM: batch_wait_timeout_iters)", SERVED
+        ),
+    ] = None  # fmt: skip
     graphs: Annotated[bool | None, GRAPHS] = None
     gpu_layers: Annotated[
         int | None,
