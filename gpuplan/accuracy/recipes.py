@@ -119,10 +119,14 @@ def with_its_size(row: Row) -> Row:
 
 
 @cache
-def _recipes() -> Mapping[str, tuple[Recipe, ...]]:
+def _recipes() -> Mapping[str, list[Recipe]]:
     """The recipes on record by the repository that their rows are read in."""
     data: Any = parse_any(text_of(FILE), str(FILE))
-    return {repo: tuple(_read(one["recipes"])) for one in data["sources"] for repo in one["repos"]}
+    made: dict[str, list[Recipe]] = {}
+    for one in data["sources"]:
+        for repo in one["repos"]:
+            made.setdefault(repo, []).extend(_read(one["recipes"]))
+    return made
 
 
 def _read(entries: Iterable[Mapping[str, Any]]) -> Iterable[Recipe]:

@@ -15,38 +15,62 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 
-def taken_up(model: ServingModel, decode: ServingPhase, token: Term, running: Term, added: Term) -> dict[str, Term]:
+def taken_up(model: ServingModel, decode: ServingPhase, token: Term, running: Term) -> dict[str, Term]:
     """What a request waits for that, by part: nothing unless it is asked for.
 
-    `token` is the mean time of a token of so many `running` sequences, `added` what a prompt adds to a pass.
+    `token` is the mean time of a token of so many `running` sequences.
     """
     settings, made = model.plan.settings, dict[str, Term]()
     if settings.recv_interval is not None:
         interval = model.subject.plan("recv_interval", settings.recv_interval)
         made["look"] = half_the_others.term("load.look", count=interval, each=decode.seconds)
     if settings.batch_wait is not None:
-        made |= _gathered(model, settings.batch_wait, token, running, added)
+        each = _each(model, "load.come", running)
+        waited = form.gathered_wait.term("load.waited", steps=_steps(model, "load", each), each=each)
+        step = repeated_seconds.term("load.gathering_step", count=_tokens(model), seconds=token)
+        made["gathering"] = repeated_seconds.term("load.gathering", count=waited, seconds=step)
     return made
 
 
-def _gathered(model: ServingModel, most: float, token: Term, running: Term, added: Term) -> dict[str, Term]:
-    """The wait for others: until the pass is full, or each of the ranks of attention that share experts has a prompt."""
-    ranks, drafter = model.serve.sharing.attention_dp, model.drafter()
-    tokens = ONE if drafter is None else drafter.expected
-    if alone(ranks):
-        others = form.others_of_pass.term("gather.others", tokens=model.chunk(), prompt=model.uncached(model.prompt()))
+def read_together(model: ServingModel, at: str, running: Term) -> Term | None:
+    """Prompts that a rank reads in a pass with a request's own because requests wait; None: they do not.
+
+    So many `running` sequences end one after the other, each replaced by a request.
+    """
+    settings = model.plan.settings
+    if settings.recv_interval is None and settings.batch_wait is None:
+        return None
+    ranks = model.serve.sharing.attention_dp
+    each = _each(model, f"{at}.come", running)
+    if settings.batch_wait is not None:
+        come = form.gathered.term(f"{at}.gathered", steps=_steps(model, at, each), each=each, ranks=ranks)
     else:
-        others = form.others_of_ranks.term("gather.others", ranks=ranks)
-    each = form.come_a_step.term(
-        "gather.each", running=running, ranks=ranks, tokens=tokens, output=model.subject.plan("output", model.plan.output)
-    )
-    steps = form.gathering_steps.term(
-        "gather.steps", most=model.subject.plan("batch_wait", most), others=others, each=each
+        interval = model.subject.plan("recv_interval", settings.recv_interval or 1.0)
+        come = form.looked_at.term(f"{at}.looked_at", steps=interval, each=each, ranks=ranks)
+    room = form.others_of_pass.term(f"{at}.others_of_pass", tokens=model.chunk(), prompt=model.uncached(model.prompt()))
+    return form.of_pass.term(f"{at}.together", come=come, others=room)
+
+
+def _tokens(model: ServingModel) -> Term:
+    """Tokens that a step makes of a sequence."""
+    drafter = model.drafter()
+    return ONE if drafter is None else drafter.expected
+
+
+def _each(model: ServingModel, name: str, running: Term) -> Term:
+    """Requests that come in a step to all ranks of attention that share experts, each with so many `running`."""
+    output = model.subject.plan("output", model.plan.output)
+    return form.come_a_step.term(
+        name, running=running, ranks=model.serve.sharing.attention_dp, tokens=_tokens(model), output=output
     )  # fmt: skip
-    waited = form.gathered_wait.term("gather.waited", steps=steps, each=each)
-    step = repeated_seconds.term("gather.step", count=tokens, seconds=token)
-    beside = form.gathered_others.term("gather.beside", steps=steps, each=each, ranks=ranks)
-    return {
-        "gathering": repeated_seconds.term("gather.seconds", count=waited, seconds=step),
-        "gathered": repeated_seconds.term("gather.read", count=beside, seconds=added),
-    }
+
+
+def _steps(model: ServingModel, at: str, each: Term) -> Term:
+    """Steps until a pass is full, or each of the ranks of attention that share experts has a prompt."""
+    ranks = model.serve.sharing.attention_dp
+    if alone(ranks):
+        others = form.others_of_pass.term(f"{at}.others", tokens=model.chunk(), prompt=model.uncached(model.prompt()))
+    else:
+        others = form.others_of_ranks.term(f"{at}.others", ranks=ranks)
+    most = model.subject.plan("batch_wait", model.plan.settings.batch_wait or 0.0)
+    return form.gathering_steps.term(f"{at}.steps", most=most, others=others, each=each)

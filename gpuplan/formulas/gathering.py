@@ -13,6 +13,10 @@ _BALANCE = Source(
     "docs", "TensorRT-LLM: AttentionDpConfig", "https://nvidia.github.io/TensorRT-LLM/llm-api/reference/AttentionDpConfig.html",
     "enable_balance, timeout_iters: prompts wait until every rank of attention has one",
 )  # fmt: skip
+_LOOK = Source(
+    "docs", "SGLang: server arguments", "https://docs.sglang.io/advanced_features/server_arguments.html",
+    "scheduler-recv-interval: how seldom the scheduler looks at new requests, for more throughput",
+)  # fmt: skip
 
 
 @formula(_WAIT)
@@ -66,10 +70,30 @@ def gathered_wait(*, steps: Count, each: Ratio) -> Count:
 
 
 @formula(DEFINITION)
-def gathered_others(*, steps: Count, each: Ratio, ranks: Count) -> Count:
-    """Requests whose prompts a rank reads in the pass with a request's own.
+def gathered(*, steps: Count, each: Ratio, ranks: Count) -> Count:
+    """Requests that are taken up together on a rank, after as many steps from the first of them.
 
-    >>> gathered_others(steps=20, each=0.05, ranks=1), gathered_others(steps=20, each=0.05, ranks=8)
-    (1.0, 0.0)
+    >>> gathered(steps=20, each=0.05, ranks=1), gathered(steps=20, each=0.05, ranks=8)
+    (2.0, 1.0)
     """
-    return maximum((1 + steps * each) / ranks - 1, 0.0 * steps)
+    return maximum((1 + steps * each) / ranks, 1.0)
+
+
+@formula(_LOOK)
+def looked_at(*, steps: Count, each: Ratio, ranks: Count) -> Count:
+    """Requests that are taken up together on a rank where the engine looks at new ones after as many steps.
+
+    >>> looked_at(steps=30, each=0.1, ranks=1), looked_at(steps=30, each=0.01, ranks=1)
+    (3.0, 1.0)
+    """
+    return maximum(steps * each / ranks, 1.0)
+
+
+@formula(DEFINITION)
+def of_pass(*, come: Count, others: Count) -> Count:
+    """Those of them whose prompts are read in one pass, which has room for some `others` beside one.
+
+    >>> of_pass(come=3.0, others=15.0), of_pass(come=3.0, others=0.0)
+    (3.0, 1.0)
+    """
+    return minimum(come, others + 1)
