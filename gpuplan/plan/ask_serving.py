@@ -182,6 +182,10 @@ class ServeAsk(GenerationAsk, kw_only=True):
         int | None,
         Option("Decode steps from one look at new requests to the next (SGLang: --scheduler-recv-interval)", SERVED),
     ] = None
+    mixed_chunk: Annotated[
+        bool | None,
+        Option("Prompts are read in one pass with those that decode, or surely are not (SGLang: --enable-mixed-chunk)", SERVED, ""),
+    ] = None
     batch_wait: Annotated[
         int | None,
         Option(

@@ -27,7 +27,7 @@ from gpuplan.search.space import placed
 
 NAMED = ("model", "on", "engine", "prompt", "output", "batch", "context", "weights", "kv_cache", "tp", "pp", "dp", "ep",
          "concurrency", "arrival", "requests", "recv_interval", "cached_share", "prompt_spread", "output_spread",
-         "max_batched_tokens", "max_sequences", "batch_wait", "draft", "draft_tokens")  # fmt: skip
+         "max_batched_tokens", "max_sequences", "batch_wait", "mixed_chunk", "draft", "draft_tokens")  # fmt: skip
 """What such a question may say; any other is answered alone."""
 DIFFER = ("prompt", "output", "batch", "context", "concurrency", "requests")
 """What may differ between those that are priced at once."""
