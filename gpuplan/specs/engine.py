@@ -10,7 +10,7 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve
+from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve, WindowedKv
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -277,8 +277,9 @@ class ServingProfile(Schema):
     than so many times as many; None: each kind has a pool of its own."""
     tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
     """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
-    windowed_kv: Literal["capped", "full"]
-    """Whether layers with a sliding window keep only the window, or a page for every token."""
+    windowed_kv: WindowedKv
+    """Whether layers with a sliding window keep only the window, or a page for every token; `capped`: those that see a chunk of the
+    tokens keep that alone, too, `windows`: they keep every token."""
     max_batched_tokens: CountField
     """Tokens of one prefill pass (the chunk)."""
     pipelined_passes: CountField

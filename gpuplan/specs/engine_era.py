@@ -10,7 +10,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
-from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice
+from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion
 from gpuplan.specs.engine_schedule import Schedule, VectorDecode
 from gpuplan.specs.measured_base import MatmulKind
@@ -44,7 +44,7 @@ class ServingEra(Schema):
 
     memory_utilization: ShareField | None = None
     page_tokens: CountField | None = None
-    windowed_kv: Literal["capped", "full"] | None = None
+    windowed_kv: WindowedKv | None = None
     max_batched_tokens: CountField | None = None
     max_sequences: CountField | None = None
     small_device: SmallDevice | None = None
