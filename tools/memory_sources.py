@@ -31,7 +31,7 @@ from gpuplan.search.library import Library
 ENGINES = Path(__file__).parent.parent / "hardware_specs" / "engines"
 KNEW: Mapping[str, tuple[str, ...]] = {
     "accelerate": ("qwen", "qwen-sizes", "peft"), "axolotl": ("qwen", "qwen-sizes", "peft"),
-    "llama-factory": ("qwen", "qwen-sizes", "peft"),
+    "llama-factory": ("qwen", "qwen-sizes", "peft"), "peft": ("qwen", "qwen-sizes", "peft"),
     "megatron-deepspeed": ("bigscience",), "ms-swift": ("ms-swift",), "nanotron": ("nanotron",),
     "torchtitan": ("torchtitan", "torchao"), "kempnerforge": ("torchtitan", "torchao"), "torchtune": ("torchtune",),
     "litgpt": ("litgpt",),
