@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from gpuplan.errors import GpuplanError
-from gpuplan.estimate.subject import Subject
 from gpuplan.machine.machines import Machines, Refused
 from gpuplan.num import Apart
 from gpuplan.plan.ask_serving import ServeAsk
@@ -22,6 +21,8 @@ from gpuplan.search.requests import requested
 from gpuplan.search.serving import looked_up, wanted
 from gpuplan.search.serving_space import Judges, Want, serving_space
 from gpuplan.search.space import Space
+from gpuplan.specs.target import Target
+from gpuplan.term import Term
 
 AXES = ("pp", "tp")
 
@@ -57,31 +58,59 @@ class Fleet(Record, kw_only=True):
     """Whether the high end of what it holds fits too."""
 
 
-class Divided(Record, eq=False, kw_only=True):
-    """What every division of the sites of a group comes to: the first dimension is that of the sites."""
+class Group(Record, eq=False, kw_only=True):
+    """Sites that share their formulas, with every division of each: the first dimension of arrays is that of the sites."""
 
     sites: tuple[Site, ...]
     tp: Numbers
     pp: Numbers
-    parts: Numbers
-    """As of `Fleet`; infinity where a division is not legal, does not fit, or breaks the promise even when idle."""
+    fits: Truths
     sure: Truths
     legal: int
     """How many divisions are there to look at."""
+    under: UnderPromise
+    grain: Numbers
+    """How many of the parts that a load is dealt to the replicas of a unit are."""
+
+    def accelerators(self, parts: Numbers) -> Numbers:
+        """How many accelerators so many parts are."""
+        first = self.sites[0]
+        return parts * (self.tp * self.pp if first.alone else float(first.ranks))
+
+    def least(self, amount: float) -> Numbers:
+        """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""
+        with np.errstate(all="ignore"):
+            parts = np.maximum(np.ceil(amount * self.grain / self.under.most), 1.0)
+            found = np.where(self.fits, self.accelerators(parts), inf)
+        return found.reshape(len(self.sites), -1).min(axis=1)
+
+    def dealt(self, amount: float) -> Divided:
+        """The fewest replicas of each division that keep a load with the promise."""
+        dealt = self.under.dealt(amount, self.grain, self.fits)
+        parts = np.where(self.fits, dealt.parts, inf)
+        return Divided(group=self, parts=parts, idle={key: np.where(self.fits, value, inf) for key, value in dealt.idle.items()})
+
+
+class Divided(Record, eq=False, kw_only=True):
+    """What every division of the sites of a group comes to."""
+
+    group: Group
+    parts: Numbers
+    """As of `Fleet`; infinity where a division is not legal, does not fit, or breaks the promise even when idle."""
     idle: Mapping[str, Numbers]
     """The times that are promised, of a replica that is next to idle; infinity where it does not fit."""
 
     def fleets(self, at: int) -> Iterator[Fleet]:
-        """The divisions of a site that keep the promise."""
-        site = self.sites[at]
+        """The divisions of a site that keep the promise: those that surely fit, or where there is none, those that fit."""
+        site, sure = self.group.sites[at], self.group.sure[at]
         some = np.isfinite(self.parts[at])
-        some = some & self.sure[at] if (some & self.sure[at]).any() else some
+        some = some & sure if (some & sure).any() else some
+        count = self.group.accelerators(self.parts)[at]
         for pp, tp in zip(*np.nonzero(some), strict=True):
-            each = int(self.tp[0, tp] * self.pp[pp, 0])
-            parts = int(self.parts[at, pp, tp])
+            each = int(self.group.tp[0, tp] * self.group.pp[pp, 0])
             yield Fleet(
-                tp=int(self.tp[0, tp]), pp=int(self.pp[pp, 0]), dp=site.ranks // each, parts=parts,
-                accelerators=parts * (each if site.alone else site.ranks), surely=bool(self.sure[at, pp, tp]),
+                tp=int(self.group.tp[0, tp]), pp=int(self.group.pp[pp, 0]), dp=site.ranks // each, parts=int(self.parts[at, pp, tp]),
+                accelerators=int(count[pp, tp]), surely=bool(sure[pp, tp]),
             )  # fmt: skip
 
 
@@ -92,21 +121,30 @@ def site_of(key: Hashable, ask: ServeAsk, library: Library, *, alone: bool) -> S
     return Site(key=key, ask=ask, found=found, want=want.replaced(batch=None), alone=alone)
 
 
-def divided(sites: Sequence[Site], promise: Promise, amount: float) -> tuple[list[Divided], dict[Hashable, GpuplanError]]:
-    """What the divisions of sites come to under a load of so many requests a second, or users; and the error of each that has one.
+def hardware_key(target: Target) -> Hashable:
+    """What tells machines apart that serve differently, whoever offers them: accelerators, links and host."""
 
-    Sites that differ in their machine alone are estimated together.
-    """
+    def plain(value: Any) -> Any:
+        return float(value.value) if isinstance(value, Term) else value
+
+    levels = tuple(tuple(plain(getattr(level, name)) for name in level.field_names()) for level in target.levels)
+    host = target.per_unit if target.instance is not None or target.system is not None else 0
+    return target.accelerator.id, target.count, target.share, target.local, levels, plain(target.host_link), host
+
+
+def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[Hashable, GpuplanError]]:
+    """Sites by what they share, ready to be asked about loads; and the error of each that nothing can be estimated for."""
     groups: dict[Hashable, list[Site]] = {}
     for site in sites:
-        groups.setdefault((id(site.found.subject.arch), id(site.found.subject.engine), site.ranks, site.alone, site.want), []).append(site)
-    made: list[Divided] = []
+        subject = site.found.subject
+        groups.setdefault((id(subject.arch), id(subject.engine), site.ranks, site.alone, site.want), []).append(site)
+    made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
     todo = [tuple(group) for group in groups.values()]
     while todo:
         here = todo.pop()
         try:
-            made.append(_together(here, promise, amount))
+            made.append(_together(here, promise))
         except Apart as apart:
             if len(here) == 1:
                 raise
@@ -122,7 +160,7 @@ def divided(sites: Sequence[Site], promise: Promise, amount: float) -> tuple[lis
     return made, refused
 
 
-def _together(sites: Sequence[Site], promise: Promise, amount: float) -> Divided:
+def _together(sites: Sequence[Site], promise: Promise) -> Group:
     """The divisions of sites that share their formulas; errors as `UnderPromise.of`, or `Apart` where they do not."""
     first = sites[0]
     subject = first.found.subject
@@ -132,22 +170,20 @@ def _together(sites: Sequence[Site], promise: Promise, amount: float) -> Divided
     plan, pp, tp = _mesh(space)
     shape = (len(sites), pp.size, tp.size)
     judges = Judges(first.want, subject)
+
+    def each(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value), (*shape, 1))[..., 0]
+
     with np.errstate(all="ignore"):
-        legal = np.broadcast_to(np.asarray(space.legal(plan), dtype=np.bool_), (1, pp.size, tp.size, 1))[..., 0]
+        legal = each(space.legal(plan))
         plan = judges.plan(plan)
         fits, rank, _ = judges.held(plan)
-        fits, rank = (np.broadcast_to(np.asarray(one), (*shape, 1))[..., 0] for one in (fits, rank))
-        fits = fits & legal
+        fits = each(fits) & legal
         under = UnderPromise.of(subject, plan, promise, shape)
-        grain = np.broadcast_to(np.asarray(plan.parallel.dp), (*shape, 1))[..., 0] if first.alone else 1.0
-        if fits.any():
-            dealt = under.dealt(amount, grain, fits)
-            parts, idle = dealt.parts, {key: np.where(fits, value, inf) for key, value in dealt.idle.items()}
-        else:
-            parts, idle = np.full(shape, inf), {key: np.full(shape, inf) for key in promise.limits}
-    return Divided(
-        sites=tuple(sites), tp=tp[..., 0], pp=pp[..., 0], parts=parts, sure=fits & (rank <= -2.0), legal=int(legal.sum()) * len(sites),
-        idle=idle,
+    grain = each(np.asarray(plan.parallel.dp, dtype=np.float64)) if first.alone else np.ones(shape)
+    return Group(
+        sites=tuple(sites), tp=tp[..., 0], pp=pp[..., 0], fits=fits, sure=fits & (each(rank) <= -2.0), legal=int(legal.sum()),
+        under=under, grain=grain,
     )  # fmt: skip
 
 
@@ -158,13 +194,3 @@ def _mesh(space: Space[ServePlan]) -> tuple[ServePlan, Numbers, Numbers]:
     tp = np.asarray(values.pop("tp"), dtype=np.float64).reshape(1, -1, 1)
     rest = {name: float(one[0]) for name, one in values.items()}
     return space.of({}, {**rest, "pp": pp, "tp": tp}), pp, tp
-
-
-def weights_of(site: Site) -> str:
-    """The format of the weights of a site."""
-    return cast("str", site.want.types.weights)
-
-
-def subject_of(site: Site) -> Subject:
-    """What a site is about."""
-    return site.found.subject
