@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,8 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
 def put_planned(found: Planned, form: str) -> None:
     """Write an answer, and end with exit code 3 where nothing meets the goal."""
     from gpuplan.cli.answer import put
-    from gpuplan.render import planned as render
+
+    render = import_module(f"gpuplan.render.{'planned_serving' if found.task == 'serve' else 'planned'}")
 
     if form in ("json", "csv"):
         put(render.as_json(found) if form == "json" else render.as_csv(found))

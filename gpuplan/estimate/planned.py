@@ -47,6 +47,8 @@ class Candidate(Record, eq=False):
     broken: tuple[Limit, ...] = ()
     beats: str = ""
     """What it is better by than the next, and why."""
+    fleet: str = ""
+    """How many of what `estimate` is of it takes, in words; empty: it is the whole."""
 
     @property
     def fits(self) -> bool:
@@ -94,6 +96,7 @@ class Planned(Record, eq=False, kw_only=True):
     """The answer to a goal; `best[0]` wins. Nothing in `best`: nothing meets the goal, and `relax` says what would have to give."""
 
     model: str
+    task: Literal["train", "serve"] = "train"
     least: str
     """The figure that is to be least."""
     limits: tuple[Limit, ...]

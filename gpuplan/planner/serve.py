@@ -1,8 +1,8 @@
 """Which machines, how many of them, in which format of weights and divided how, serve a load with what is promised?
 
-Everything that is allowed is bounded (`serve_bounds`), and looked at in the order of the bounds with every division into replicas and
-as many loads as tell the fewest of them (`serve_space`), until nothing that is left could still be among the best. The best are then
-asked about as `gpuplan serve` is.
+Everything that is allowed is bounded (`serve_bounds`), and looked at in the order of the bounds with every division into replicas
+and as many loads as tell the fewest of them (`serve_space`), until nothing that is left could still be among the best. The best are
+then asked about as `gpuplan serve` is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import GpuplanError, InfeasibleError, Note, Problem, UnknownError, UsageError
+import numpy as np
+
+from gpuplan.errors import GpuplanError
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
@@ -21,6 +23,7 @@ from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, ha
 from gpuplan.planner.where import Machine
 from gpuplan.record import Record
 from gpuplan.search.library import Library
+from gpuplan.units import MONTH
 
 Least: TypeAlias = Literal["cost", "gpus", "energy"]
 AT_ONCE = 128
@@ -67,12 +70,26 @@ class Served(Record, eq=False, kw_only=True):
     figure: float
     """What is to be least: USD/s, accelerators or watts of the whole fleet."""
 
+    @property
+    def usd_per_month(self) -> float:
+        """Its price; infinity where that is not known."""
+        price = self.option.machine.price
+        return inf if price is None else price * self.fleet.accelerators * MONTH
+
+    def within(self, want: Wanted) -> bool:
+        """Whether there may be so many, at that price."""
+        fixed = self.option.machine.fixed and self.fleet.accelerators > self.option.machine.each
+        budget = want.usd_per_month is None or self.usd_per_month <= want.usd_per_month
+        return not fixed and budget and self.fleet.accelerators <= (want.most or inf)
+
 
 class Broken(Record, eq=False, kw_only=True):
     """An option that holds the model and breaks the promise: the least times of any of its divisions when next to idle."""
 
     option: Option
     idle: dict[str, float]
+    least: dict[str, float]
+    """Of each time the least of divisions that keep all others; infinity where none does."""
 
 
 class Wanted(Record, kw_only=True):
@@ -90,6 +107,8 @@ class Wanted(Record, kw_only=True):
     """Units, or replicas where these are had one by one, that may be lost and the promise still be kept."""
     most: int | None = None
     """No more accelerators than this."""
+    usd_per_month: float | None = None
+    """No more US dollars a month than this."""
 
     @property
     def amount(self) -> float:
@@ -111,6 +130,8 @@ class ServeSearch:
         self.card: ModelCard = library.card(want.run.model)
         self.found: dict[Hashable, Served] = {}
         self.broken: list[Broken] = []
+        self.over: list[Served] = []
+        """Fleets that keep the promise, of more accelerators or dollars than there may be."""
         self.refused: dict[str, GpuplanError] = {}
         self.nodes: dict[str, int] = {}
         self.same: dict[Hashable, list[Option]] = {}
@@ -118,8 +139,16 @@ class ServeSearch:
         self.candidates = self.bounded = self.estimated = self.plans = 0
 
     def go(self, shown: int) -> None:
-        """Look at options in the order of their bounds until none that is left could be among so many machines that are shown."""
-        todo = self._options()
+        """Look at options in the order of their bounds until none that is left could be among so many machines that are shown.
+
+        Where bounds on the promise leave nothing, all that holds the model is looked at, to tell how far it is from it.
+        """
+        self._go(self._options(self.want.promise), shown)
+        if not self.found and not self.over and not self.broken:
+            self.candidates = 0
+            self._go(self._options(Promise()), shown)
+
+    def _go(self, todo: Sequence[Option], shown: int) -> None:
         for at in range(0, len(todo), AT_ONCE):
             limit = self.to_beat(shown)
             batch = [one for one in todo[at : at + AT_ONCE] if one.bound <= limit]
@@ -132,7 +161,9 @@ class ServeSearch:
 
     def ranked(self) -> list[Served]:
         """The best of each machine, the best first: what is to be least, then the fewest accelerators."""
-        order = sorted(self.found.values(), key=lambda one: (one.figure, one.fleet.accelerators, one.option.target, str(one.option.key)))
+        order = sorted(
+            self.found.values(), key=lambda one: (one.figure, one.fleet.accelerators, one.option.target, str(one.option.key))
+        )
         kept: dict[str, Served] = {}
         for one in order:
             kept.setdefault(one.option.machine.name, one)
@@ -143,7 +174,7 @@ class ServeSearch:
         best = self.ranked()
         return best[shown - 1].figure if len(best) >= shown else inf
 
-    def _options(self) -> list[Option]:
+    def _options(self, promise: Promise) -> list[Option]:
         """Every machine in every format that no bound rules out, the lowest bound first."""
         made: list[Option] = []
         for weights in self.formats:
@@ -153,9 +184,9 @@ class ServeSearch:
                     continue
                 for units in self._units(machine, requests):
                     self.candidates += 1
-                    least = fewest(requests, machine.chip, units * machine.each, self.want.promise)
+                    least = fewest(requests, machine.chip, units * machine.each, promise)
                     bound = self.figure(machine, least)
-                    if isfinite(bound) and least <= (self.want.most or inf):
+                    if isfinite(bound):
                         made.append(Option(machine=machine, units=units, weights=weights, bound=bound))
         return sorted(made, key=lambda one: (one.bound, one.machine.name, one.units, str(one.weights)))
 
@@ -164,7 +195,7 @@ class ServeSearch:
         return requests_of(self.card, self.want.loaded(self.want.amount), weights)
 
     def _units(self, machine: Machine, requests: Requests) -> Iterable[int]:
-        """Over how many of a machine replicas may be spread: one, and where one does not hold the model as many as do, and twice that."""
+        """How many of a machine a replica may be spread over: one, or where that does not hold it as many as do, and twice that."""
         if machine.fixed:
             return (1,)
         if machine.kind == "own" and machine.each == 1:
@@ -201,7 +232,7 @@ class ServeSearch:
         for option in batch:
             asked = self.want.loaded(self.want.amount).replaced(on=option.target, weights=option.weights)
             try:
-                key = hardware_key(self.library.target(option.target)), option.weights, option.alone
+                key: Hashable = hardware_key(self.library.target(option.target)), option.weights, option.alone
                 known = self.same.setdefault(key, [])
                 known.append(option)
                 if len(known) == 1:
@@ -211,12 +242,14 @@ class ServeSearch:
             except GpuplanError as error:
                 self.refused[option.target] = error.with_traceback(None)
         groups, refused = grouped(sites, self.want.promise)
-        for key, error in refused.items():
-            self.refused |= dict.fromkeys((one.target for one in self.same[key]), error)
+        for place, why in refused.items():
+            self.refused |= dict.fromkeys((one.target for one in self.same[place]), why)
         made = []
         for group in groups:
             least = group.least(self.want.amount)
-            figures = [self.figure(one.machine, float(least[at])) for at, site in enumerate(group.sites) for one in self.same[site.key]]
+            figures = [
+                self.figure(one.machine, float(least[at])) for at, site in enumerate(group.sites) for one in self.same[site.key]
+            ]
             made.append((min(figures), group))
         return made
 
@@ -235,14 +268,21 @@ class ServeSearch:
         self.plans += found.group.legal // len(found.group.sites)
         for fleet in found.fleets(at):
             one = self._spared(option, fleet)
-            if one.fleet.accelerators <= (self.want.most or inf) and (best is None or _order(one) < _order(best)):
+            if best is None or (not one.within(self.want), *_order(one)) < (not best.within(self.want), *_order(best)):
                 best = one
         if best is not None:
-            self.found[option.key] = best
-            return
-        idle = {key: float(times[at].min()) for key, times in found.idle.items()}
-        if any(isfinite(value) for value in idle.values()):
-            self.broken.append(Broken(option=option, idle=idle))
+            if best.within(self.want):
+                self.found[option.key] = best
+            else:
+                self.over.append(best)
+        elif found.group.fits[at].any():
+            limits, idle = self.want.promise.limits, {key: times[at] for key, times in found.idle.items()}
+            kept = {
+                key: np.logical_and.reduce([idle[other] <= limits[other] for other in limits if other != key] or [idle[key] < inf])
+                for key in limits
+            }
+            least = {key: float(np.where(kept[key], idle[key], inf).min()) for key in limits}
+            self.broken.append(Broken(option=option, idle={key: float(one.min()) for key, one in idle.items()}, least=least))
 
     def _spared(self, option: Option, fleet: Fleet) -> Served:
         """A fleet with its spare parts, and what it takes of what is to be least."""

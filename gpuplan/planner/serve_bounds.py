@@ -11,8 +11,8 @@ from __future__ import annotations
 from math import ceil, inf
 
 from gpuplan.models.card import ModelCard
-from gpuplan.plan.precision import stored_in
 from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.precision import stored_in
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.where import Chip
@@ -67,7 +67,7 @@ def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) ->
 
 
 def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> float:
-    """The fewest accelerators of a kind, on units of so many, that may keep the load; infinity where they cannot keep the promise."""
+    """The fewest accelerators of a kind, on units of so many, that may keep the load; infinity where none can keep the promise."""
     if chip.memory is not None and ranks * chip.memory < requests.held:
         return inf
     peak = max((rate for name, rate in chip.rates.items() if requests.narrow or name in ("half", "tf32")), default=inf)

@@ -82,7 +82,8 @@ class Group(Record, eq=False, kw_only=True):
         with np.errstate(all="ignore"):
             parts = np.maximum(np.ceil(amount * self.grain / self.under.most), 1.0)
             found = np.where(self.fits, self.accelerators(parts), inf)
-        return found.reshape(len(self.sites), -1).min(axis=1)
+        least: Numbers = found.reshape(len(self.sites), -1).min(axis=1)
+        return least
 
     def dealt(self, amount: float) -> Divided:
         """The fewest replicas of each division that keep a load with the promise."""
@@ -109,8 +110,8 @@ class Divided(Record, eq=False, kw_only=True):
         for pp, tp in zip(*np.nonzero(some), strict=True):
             each = int(self.group.tp[0, tp] * self.group.pp[pp, 0])
             yield Fleet(
-                tp=int(self.group.tp[0, tp]), pp=int(self.group.pp[pp, 0]), dp=site.ranks // each, parts=int(self.parts[at, pp, tp]),
-                accelerators=int(count[pp, tp]), surely=bool(sure[pp, tp]),
+                tp=int(self.group.tp[0, tp]), pp=int(self.group.pp[pp, 0]), dp=site.ranks // each,
+                parts=int(self.parts[at, pp, tp]), accelerators=int(count[pp, tp]), surely=bool(sure[pp, tp]),
             )  # fmt: skip
 
 

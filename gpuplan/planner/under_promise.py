@@ -105,7 +105,7 @@ class UnderPromise(Record, kw_only=True, eq=False):
         return kept
 
     def highest(self) -> Numbers:
-        """The highest load that keeps the promise, to one part in 4,096 of the most there can be; 0 where an idle replica breaks it.
+        """The highest load that keeps the promise, to one part in 4,096 of the most there is; 0 where an idle replica breaks it.
 
         Between an idle replica and the highest load times only grow: of loads that are looked at the last before the first that
         breaks it is taken.
