@@ -14,7 +14,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.promise import NAMES, Promise
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
-from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words
+from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
 from gpuplan.planner.serve_load import Loaded, loaded, promised
 from gpuplan.planner.where import Places, places
 from gpuplan.planner.why import said_to_beat
@@ -135,7 +135,7 @@ class _Answer:
         machine = option.machine
         count = fleet.accelerators // machine.each
         target = f"{count}x{machine.name}" if count > 1 and not machine.fixed else machine.name
-        offering = Offering(target, machine.accelerator, fleet.accelerators, unit.find("hw.price"), machine.offer, machine.kind)
+        offering = Offering(target, machine.accelerator, fleet.accelerators, price_each(unit), machine.offer, machine.kind)
         return Candidate(offering, unit, figures, broken, fleet=fleet_words(served, self.want.spare))
 
     def binds(self, served: Served, best: Candidate) -> str:

@@ -25,7 +25,7 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
     each = Term("fleet.accelerators_of_part", float(fleet.accelerators / (fleet.parts + want.spare)), "1", of_part)
     count = product.term("fleet.accelerators", a=parts, b=each)
     figures = {"accelerators": count}
-    price, watts = unit.find("hw.price"), unit.find("hw.power")
+    price, watts = price_each(unit), unit.find("hw.power")
     if price is not None:
         month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
         figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
@@ -38,6 +38,12 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
     if watts is not None:
         figures["fleet_power_watts"] = fleet_watts.term("fleet.watts", chips=count, watts=watts)
     return figures
+
+
+def price_each(unit: Estimate) -> Term | None:
+    """USD a second of one accelerator, as the estimate of a unit takes it; None where no price is known."""
+    whole = unit.find("fleet.price")
+    return None if whole is None else dict(whole.args).get("price")
 
 
 def _tokens(unit: Estimate, served: Served, want: Wanted) -> Term | None:

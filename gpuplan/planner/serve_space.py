@@ -136,9 +136,13 @@ def hardware_key(target: Target) -> Hashable:
 def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[Hashable, GpuplanError]]:
     """Sites by what they share, ready to be asked about loads; and the error of each that nothing can be estimated for."""
     groups: dict[Hashable, list[Site]] = {}
+    wants: list[Want] = []
     for site in sites:
         subject = site.found.subject
-        groups.setdefault((id(subject.arch), id(subject.engine), site.ranks, site.alone, site.want), []).append(site)
+        if site.want not in wants:
+            wants.append(site.want)
+        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want)
+        groups.setdefault(key, []).append(site)
     made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
     todo = [tuple(group) for group in groups.values()]
