@@ -21,6 +21,7 @@ from gpuplan.search.requests import lengths_of
 
 LEAST_BYTES = 0.5
 """Bytes of a weight in the narrowest type that a checkpoint is published in."""
+WIDE = ("half", "tf32")
 ROOM = 1024.0
 """Tokens of prompts that a pass of every engine on record has room for, beside as many sequences as it runs."""
 
@@ -40,8 +41,8 @@ class Requests(Record, kw_only=True):
     """Passes that a prompt is read in at most."""
     amount: float
     """Requests a second; 0 where it is users that come, of whom no bound is told."""
-    narrow: bool
-    """Whether products may be of fewer than 16 bits."""
+    rates: tuple[str, ...]
+    """The rates that products may run at; none: any that there is."""
 
 
 def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) -> Requests:
@@ -62,15 +63,23 @@ def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) ->
     return Requests(
         flop_of_prompt=2 * multiplied * new if physical else 0.0, flop_of_output=2 * multiplied * (output - 1) if physical else 0.0,
         output=float(output), held=held * min(each, 2.0), read=multiplied * min(each, 2.0) if physical else 0.0,
-        passes=ceil(new / room), amount=run.rate or 0.0, narrow=weights != "bf16",
+        passes=ceil(new / room), amount=run.rate or 0.0, rates=_rates(card, weights),
     )  # fmt: skip
+
+
+def _rates(card: ModelCard, weights: WeightFormat | None) -> tuple[str, ...]:
+    """At which rates the products of weights in a format may run."""
+    if weights is None:
+        return WIDE if card.weights is None and card.stored is None else ()
+    multiply = stored_in(weights, 0).multiply
+    return (*WIDE, *((multiply,) if multiply is not None else ("int8",)))
 
 
 def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> float:
     """The fewest accelerators of a kind, on units of so many, that may keep the load; infinity where none can keep the promise."""
     if chip.memory is not None and ranks * chip.memory < requests.held:
         return inf
-    peak = max((rate for name, rate in chip.rates.items() if requests.narrow or name in ("half", "tf32")), default=inf)
+    peak = max((rate for name, rate in chip.rates.items() if not requests.rates or name in requests.rates), default=inf)
     band = chip.bandwidth or inf
     step = requests.read / (ranks * band)
     first = requests.flop_of_prompt / (ranks * peak)
