@@ -126,7 +126,8 @@ class ServeSearch:
     """The search of one question: options by bound, what was seen of them, and the best."""
 
     def __init__(self, want: Wanted, machines: Sequence[Machine], library: Library, formats: Sequence[WeightFormat | None]) -> None:
-        self.want, self.machines, self.library, self.formats = want, machines, library, formats
+        self.want, self.library, self.formats = want, library, formats
+        self.machines = tuple({one.name: one for one in machines}.values())
         self.card: ModelCard = library.card(want.run.model)
         self.found: dict[Hashable, Served] = {}
         self.broken: list[Broken] = []
@@ -162,7 +163,7 @@ class ServeSearch:
     def ranked(self) -> list[Served]:
         """The best of each machine, the best first: what is to be least, then the fewest accelerators."""
         order = sorted(
-            self.found.values(), key=lambda one: (one.figure, one.fleet.accelerators, one.option.target, str(one.option.key))
+            self.found.values(), key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key))
         )
         kept: dict[str, Served] = {}
         for one in order:

@@ -19,8 +19,8 @@ from gpuplan.planner.where import Chip
 from gpuplan.record import Record
 from gpuplan.search.requests import lengths_of
 
-LEAST_BYTES = 0.5
-"""Bytes of a weight in the narrowest type that a checkpoint is published in."""
+LEAST_BYTES, MOST_BYTES = 0.25, 4.0
+"""Bytes of a weight in the narrowest and the widest type that a checkpoint is published in."""
 WIDE = ("half", "tf32")
 ROOM = 1024.0
 """Tokens of prompts that a pass of every engine on record has room for, beside as many sequences as it runs."""
@@ -34,7 +34,9 @@ class Requests(Record, kw_only=True):
     """After the first token."""
     output: float
     held: float
-    """Bytes of weights."""
+    """Bytes of weights that must lie in the memory of accelerators."""
+    streamed: float
+    """Bytes of weights at most whose reading a pass of prompts may hide behind."""
     read: float
     """Bytes of weights that a token needs."""
     passes: float
@@ -55,14 +57,18 @@ def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) ->
     multiplied = active - float(counts.embedding.value)
     prompt, output = lengths_of(run, run.context or card.architecture.max_context)
     new = prompt * (1 - (run.cached_share or 0.0))
-    each = stored_in(weights, 0).bytes_per_value if weights is not None else 2.0 if card.weights is None else LEAST_BYTES
+    published = LEAST_BYTES if card.weights is not None or card.stored is not None else 2.0
+    each = published if weights is None else min(stored_in(weights, 0).bytes_per_value, 2.0)
     # Of two stacks, not every weight sees every token; of drafts, several tokens come of a step.
     physical = not run.pins and len(card.architecture.stacks) == 1 and run.draft is None
     room = ROOM if run.max_batched_tokens is None and run.max_sequences is None else 1.0
-    held = 0.0 if run.pins or run.memory is not None or run.gpu_layers is not None or run.host_weights is not None else total
+    held = 0.0 if run.pins or run.memory is not None else total
+    # Embedding and head may stay in 16 bits.
+    streamed = total * MOST_BYTES if published < 2 and weights is None else total * each + 4 * float(counts.embedding.value)
     return Requests(
         flop_of_prompt=2 * multiplied * new if physical else 0.0, flop_of_output=2 * multiplied * (output - 1) if physical else 0.0,
-        output=float(output), held=held * min(each, 2.0), read=multiplied * min(each, 2.0) if physical else 0.0,
+        output=float(output), held=held * each, streamed=streamed,
+        read=multiplied * each if physical else 0.0,
         passes=ceil(new / room), amount=run.rate or 0.0, rates=_rates(card, weights),
     )  # fmt: skip
 
@@ -88,5 +94,5 @@ def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> floa
     )  # fmt: skip
     if any(limit is not None and least > limit for limit, least in allowed):
         return inf
-    busy = (requests.flop_of_prompt + requests.flop_of_output) / peak - requests.passes * requests.held / band
+    busy = (requests.flop_of_prompt + requests.flop_of_output) / peak - requests.passes * requests.streamed / band
     return max(requests.amount * max(busy, 0.0), 1.0)
