@@ -18,6 +18,7 @@ from gpuplan.plan.option import Entry, by_key
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
 
 FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
@@ -38,7 +39,7 @@ def _more(one: Entry, own: Collection[str], without: Collection[str]) -> bool:
     return not one.positional and one.key not in own and not {one.name, one.option.group} & set(without)
 
 
-def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned]) -> Typer:
+def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
     """The command of a goal: `answer` takes what was typed for each option."""
 
     def run(**given: Any) -> None:
@@ -60,12 +61,11 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     return app
 
 
-def put_planned(found: Planned, form: str) -> None:
+def put_planned(found: Planned | Carried, form: str) -> None:
     """Write an answer, and end with exit code 3 where nothing meets the goal."""
     from gpuplan.cli.answer import put
 
-    render = import_module(f"gpuplan.render.{'planned_serving' if found.task == 'serve' else 'planned'}")
-
+    render = import_module(f"gpuplan.render.{found.page}")
     if form in ("json", "csv"):
         put(render.as_json(found) if form == "json" else render.as_csv(found))
     elif form == "md":
@@ -74,7 +74,7 @@ def put_planned(found: Planned, form: str) -> None:
         from gpuplan.render.text import look_of
 
         put(render.as_text(found, look_of(sys.stdout)))
-    if not found.best:
+    if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
 
 

@@ -110,3 +110,13 @@ class Planned(Record, eq=False, kw_only=True):
     nearest: tuple[Candidate, ...] = ()
     """Where nothing meets the goal: what comes nearest to it."""
     notes: tuple[Note, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether something meets the goal."""
+        return bool(self.best)
+
+    @property
+    def page(self) -> str:
+        """What draws it."""
+        return "planned_serving" if self.task == "serve" else "planned"

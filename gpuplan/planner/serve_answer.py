@@ -51,30 +51,30 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         run=load.run, promise=promise, rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
-    search = ServeSearch(want, where.machines, library, formats(goal, run, library))
+    search = ServeSearch(want, where.machines, library, formats(goal.lowest_bits or LOWEST, run, library))
     search.go(goal.best or BEST)
     return _Answer(goal, load, where, want, search, library).planned((*load.notes, *notes, *where.notes))
 
 
-def formats(goal: PlanServeAsk, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:
+def formats(lowest: int, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:
     """The formats of weights that are tried: the user's; or as published (None), and those that users of the engine find ready."""
     if run.weights is not None:
         return (run.weights,)
-    card, lowest = library.card(run.model), goal.lowest_bits or LOWEST
+    card = library.card(run.model)
     serving = library.engine(run.engine or SERVES)[0].serving
     ready = None if serving is None or card.weights is not None or card.stored is not None else serving.formats.ready
     others = () if ready is None else ready.text.split()
     return (None, *(cast("WeightFormat", one) for one in others if BITS.get(one, 0) >= lowest))
 
 
-def limits_of(promise: Promise, want: Wanted) -> tuple[Limit, ...]:
+def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]:
     """What must be kept."""
     of = "" if promise.percent is None else f" of {promise.percent:g} in 100"
     given = ((name, getattr(promise, name)) for name in NAMES)
     made = [Limit(promise.key(name), value, f"--{name} {human(value, 's')}{of}") for name, value in given if value is not None]
-    if want.usd_per_month is not None:
+    if want is not None and want.usd_per_month is not None:
         made.append(Limit("cost_usd_per_month", want.usd_per_month, f"--budget {human(want.usd_per_month, 'USD')} a month"))
-    if want.most is not None:
+    if want is not None and want.most is not None:
         made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerators at most"))
     return tuple(made)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError
-from gpuplan.plan.ask_goal import PlanServeAsk
+from gpuplan.plan.ask_goal import PlanServeAsk, Promised
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.promise import Promise
 from gpuplan.record import Record
@@ -63,7 +63,7 @@ def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
     return Loaded(run=plain, rate=run.rate, users=None if run.concurrency is None else float(run.concurrency))
 
 
-def promised(goal: PlanServeAsk) -> tuple[Promise, tuple[Note, ...]]:
+def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
     """What is promised, and what is to be said where nobody says."""
     if goal.ttft is goal.tpot is goal.e2e is None:
         text = f"a first token within {TTFT:g} s and each other within {1000 * TPOT:g} ms is taken as promised, as by {RULES}"
