@@ -52,6 +52,7 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
         most, looked = _models(goal, run, promise, library)
     else:
         most, looked = _of_model(goal, run, promise, library)
+        notes = (*notes, *(() if most else _why_not(goal, run, promise, library)))
     return Carried(
         on=run.on, model=run.model, limits=limits, most=tuple(most), per_user=per_user, looked=looked,
         notes=(*notes, *_notes(library, run)),
@@ -91,8 +92,26 @@ def _of_model(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Li
         best = max((_highest(figure, group) for group in groups), key=lambda one: 0.0 if one is None else one.value, default=None)
         if best is not None:
             made.append(_answered(best, run, promise, library))
+    if not made:
+        return [], looked
     longest = max((_longest(group) for group in at_rate), key=lambda one: 0.0 if one is None else one.value, default=None)
     return [*made, *([longest] if longest is not None else [])], looked
+
+
+def _why_not(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> Iterator[Note]:
+    """Why not even one request is carried."""
+    groups = [group for group in _groups(goal, run.replaced(rate=1.0), promise, library) if group.fits.any()]
+    if not groups:
+        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", "`gpuplan fit` tells what it takes")
+        return
+    for key, most in promise.limits.items():
+        least = min(
+            float(np.where(group.fits, group.under.times(IDLE * group.under.most[..., None])[key][..., 0], inf).min())
+            for group in groups
+        )
+        if least > most:
+            what = f"{key.partition('_')[0].upper()} is {human(least, 's')} at least, even for one request alone"
+            yield Note("plan.too-slow", what, f"{human(most, 's')} is promised")
 
 
 def _highest(figure: str, group: Group) -> Most | None:
@@ -177,7 +196,7 @@ def _longest(group: Group) -> Most | None:
             best, chosen = float(longest[place]), (int(place[0]), int(place[1]))
     if best == 0.0:
         return None
-    bound = "all that the model was made for" if best >= limit else "longer ones have no room"
+    bound = "of one sequence: all that the model was made for" if best >= limit else "of one sequence: longer ones have no room"
     return _most("context_tokens", group, chosen, best).replaced(bound=bound)
 
 

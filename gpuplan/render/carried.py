@@ -108,10 +108,9 @@ def _people(found: Carried, look: Look) -> Iterator[str]:
     """How many people that is who ask now and then."""
     for one in found.most:
         if one.figure == "rate_per_s":
-            often = f"{60 * found.per_user:.3g} requests a minute each"
-            yield from wrap(
-                f"{one.value / found.per_user:,.0f} people may use it at the same time, with {often}.", look.width, "", "  "
-            )
+            often = "a request a minute" if found.per_user == 1 / 60 else f"{60 * found.per_user:.3g} requests a minute"
+            text = f"{one.value / found.per_user:,.0f} people may use it at the same time, with {often} each."
+            yield from wrap(text, look.width, "", "  ")
 
 
 def _looked(found: Carried) -> str:
