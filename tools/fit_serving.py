@@ -57,6 +57,8 @@ class Parameter(NamedTuple):
     """Mixtures of experts are held apart: what their kernels and exchanges miss is no host time of a decode step."""
     users: tuple[int, int] | None = None
     """Requests in flight, from the first number to the second, where it is fitted to loads: those that it shows in."""
+    without: float = 0.0
+    """The value at which it is as if there were none."""
 
 
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
@@ -64,6 +66,8 @@ REQUEST = "time of a request to its first token that no pass takes"
 READING = "time of a token of a prompt in the process that reads requests"
 LOADED = ("silicon",)
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
+BATCHES = ("tensorrt-llm-0.5-to-0.9",)
+VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
 
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "tensorrt-llm": {
@@ -72,6 +76,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
+        "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
 }  # fmt: skip
@@ -219,7 +224,8 @@ def in_file(engine: str, name: str, era: str | None = "") -> float:
     """A figure as it stands in an engine's file."""
     profile = Catalog.open().load(Engine, engine)
     part: Any = profile.serving if not era else next(one.serving for one in profile.eras if one.name == era)
-    return float(getattr(part, name.rpartition(".")[2]).value)
+    found = getattr(part, name.rpartition(".")[2])
+    return float(getattr(found, "values", found).value)
 
 
 def main() -> None:
@@ -242,7 +248,7 @@ def main() -> None:
             print(f"{engine}: {name} {value:.3g} (in its file {shipped:.3g}): {parameter.meaning}")
             print(f"  fitted     {told(errors_of(runs, name, value, lambda one: one.seen))}")
             print(f"  held back  {told(errors_of(runs, name, value, lambda one: ~one.seen))}")
-            print(f"  without it {told(errors_of(runs, name, 0.0, lambda one: ~one.seen))}")
+            print(f"  without it {told(errors_of(runs, name, parameter.without, lambda one: ~one.seen))}")
             if args.leave_out:
                 groups = sorted({group for one in runs for group in one.groups})
                 out = [

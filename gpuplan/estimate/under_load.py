@@ -117,7 +117,7 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
 def held(model: ServingModel) -> Term:
     """Bytes of the caches of a sequence in the middle of its output."""
     tokens = model.seen("load.seen_tokens", model.begun(), _output(model))
-    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv == "capped")
+    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv)
 
 
 def when_full(model: ServingModel, memory: ServingMemory) -> Full:
