@@ -34,6 +34,7 @@ from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
 from gpuplan.specs.engine_memory import WindowedKv
+from gpuplan.specs.engine_schedule import Steps
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Source, Term, total
 from gpuplan.work import Dtype
@@ -116,6 +117,10 @@ class ServingModel(Record, kw_only=True):
         profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
+        mixed = plan.settings.mixed_chunk
+        if mixed is not None and profile.schedule is not None:
+            steps: Steps = "mixed" if mixed else "prefill-first"
+            profile = profile.replaced(schedule=profile.schedule.replaced(steps=steps))
         if plan.settings.graphs is False:
             profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:

@@ -156,6 +156,9 @@ class TrainingProfile(Schema):
     """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
     samples: Samples | None = None
     """None: no run of such a model is known."""
+    segments: Literal["fixed", "growing"] = "growing"
+    """Memory of the allocator: segments as large as the tensors that they were made for, which stay with tensors of that size, or
+    ones that grow and serve all (expandable segments, buffers that a compiler plans)."""
     spread_lengths: Portion | None = None
     """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
     memory_residual: FactorField | None = None
