@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import waited
+from gpuplan.estimate.attention_ranks import by_turns, waited
 from gpuplan.estimate.burst import of_burst
-from gpuplan.estimate.drafting import undrafted
+from gpuplan.estimate.drafting import beside_draft, undrafted
+from gpuplan.estimate.images import encoded_seconds
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import queueing as queue
+from gpuplan.formulas.attention_ranks import step_under_way, tokens_read_beside
 from gpuplan.formulas.basic import difference, larger, rate_each, repeated_seconds, share, smaller
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
@@ -91,9 +93,12 @@ def refuse_without_steps(model: ServingModel) -> None:
     if model.profile.schedule is None:
         what = f"how `{model.subject.engine.id}` schedules a stream of requests is not on record: it serves batches"
         raise UsageError(Problem("load.no-schedule", what, "name an engine that does, such as `vllm`, or leave the load out"))
-    if model.plan.images is not None or model.plan.beams != 1:
-        what = "no load of images or of beams is modelled"
-        raise UsageError(Problem("load.shown", what, "ask with --batch, or leave the images or beams out"))
+    if model.plan.beams != 1:
+        what = "no load of beams is modelled"
+        raise UsageError(Problem("load.beams", what, "ask with --batch, or leave --beams out"))
+    if model.plan.images is not None and model.plan.images.across:
+        what = f"no load of images that layers of attention across see is modelled, as of {model.subject.model_name}"
+        raise UsageError(Problem("load.across", what, "ask with --batch, without a load"))
     if model.plan.settings.uses_host:
         what = "no load of a model that is partly in the host's memory is modelled"
         raise UsageError(Problem("load.host", what, "keep all of it on accelerators, or ask with --batch, without a load"))
@@ -144,8 +149,9 @@ def prompts_beside(
 
     Of a closed loop of `users` the one whose prompt it is does not decode.
     """
-    if model.plan.drafting is not None:
-        # What a prompt adds to a step is the same beside drafts and without.
+    drafter = model.drafter()
+    if drafter is not None:
+        # What a prompt adds to a step is the same beside drafts and without, but for the drafter, which reads it too.
         model = undrafted(model)
         step = step_of(model, f"load.{at}undrafted", batch)
     serve, first = model.serve, model.profile.steps == "prefill-first"
@@ -163,11 +169,20 @@ def prompts_beside(
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
     keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    groups: tuple[Group, ...] = (Group(sequences=ONE, q_len=tokens, kv_len=keys),)
+    chunk_alone = Group(sequences=ONE, q_len=tokens, kv_len=keys)
+    groups: tuple[Group, ...] = (chunk_alone,)
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, _output(model))
         groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
-    phase = model.step(f"{at}prompt_step", groups)
+    shared_by = None
+    if by_turns(model):
+        ranks = model.serve.sharing.attention_dp
+        beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
+        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=tokens, ranks=ranks, batch=batch, output=_output(model))
+        shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
+    phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
+    if drafter is not None:
+        phase = beside_draft(f"{at}prompt_step", phase, drafter, chunk_alone)
     pipelined = model.subject.habit("pipelined_passes", model.profile.pipelined_passes)
     rounds = form.stage_rounds.term(f"load.{at}rounds", passes=passes, pipelined=pipelined, pp=serve.pp)
     own = repeated_seconds.term(f"load.{at}prefill", count=rounds, seconds=phase.seconds)
@@ -177,6 +192,15 @@ def prompts_beside(
         added = queue.added_seconds.term(
             f"load.{at}added", passes=passes, mixed=phase.seconds, decode=step.seconds, pp=serve.pp
         )  # fmt: skip
+    if model.plan.images is not None:
+        # The encoder works before the first pass of a prompt, while all others wait.
+        encoded = {"images": encoded_seconds(model)}
+        own, added = (
+            total(f"load.{at}with_images", {"prefill": own, **encoded}),
+            total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
+        )
+        parts = {**phase.parts, **encoded}
+        phase = phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts)
     between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
     return Prompts(phase=phase, passes=passes, own=own, added=added, between=between)
 
@@ -242,7 +266,9 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     inner = {
         **host,
         **_look(model, decode),
-        "step_in_progress": queue.step_rest_seconds.term("load.step_in_progress", step=decode.seconds, users=at_once),
+        "step_in_progress": queue.step_rest_seconds.term(
+            "load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once
+        ),
         "other_prompts": wait,
         "prefill": prompts.own,
     }
@@ -296,6 +322,15 @@ class _Waves(Record, kw_only=True):
         rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, part=part)
+
+
+def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
+    """The step that runs when a request comes: of ranks that wait for each other's prompts it is a mean one with these."""
+    if not by_turns(model) or model.plan.drafting is not None:
+        return decode.seconds
+    return step_under_way.term(
+        "load.step_under_way", step=decode.seconds, token=token, ranks=model.serve.sharing.attention_dp
+    )  # fmt: skip
 
 
 def _look(model: ServingModel, decode: ServingPhase) -> dict[str, Term]:
@@ -368,7 +403,9 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     parts = {
         **host,
         **_look(model, decode),
-        "step_in_progress": queue.step_rest_at_rate.term("load.step_in_progress", step=decode.seconds, running=running),
+        "step_in_progress": queue.step_rest_at_rate.term(
+            "load.step_in_progress", step=_under_way(model, decode, tpot), running=running
+        ),
         "other_prompts": queue.prompt_wait_seconds.term(
             "load.queue", rate=rate, added=prompts.added, spread=spreads["prompt_spread"]
         ),
