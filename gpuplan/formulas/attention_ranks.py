@@ -122,7 +122,7 @@ def tokens_read_beside(*, tokens: Count, ranks: Count, batch: Count, output: Cou
     >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=1024.0, output=1024.0)
     4096.0
     >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=64.0, output=1024.0)
-    635.0
+    634.8
     """
     return tokens * ranks / passes_waited_for(ranks=ranks, batch=batch, output=output)
 
