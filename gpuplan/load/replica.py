@@ -14,7 +14,7 @@ class Replica:
     """The schedulers of one replica in step: one, or the ranks of attention that share experts, which wait for the slowest."""
 
     def __init__(self, pace: Pace, ranks: Sequence[Scheduler], waits: int = 0) -> None:
-        """`waits` are steps for which prompts wait until all ranks have one to read."""
+        """`waits` are steps for which prompts wait until all ranks have one to read, or those of the only one fill a pass."""
         self.pace, self.ranks, self.waits = pace, ranks, waits
         self._held = 0
         """Steps for which they have."""
@@ -74,7 +74,10 @@ class Replica:
         self._works, self._steps, self._started, self.until = works, steps, now, now + span
 
     def _unequal(self) -> bool:
-        """Whether some ranks have prompts to read and others have none, for which they wait a while as long as any decodes."""
+        """Whether prompts wait for others to be read with them, as they do for a while as long as any sequence decodes."""
         wants = [one.wants for one in self.ranks]
-        busy = any(one.reading for one in self.ranks) or not any(one.decoding for one in self.ranks)
-        return any(wants) and not all(wants) and not busy and self._held < self.waits
+        if not any(wants) or self._held >= self.waits or any(one.reading for one in self.ranks):
+            return False
+        if not any(one.decoding for one in self.ranks):
+            return False
+        return not all(wants) if len(wants) > 1 else self.ranks[0].waiting_tokens() < self.ranks[0].rules.tokens

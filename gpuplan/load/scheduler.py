@@ -146,6 +146,15 @@ class Scheduler:
         first = self.waiting[0]
         return self.used + self._room(first, self.prompt[first] + self._made.get(first, 0)) <= self.rules.pages
 
+    def waiting_tokens(self) -> int:
+        """Tokens of the prompts that wait, up to those of a pass."""
+        found = 0
+        for request in self.waiting:
+            found += self.prompt[request] - self.cached[request]
+            if found >= self.rules.tokens:
+                break
+        return found
+
     def next(self, now: float, *, admits: bool = True) -> Work | None:
         """What comes next, without requests that were not begun where none is admitted; None: there is nothing to do."""
         rules, cache = self.rules, self.cache

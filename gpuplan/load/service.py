@@ -31,7 +31,7 @@ class Service(Record, eq=False, kw_only=True):
     ranks: int = 1
     """Ranks of attention, each with requests of its own, that share experts."""
     waits: int = 0
-    """Steps for which the prompts of a rank wait until all ranks have one to read; 0: none waits."""
+    """Steps for which prompts wait until all ranks have one to read, or those of the only one fill a pass; 0: none waits."""
     replicas: int = 1
     drafts: Drafts | None = None
 
@@ -69,12 +69,14 @@ class Service(Record, eq=False, kw_only=True):
         profile, habit = model.profile, model.subject.habit
         shared = profile.shares_experts
         waits = None if shared is None or ranks == 1 or not shared.aligned else shared.waits
+        asked = model.plan.settings.batch_wait
+        waited = round(asked) if asked is not None else 0 if waits is None else round(_number(model, habit("aligned_steps", waits)))
         host = _number(model, habit("request_host", profile.request_host))
         host += 0.0 if profile.server_host is None else _number(model, habit("server_host", profile.server_host))
         token_host = 0.0 if profile.token_host is None else _number(model, habit("token_host", profile.token_host))
         return cls(
             pace=pace, rules=rules, host=host, token_host=token_host, ranks=ranks, drafts=drafts,
-            waits=0 if waits is None else round(_number(model, habit("aligned_steps", waits))),
+            waits=waited,
             replicas=max(round(float(model.plan.parallel.dp) / ranks), 1),
         )  # fmt: skip
 

@@ -92,8 +92,8 @@ def with_trace(ask: ServeAsk) -> tuple[ServeAsk, Trace | None]:
     """The question whose steady state is that of its trace, and the trace; as it is where there is none."""
     if ask.trace is None:
         return ask, None
-    trace = _trace(ask)
-    return _of_trace(ask, trace.requests), trace
+    trace = trace_of(ask)
+    return of_trace(ask, trace.requests), trace
 
 
 def requests_of(ask: ServeAsk, trace: Trace | None, model: ServingModel) -> Drawn:
@@ -153,7 +153,7 @@ def _traced(answer: Estimate, trace: Trace | None) -> Estimate:
     return answer if trace is None else answer.replaced(notes=(*trace.notes, *answer.notes))
 
 
-def _trace(ask: ServeAsk) -> Trace:
+def trace_of(ask: ServeAsk) -> Trace:
     """The trace that a question names.
 
     Raises:
@@ -166,7 +166,7 @@ def _trace(ask: ServeAsk) -> Trace:
     return read_trace(Path(str(ask.trace)), cached_share=ask.cached_share)
 
 
-def _of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
+def of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
     """The question whose steady state is that of a trace: its mean rate, mean lengths and their spread."""
     count, span = len(requests), requests.span
     prompt, output = requests.prompt, requests.output
@@ -197,7 +197,7 @@ def _drawn(ask: ServeAsk, load: Load, prompt_tokens: float, output_tokens: float
     shared = load.cached_share
     if load.rate is not None:
         even = ask.burstiness or 1.0
-        made = open_loop(load.rate, count, prompt, output, burstiness=even, cached_share=shared, seed=seed)
+        made = open_loop(float(load.rate), count, prompt, output, burstiness=even, cached_share=shared, seed=seed)
     elif load.arrival == "burst":
         made, steady_from = burst(count, prompt, output, cached_share=shared, seed=seed), 0
     else:
