@@ -39,9 +39,16 @@ def by_turns(model: ServingModel) -> bool:
     return not (alone(model.serve.sharing.attention_dp) or (own is not None and own.aligned))
 
 
-def tokens_of_experts(model: ServingModel, name: str, tokens: Term, each: dict[str, Term], groups: tuple[Group, ...]) -> Term:
-    """Copies of the tokens of a mixed pass that the experts of a rank see, for one expert a token: prompts may be one rank's."""
+def tokens_of_experts(
+    model: ServingModel, name: str, tokens: Term, each: dict[str, Term], groups: tuple[Group, ...], shared_by: Term | None = None
+) -> Term:
+    """Copies of the tokens of a mixed pass that the experts of a rank see, for one expert a token: prompts may be one rank's.
+
+    `shared_by` are the tokens of all ranks of attention that share them, where that is known.
+    """
     named = f"{name}.expert_tokens"
+    if shared_by is not None:
+        return expert_tokens(named, shared_by, model.serve, alone=True)
     if not by_turns(model) or not groups:
         return expert_tokens(named, tokens, model.serve)
     found = {

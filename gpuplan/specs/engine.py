@@ -261,6 +261,8 @@ class SharedExperts(Schema):
     """Whether experts may be held twice."""
     aligned: bool = False
     """Whether ranks read prompts in the same steps; otherwise all wait whenever one does."""
+    waits: CountField | None = None
+    """Steps for which a rank waits at most until all have a prompt to read; None: it reads one when it comes."""
 
 
 class ServingProfile(Schema):
