@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Estimate
@@ -72,6 +72,8 @@ class Relax(Record):
     needs: float
     offering: str
     """What would meet the goal then."""
+    alone: bool = False
+    """Whether no other limit may be kept either."""
 
 
 class Point(Record):
@@ -83,11 +85,15 @@ class Point(Record):
 
 
 class Flip(Record):
-    """A decision that turns when something is otherwise within its range: what, from where on, and what is chosen then."""
+    """What turns the decision: what is otherwise, from where on, and what happens then.
+
+    `within`: it lies within the range of the estimate; otherwise it is the user's to know whether it may be so.
+    """
 
     what: str
     at: float
     instead: str
+    within: bool
 
 
 class Planned(Record, eq=False, kw_only=True):
@@ -97,7 +103,6 @@ class Planned(Record, eq=False, kw_only=True):
     least: str
     """The figure that is to be least."""
     limits: tuple[Limit, ...]
-    asked: Mapping[str, Any]
     best: tuple[Candidate, ...]
     binds: str
     looked: Looked
@@ -107,3 +112,5 @@ class Planned(Record, eq=False, kw_only=True):
     nearest: tuple[Candidate, ...] = ()
     """Where nothing meets the goal: what comes nearest to it."""
     notes: tuple[Note, ...] = ()
+    command: str = ""
+    """What asks about the first machine alone, with all that was taken."""

@@ -56,7 +56,11 @@ class Goal(Record, kw_only=True):
         Minimize | None,
         Option("What to have least of: cost, time, gpus or energy; left out, cost", GOAL, "WHAT"),
     ] = None
-    best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+    best: Annotated[int | None, Option("How many machines are shown; left out, 3", GOAL, most=100)] = None
+    front: Annotated[
+        bool | None,
+        Option("Also what no other machine beats in both cost and time, drawn as a front", GOAL, "", one_way=True),
+    ] = None
 
 
 class PlanTrainAsk(Goal, Where, kw_only=True):
@@ -68,5 +72,11 @@ class PlanTrainAsk(Goal, Where, kw_only=True):
         return self.minimize or "cost"
 
 
-GOALS: Mapping[str, type[Goal]] = {"plan train": PlanTrainAsk}
+class PlanFinetuneAsk(PlanTrainAsk, kw_only=True):
+    """Which machine, how many of them and which plan fine-tune a model under a goal?"""
+
+    full: Annotated[bool | None, Option("Train all weights, not adapters beside them", GOAL, "", one_way=True)] = None
+
+
+GOALS: Mapping[str, type[Goal]] = {"plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk}
 """The questions of the planner, by command."""
