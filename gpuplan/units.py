@@ -16,6 +16,7 @@ SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}
 HOUR = 3600.0
 DAY = 24 * HOUR
 YEAR = 365.25 * DAY
+MONTH = YEAR / 12
 
 
 def _table() -> dict[str, tuple[float, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -18,6 +19,7 @@ from gpuplan.plan.option import OUTPUT, Entry, by_key
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
 
 Plot: TypeAlias = Annotated[
@@ -33,28 +35,28 @@ def entries_of(goal: type[Record], task: type[Record], without: Collection[str] 
     return [*(one for one in rest if one.positional), *own.values(), *(one for one in rest if not one.positional)]
 
 
-def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned]) -> Typer:
+def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
     """The command of a goal: `answer` takes what was typed for each option."""
 
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form, file = form_of(given), given["plot"]
+        form, file = form_of(given), given.get("plot")
         if file is not None:
             from gpuplan.render.accuracy_plot import drawable
 
             drawable(Path(file))
             given["front"] = True
         found = answer({key: value for key, value in given.items() if key not in (*FORMS, "plot")})
-        if file is not None and found.front:
+        if file is not None and (front := getattr(found, "front", ())):
             from gpuplan.render.front import draw
 
-            draw(found.front, f"{found.model}: what no other machine beats in both cost and time", Path(file))
+            draw(front, f"{found.model}: what no other machine beats in both cost and time", Path(file))
         put_planned(found, form)
 
     parameters = [
         *(parameter(one) for one in entries),
-        Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot),
+        *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
     made: Any = run
@@ -66,11 +68,11 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     return app
 
 
-def put_planned(found: Planned, form: str) -> None:
+def put_planned(found: Planned | Carried, form: str) -> None:
     """Write an answer, and end with exit code 3 where nothing meets the goal."""
     from gpuplan.cli.answer import put
-    from gpuplan.render import planned as render
 
+    render = import_module(f"gpuplan.render.{found.page}")
     if form in ("json", "csv"):
         put(render.as_json(found) if form == "json" else render.as_csv(found))
     elif form == "md":
@@ -79,7 +81,7 @@ def put_planned(found: Planned, form: str) -> None:
         from gpuplan.render.text import look_of
 
         put(render.as_text(found, look_of(sys.stdout)))
-    if not found.best:
+    if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
 
 

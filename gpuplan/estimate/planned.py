@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Estimate
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.term import Term
 
 
@@ -47,6 +47,8 @@ class Candidate(Record, eq=False):
     broken: tuple[Limit, ...] = ()
     beats: str = ""
     """What it is better by than the next, and why."""
+    fleet: str = ""
+    """How many of what `estimate` is of it takes, in words; empty: it is the whole."""
 
     @property
     def fits(self) -> bool:
@@ -93,16 +95,19 @@ class Flip(Record):
     what: str
     at: float
     instead: str
-    within: bool
+    within: bool = False
 
 
 class Planned(Record, eq=False, kw_only=True):
     """The answer to a goal; `best[0]` wins. Nothing in `best`: nothing meets the goal, and `relax` says what would have to give."""
 
     model: str
+    task: Literal["train", "serve"] = "train"
     least: str
     """The figure that is to be least."""
     limits: tuple[Limit, ...]
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked or taken, where the answer repeats it."""
     best: tuple[Candidate, ...]
     binds: str
     looked: Looked
@@ -114,3 +119,13 @@ class Planned(Record, eq=False, kw_only=True):
     notes: tuple[Note, ...] = ()
     command: str = ""
     """What asks about the first machine alone, with all that was taken."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether something meets the goal."""
+        return bool(self.best)
+
+    @property
+    def page(self) -> str:
+        """What draws it."""
+        return "planned_serving" if self.task == "serve" else "planned"

@@ -78,5 +78,64 @@ class PlanFinetuneAsk(PlanTrainAsk, kw_only=True):
     full: Annotated[bool | None, Option("Train all weights, not adapters beside them", GOAL, "", one_way=True)] = None
 
 
-GOALS: Mapping[str, type[Goal]] = {"plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk}
+class Promised(Record, kw_only=True):
+    """What is promised of requests, in seconds, of their mean unless `p` says of how many in a hundred."""
+
+    ttft: Annotated[
+        float | None, Option("The longest that the first token of a request may take, such as `500ms`", GOAL, "TIME", "s", most=1e6)
+    ] = None
+    tpot: Annotated[
+        float | None, Option("The longest that each token after it may take, such as `30ms`", GOAL, "TIME", "s", most=1e6)
+    ] = None
+    e2e: Annotated[
+        float | None, Option("The longest that a whole request may take, such as `20s`", GOAL, "TIME", "s", most=1e7)
+    ] = None
+    p: Annotated[
+        float | None,
+        Option("How many requests in a hundred keep that, such as `99`; left out, their mean", GOAL, "PERCENT", most=99.99),
+    ] = None
+    requests_per_user: Annotated[
+        float | None,
+        Option(
+            "How often one who uses it asks, such as `2/min`; left out, once a minute", GOAL, "RATE", "1/s", reads="rate", most=1e6
+        ),
+    ] = None
+    lowest_bits: Annotated[
+        int | None,
+        Option(
+            "Bits that weights may be quantised to: 16 is as published, 8 (left out) tries FP8 too, 4 also 4-bit integers",
+            GOAL, least=4, most=32,
+        ),
+    ] = None  # fmt: skip
+
+
+class PlanServeAsk(Promised, Where, kw_only=True):
+    """Which machines, how many of them and which division into replicas serve a load with what is promised?"""
+
+    users: Annotated[
+        int | None, Option("People who use it at the same time, each of whom asks as often as --requests-per-user says", GOAL)
+    ] = None
+    spare: Annotated[
+        int | None,
+        Option("Instances, or replicas where these are had one by one, that may be lost with all promises kept", GOAL, least=0),
+    ] = None
+    budget: Annotated[
+        float | None, Option("The most US dollars that it may cost a month, such as `20k`", GOAL, "USD", most=1e15)
+    ] = None
+    minimize: Annotated[
+        Literal["cost", "gpus", "energy"] | None,
+        Option("What to have least of: cost, gpus or energy; left out, cost", GOAL, "WHAT"),
+    ] = None
+    best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+
+
+class PlanCarriesAsk(Promised, kw_only=True):
+    """What does a given fleet carry of a model, or which models, with what is promised?"""
+
+    best: Annotated[int | None, Option("How many models are shown; left out, 5", GOAL, most=100)] = None
+
+
+GOALS: Mapping[str, type[Record]] = {
+    "plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk, "plan serve": PlanServeAsk, "plan carries": PlanCarriesAsk,
+}  # fmt: skip
 """The questions of the planner, by command."""

@@ -37,6 +37,7 @@ class Chip(Record):
     memory: float | None
     rates: Mapping[str, float]
     watts: float | None
+    bandwidth: float | None = None
 
 
 class Machine(Record, eq=False):
@@ -147,7 +148,7 @@ def _check(ask: Where, run: Common) -> None:
 def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, ...]]:
     """The accelerators that multiply 16-bit numbers and meet the conditions, by id."""
     columns = LISTINGS[ACCELERATORS].columns
-    wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in ("id", "memory", "power", *RATES)]
+    wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in ("id", "memory", "power", "bandwidth", *RATES)]
     conditions: list[Condition] = [where(columns, text, ACCELERATORS) for text in (ask.filter or "").split()]
     rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
     kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
@@ -164,7 +165,7 @@ def _chip(row: Mapping[str, Cell]) -> Chip:
         return float(value) if isinstance(value, (int, float)) else None
 
     rates = {name: rate for name in RATES if (rate := number(name)) is not None}
-    return Chip(number("memory"), rates, number("power"))
+    return Chip(number("memory"), rates, number("power"), number("bandwidth"))
 
 
 def _clouds(ask: Where, library: Library) -> frozenset[str]:
