@@ -27,6 +27,7 @@ from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Space
+from gpuplan.search.staged import between
 from gpuplan.search.training import run_of, space_of
 from gpuplan.search.training_space import LAYERS, REPLICAS, evenly, training_space
 from gpuplan.specs.operations import Operations
@@ -40,14 +41,17 @@ MESH: Mapping[str, tuple[float, ...]] = {
 """The values of each axis that are looked at, of those that a machine has; where it has none of these, its smallest."""
 CHUNKS = 1
 """Numbers of chunks of a stage beside one: the smallest that divides the layers."""
-SOME = ("selective-op", "minimal_with_context")
+SOME = ("selective-op", "minimal_with_context", "minimal_offloaded")
 """What is run again between nothing and all, of what an engine has."""
 TOGETHER = 2**17
 """Plans times machines that are estimated at once."""
 
 
 class Reach(Record):
-    """The best that was seen on a machine: whether it fits (-2 surely, -1 in the middle, 0 not), and seconds of the whole run."""
+    """The best that was seen on a machine: whether it fits (-2 surely, -1 in the middle, 0 not), and seconds of the whole run.
+
+    Where some layers are run again so that it fits, the seconds are in between those without and those with all of them.
+    """
 
     rank: float
     seconds: float
@@ -142,11 +146,13 @@ class Survey:
         subject = first.subject.replaced(hw=hw)
         rank, best = np.full(len(here), 1.0), np.full(len(here), inf)
         shape = (len(here), *(len(values) for values in axes.values()))
-        found, full, most = 0, cases["recompute"][-1], cases["zero_stage"][-1]
+        found, full, most = 0, cases["recompute"][-1], max(cases["zero_stage"])
+        light: dict[int, Sight] = {}
         for case in space.every_case():
-            if case["recompute"] not in (cases["recompute"][0], full) and case["zero_stage"] != cases["zero_stage"][0]:
+            kind, stage = case["recompute"], case["zero_stage"]
+            if kind not in (cases["recompute"][0], full) and stage != cases["zero_stage"][0]:
                 continue
-            if case["recompute"] == full and case["zero_stage"] != most and (rank < 0).all():
+            if kind == full and stage != most and (rank < 0).all():
                 continue
             with np.errstate(all="ignore"):
                 plan = space.of(case, _opened(axes))
@@ -155,7 +161,8 @@ class Survey:
                 if not legal.any():
                     continue
                 seen = sight(subject, plan, first.run, works)
-                own, key = _best(seen, legal)
+                light.setdefault(stage, seen)
+                own, key = _best(light[stage], seen, legal)
             better = (own < rank) | ((own == rank) & (key < best))
             rank, best = np.where(better, own, rank), np.where(better, key, best)
         self.plans += found
@@ -200,7 +207,7 @@ def cases_of(space: Space[TrainPlan]) -> dict[str, tuple[Any, ...]]:
     stages, kinds = space.cases["zero_stage"], space.cases["recompute"]
     some = (one for one in SOME if one in kinds)
     made: dict[str, tuple[Any, ...]] = {"recompute": tuple(dict.fromkeys((kinds[0], *some, kinds[-1])))}
-    made["zero_stage"] = tuple(dict.fromkeys((stages[0], max(stages))))
+    made["zero_stage"] = tuple(one for one in dict.fromkeys((stages[0], max(stages), 1)) if one in stages)
     return made | {name: tuple(values[:1]) for name, values in space.cases.items() if name not in made}
 
 
@@ -245,13 +252,20 @@ def _doubled(values: Sequence[float]) -> Iterator[float]:
             yield one
 
 
-def _best(seen: Sight, legal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of each machine the best rank of its legal plans, and of these the shortest time, or the least memory where none fits."""
+def _best(light: Sight, heavy: Sight, legal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Of each machine the best rank of its legal plans, and of these the shortest time, or the least memory where none fits.
+
+    Between nothing and all of it run again, so many layers are as memory asks for (`between`).
+    """
     import numpy as np
 
-    wall, memory, high, capacity = (np.asarray(getattr(seen, name)) for name in seen.field_names())
+    memory, high = (np.minimum(getattr(light, name), getattr(heavy, name)) for name in ("memory", "high"))
+    capacity = light.capacity
+    surely = between(light.wall, heavy.wall, light.high, heavy.high, capacity)
+    narrowly = between(light.wall, heavy.wall, light.memory, heavy.memory, capacity)
     rank = np.where(high <= capacity, -2.0, np.where(memory <= capacity, -1.0, 0.0))
     rank = np.where(legal, rank, 1.0).reshape(len(legal), -1)
     own = rank.min(axis=1)
-    key = np.broadcast_to(np.where(memory <= capacity, wall, memory), legal.shape).reshape(len(legal), -1)
+    key = np.where(high <= capacity, surely, np.where(memory <= capacity, narrowly, memory))
+    key = np.broadcast_to(key, legal.shape).reshape(len(legal), -1)
     return own, np.where(rank == own[:, None], key, inf).min(axis=1)
