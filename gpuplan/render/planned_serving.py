@@ -33,7 +33,7 @@ def as_text(found: Planned, look: Look) -> str:
     made = [*wrap(_headline(found, look), look.width, "", "  "), *_relax(found), ""]
     rows = found.best or found.nearest
     if rows:
-        made += [stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n"), ""]
+        made += [stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n"), ""]
     for number, one in enumerate(found.best, 1):
         if one.beats:
             made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
@@ -56,7 +56,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [_headline(found, Look()), *_relax(found), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
+    lines = [_headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -108,7 +108,7 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
             "price_usd_per_s": None if offering.price is None else float(offering.price.value), "offer": offering.offer or None,
             "replicas": one.fleet, "keeps_limits": not one.broken,
         }  # fmt: skip
-        for key in TOLD:
+        for key in (*TOLD, *(key for key in estimate.figures if key.startswith(("ttft_p", "tpot_p", "e2e_p")))):
             record[key] = one.figures.get(key)
             low, high = estimate.ranges[key] if key in estimate.figures else (None, None)
             record |= {f"{key}_low": low, f"{key}_high": high}
@@ -138,7 +138,14 @@ def _relax(found: Planned) -> list[str]:
     return made
 
 
-def _row(one: Candidate) -> list[str]:
+def _heads(found: Planned) -> list[str]:
+    """The heads of the table, with the part of the requests that times are of."""
+    of = found.asked["ttft"].split("_")[1]
+    return [f"{head[:4]} {of}{head[4:]}" if head[:4] in ("TTFT", "TPOT") and of != "s" else head for head in HEADS]
+
+
+def _row(one: Candidate, found: Planned) -> list[str]:
+    first, token = found.asked["ttft"], found.asked["tpot"]
     figures, ranges = one.figures, one.estimate.ranges
     price = one.offering.price
 
@@ -149,9 +156,9 @@ def _row(one: Candidate) -> list[str]:
         return " – ".join(span(key, ranges[key], "s", figures[key])) if key in figures else ""
 
     return [
-        one.offering.target, figure("cost_usd_per_month", "USD"), figure("ttft_s", "s"), figure("tpot_s", "s"),
+        one.offering.target, figure("cost_usd_per_month", "USD"), figure(first, "s"), figure(token, "s"),
         one.estimate.question.get("weights", ""), one.fleet, "" if price is None else shown("price", float(price.value), "USD/s"),
-        figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends("ttft_s"), ends("tpot_s"),
+        figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends(first), ends(token),
     ]  # fmt: skip
 
 
