@@ -180,7 +180,7 @@ class _Answer:
             return
         enough = next((parts for parts in _more(served.fleet.parts) if self._keeps_high(served, parts)), None)
         ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
-        hint = "" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
+        hint = "not even twice as many do" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
         yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 
     def _keeps_high(self, served: Served, parts: int) -> bool:
@@ -267,12 +267,12 @@ class _Answer:
 
 
 def _more(parts: int) -> Iterator[int]:
-    """Some more parts, up to four times as many.
+    """Some more parts, up to twice as many.
 
-    >>> list(_more(1)), list(_more(27))[:3]
-    ([2, 3, 4], [30, 34, 38])
+    >>> list(_more(1)), list(_more(27))
+    ([2], [34, 43, 54])
     """
     at = parts
-    while at < 4 * parts:
-        at = min(max(at + 1, -(-at * 9 // 8)), 4 * parts)
+    while at < 2 * parts:
+        at = min(max(at + 1, -(-at * 5 // 4)), 2 * parts)
         yield at
