@@ -239,7 +239,7 @@ class Judges(Record):
 
     def _rate(self) -> float:
         load = self.want.load
-        return 0.0 if load is None or load.rate is None else load.rate
+        return 0.0 if load is None or load.rate is None else float(load.rate)
 
     def fewest_stages(self, rank: float, speed: float) -> Any:
         """What prefers the fewest stages of those that are as sure and nearly as fast as the fastest, then the fastest of them."""
