@@ -140,6 +140,8 @@ class ServeSearch:
         self.refused: dict[str, GpuplanError] = {}
         self.nodes: dict[str, int] = {}
         self.same: dict[Hashable, list[Option]] = {}
+        self.groups: list[Group] = []
+        """All that was divided, whether or not a load was dealt to it."""
         self.dealt: dict[Hashable, tuple[Divided, int]] = {}
         self.candidates = self.bounded = self.estimated = self.plans = 0
 
@@ -166,6 +168,11 @@ class ServeSearch:
             if not batch:
                 break
         self.bounded = self.candidates - self.estimated - len(self.refused)
+
+    def look_at_all(self) -> None:
+        """Divide everything that holds the model and that bounds on the promise leave, without dealing the load to it."""
+        self.pending += self._new(self.todo)
+        self.todo = []
 
     def ranked(self) -> list[Served]:
         """The best of each machine, the best first."""
@@ -244,6 +251,7 @@ class ServeSearch:
             except GpuplanError as error:
                 self.refused[option.target] = error.with_traceback(None)
         groups, refused = grouped(sites, self.want.promise)
+        self.groups += groups
         for place, why in refused.items():
             self.refused |= dict.fromkeys((one.target for one in self.same[place]), why)
         made = []

@@ -60,7 +60,12 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         served = search.ranked()[:shown]
     else:
         served = Percentiles(search, promise).go(shown)[:shown]
-    return _Answer(load, promise, served, search).planned((*load.notes, *notes, *where.notes))
+    made = _Answer(load, promise, served, search).planned((*load.notes, *notes, *where.notes))
+    if not goal.front:
+        return made
+    from gpuplan.planner.serve_front import front
+
+    return made.replaced(front=front(search))
 
 
 def formats(lowest: int, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:

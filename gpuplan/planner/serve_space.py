@@ -143,7 +143,11 @@ def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[
             wants.append(site.want)
         # Machines that certainly need different formulas are not tried together.
         hw = subject.hw
-        kind = tuple((level.topology, level.in_network_reduction) for level in hw.levels), frozenset(hw.parameters), frozenset(hw.peaks)
+        kind = (
+            tuple((level.topology, level.in_network_reduction) for level in hw.levels),
+            frozenset(hw.parameters),
+            frozenset(hw.peaks),
+        )
         key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want), kind
         groups.setdefault(key, []).append(site)
     made: list[Group] = []

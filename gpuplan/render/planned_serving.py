@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
+MOST_POINTS = 12
+"""Points of a front that are drawn."""
 UNITS = {"cost_usd_per_month": "USD", "accelerators": "1", "fleet_power_watts": "W"}
 SAID = {"cost_usd_per_month": "cost a month", "accelerators": "accelerators", "fleet_power_watts": "power"}
 HEADS = (
@@ -41,6 +43,8 @@ def as_text(found: Planned, look: Look) -> str:
         made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
     for flip in found.flips:
         made += wrap(f"What turns it: where {flip.what}, {flip.instead} is best.", look.width, "", "  ")
+    if found.front:
+        made += ["", *_front(found, look)]
     made += ["", *wrap(_looked(found), look.width, "", "  ")]
     if rows:
         made += ["", *wrap(f"All of one unit: {_command(found, rows[0])}", look.width, "", "  ")]
@@ -79,6 +83,7 @@ def as_json(found: Planned) -> str:
             {"figure": one.limit.figure, "most": one.limit.most, "needs": one.needs, "on": one.offering} for one in found.relax
         ],
         "nearest": records(found.nearest),
+        "front": [{"on": one.target, "tpot_s": one.seconds, "cost_usd_per_million_output_tokens": one.usd} for one in found.front],
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
@@ -160,6 +165,18 @@ def _row(one: Candidate, found: Planned) -> list[str]:
         one.estimate.question.get("weights", ""), one.fleet, "" if price is None else shown("price", float(price.value), "USD/s"),
         figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends(first), ends(token),
     ]  # fmt: skip
+
+
+def _front(found: Planned, look: Look) -> Iterator[str]:
+    """The front drawn, and the ends of what each machine has of it."""
+    from gpuplan.render.front import MARKS, drawn
+
+    some = [found.front[round(at * (len(found.front) - 1) / (MOST_POINTS - 1))] for at in range(MOST_POINTS)]
+    points = list(dict.fromkeys(some))
+    yield from wrap("Price of a million output tokens over the time of each, by what no other machine beats in both:", look.width)
+    yield from drawn(points, min(look.width, 100))
+    for mark, one in zip(MARKS, points, strict=False):
+        yield f"  {mark}  {shown('cost_usd', one.usd, 'USD'):>11}  {shown('tpot_s', one.seconds, 's'):>8}  {one.target}"
 
 
 def _command(found: Planned, one: Candidate) -> str:
