@@ -401,6 +401,8 @@ class Engine(SpecFile):
     """The engines whose measured matmuls of a kind stand for its own, where its own were measured otherwise than it runs them."""
     fused_quantisation: tuple[MatmulKind, ...] = ()
     """Kinds of matmuls whose input is quantised by the kernels before them, such as norms, where measurements time that too."""
+    half_sums: bool = False
+    """Whether matmuls of 16-bit values are summed in 16 bits, for which some chips have a rate of their own."""
     training: TrainingProfile | None = None
     stands_in_for: tuple[str, ...] = ()
     """Frameworks without a profile of their own that work most like it, and for which it answers."""
