@@ -97,7 +97,7 @@ def serving_ask(
         model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine,
         batch=batch, **{**asked, **load}, weights=weights_of(row), kv_cache=None if kv is None else cast("KvFormat", typed(kv)),
         tp=tp, pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None,
-        ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
+        ep=run["ep"] if (run.get("ep") or 1) > 1 else None, as_engine=True,
     )  # fmt: skip
 
 

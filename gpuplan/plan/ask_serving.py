@@ -239,6 +239,8 @@ class ServeAsk(GenerationAsk, kw_only=True):
     """Likewise: a whole command names the model."""
     as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
+    as_engine: bool | None = None
+    """Likewise, or a run is described: how replicas share experts is as the engine has it where nothing says otherwise."""
     heard: tuple[Note, ...] = ()
     """What is to be said of an engine's words."""
 

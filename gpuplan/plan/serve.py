@@ -119,7 +119,9 @@ def serve_rules(
     `generates` nothing has no output. `can` is what the engine knows besides the usual degrees.
     """
     yield from parallel_rules(plan.parallel, shape)
-    yield from attention_rules(plan.parallel, shape, can, overlaps=bool(plan.settings.overlap_batches))
+    yield from attention_rules(
+        plan.parallel, shape, can, overlaps=bool(plan.settings.overlap_batches), exchange=plan.expert_exchange
+    )
     yield from drafting_rules(plan.drafting, plan.parallel)
     lengths = {"batch": plan.batch, "prompt": plan.prompt, "output": plan.output if generates else 1, "context": plan.context}
     for name, value in lengths.items():

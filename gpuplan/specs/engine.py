@@ -256,6 +256,12 @@ class SharedExperts(Schema):
     """Whether experts may be held twice."""
     aligned: bool = False
     """Whether ranks read prompts in the same steps; otherwise all wait whenever one does."""
+    whole: bool = False
+    """Whether experts are either spread over all ranks of a replica or cut over all of them, and nothing between."""
+    sends_on: tuple[Id, ...] = ()
+    """Families of accelerators that it has kernels for which send copies of tokens to their experts alone."""
+    overlaps: bool = False
+    """Whether two micro-batches may compute and travel by turns, where copies are sent."""
 
 
 class ServingProfile(Schema):
