@@ -56,7 +56,7 @@ class Judges(Record, eq=False):
     def smallest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
         """What prefers the fewest accelerators a replica that surely fit, then that fit, or else the least memory."""
         p = part.plan.parallel
-        fits, rank, memory = self._held(self.plan(part.plan))
+        fits, rank, memory = self.held(self.plan(part.plan))
         return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
 
     def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
@@ -64,12 +64,12 @@ class Judges(Record, eq=False):
 
         The time of those that do not fit is not estimated.
         """
-        fits, rank, memory = self._held(self.plan(part.plan))
+        fits, rank, memory = self.held(self.plan(part.plan))
         fitting = part.count(fits)
         if not fitting:
             return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
         part = part.where(fits)
-        _, rank, _ = self._held(self.plan(part.plan))
+        _, rank, _ = self.held(self.plan(part.plan))
         return self._seen(part, fitting, (rank, -self._speed(part)))
 
     def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
@@ -77,7 +77,7 @@ class Judges(Record, eq=False):
 
         Divisions that do not keep it have no time of a request.
         """
-        fits, rank, memory = self._held(self.plan(part.plan))
+        fits, rank, memory = self.held(self.plan(part.plan))
         fitting = part.count(fits)
         if not fitting:
             return Judged(part, 0, (rank, 0.0, memory.needed.value, *_size(part)))
@@ -86,10 +86,10 @@ class Judges(Record, eq=False):
         rate = when_full(model, model.memory()).most.value
         keeps = rate > self._rate()
         if not part.count(keeps):
-            _, rank, _ = self._held(self.plan(part.plan))
+            _, rank, _ = self.held(self.plan(part.plan))
             return self._seen(part, fitting, (rank, 1.0 + 0.0 * rate, -rate))
         part = part.where(keeps)
-        _, rank, _ = self._held(self.plan(part.plan))
+        _, rank, _ = self.held(self.plan(part.plan))
         model = ServingModel.of(self.subject, self.plan(part.plan))
         memory = model.memory()
         load = model.plan.load
@@ -130,7 +130,8 @@ class Judges(Record, eq=False):
     def _speed(self, part: Part[ServePlan]) -> Any:
         return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
 
-    def _held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
+    def held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
+        """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
         return held(self.subject, plan)
 
 

@@ -18,7 +18,7 @@ from gpuplan.record import Record
 from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Space
-from gpuplan.specs.engine import SharedExperts
+from gpuplan.specs.engine_sharing import SharedExperts
 
 OPEN_DRAFTS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 """Numbers of drafts that are looked at where nobody says."""
