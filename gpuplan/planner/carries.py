@@ -46,6 +46,7 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
+    run = run.replaced(as_engine=True)  # Divisions are of tp x pp x replicas: experts are shared as the engine does it unasked.
     promise, notes = promised(goal)
     per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
     limits = limits_of(promise)

@@ -129,7 +129,7 @@ def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estim
     each = float(plan.parallel.tp * plan.parallel.pp)
     what, binding = _breaks_first(answer, made)
     line = (
-        f"does not keep up: {rate_text(plan.load.rate)} come and {rate_text(most)} are kept at most by"
+        f"does not keep up: {rate_text(float(plan.load.rate))} come and {rate_text(most)} are kept at most by"
         f" {replicas:g} replica{'s' if replicas != 1 else ''}, {what}; {needed:,} replicas keep it,"
         f" {needed * each:,.0f} accelerators"
     )

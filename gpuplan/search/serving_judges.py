@@ -105,7 +105,7 @@ class Judges(Record, eq=False):
 
     def _rate(self) -> float:
         load = self.want.load
-        return 0.0 if load is None or load.rate is None else load.rate
+        return 0.0 if load is None or load.rate is None else float(load.rate)
 
     def plainest(self, space: Space[ServePlan], found: Best[ServePlan]) -> Best[ServePlan]:
         """The plainest of those that were looked at which are as sure and nearly as fast as the best that was found."""

@@ -112,7 +112,7 @@ def _drawn(ask: ServeAsk, load: Load, plan: ServePlan, seed: int) -> tuple[Reque
     shared = load.cached_share
     if load.rate is not None:
         even = ask.burstiness or 1.0
-        return open_loop(load.rate, count, prompt, output, burstiness=even, cached_share=shared, seed=seed), steady_from
+        return open_loop(float(load.rate), count, prompt, output, burstiness=even, cached_share=shared, seed=seed), steady_from
     if load.arrival == "burst":
         return burst(count, prompt, output, cached_share=shared, seed=seed), 0
     return closed(users, count, prompt, output, cached_share=shared, seed=seed), steady_from
