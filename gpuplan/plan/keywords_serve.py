@@ -82,6 +82,8 @@ class ServeOptions(TypedDict, total=False):
     attention_dp: Whole
     """Ranks of attention in a replica, each with requests of its own, that share its experts (SGLang:
     --enable-dp-attention)."""
+    decode_cp: Whole
+    """Tensor parallel ranks that share the caches of sequences along their context (vLLM: --decode-context-parallel-size)."""
     redundant_experts: Whole
     """Experts of each layer that are held a second time, to even the load (EPLB)."""
     expert_exchange: words.ExpertExchange | None
@@ -136,6 +138,8 @@ class ServeOptions(TypedDict, total=False):
     """Prompts are cut to the tokens of a pass, or surely are not."""
     recv_interval: Whole
     """Decode steps from one look at new requests to the next (SGLang: --scheduler-recv-interval)."""
+    mixed_chunk: Switch
+    """Prompts are read in one pass with those that decode, or surely are not (SGLang: --enable-mixed-chunk)."""
     batch_wait: Whole
     """Steps that new requests wait at most so that a pass of prompts fills (TensorRT-LLM: batch_wait_timeout_iters)."""
     gpu_layers: Whole

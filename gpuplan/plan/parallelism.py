@@ -43,6 +43,8 @@ class Parallelism(Record, kw_only=True):
     """Ranks between which weights stay after the forward pass under ZeRO-3 (FSDP2, ZeRO++); None: as many as share states."""
     attention_dp: Num = 1.0
     """Serving: ranks of attention inside a replica that share its experts, of the `dp` there are."""
+    decode_cp: Num = 1.0
+    """Serving: tensor parallel ranks that share the caches of sequences along their context."""
     redundant_experts: Num = 0.0
     """Serving: experts that are held a second time, of each layer."""
     expert_load: float | None = None

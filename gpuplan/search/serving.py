@@ -86,7 +86,7 @@ class Settled(Record, kw_only=True):
 
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
-    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp"))
+    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp", "decode_cp"))
     found = looked_up(ask, library)
     refuse_load_of_reader(ask, found.card.architecture)
     chosen: list[Choice] = []
@@ -231,6 +231,7 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             spread_experts=bool(ask.spread_experts),
             settings=settings,
             attention_dp=ask.attention_dp,
+            decode_cp=ask.decode_cp,
             redundant_experts=ask.redundant_experts,
             expert_exchange=ask.expert_exchange,
             shares=not (ask.as_engine or ask.is_simulated),
@@ -251,6 +252,8 @@ def _chosen(
         made += [Choice(name, text, why) for name, text in _sharing(plan).items() if getattr(ask, name) is None]
     elif sharing > 1 and getattr(ask, "ep", None) is None:
         made.append(Choice("ep", f"{p.ep:g}", "experts whole, over all ranks of attention"))
+    if p.decode_cp > 1 and getattr(ask, "decode_cp", None) is None:
+        made.append(Choice("decode_cp", f"{p.decode_cp:g}", why))
     drafts = plan.drafting
     if drafts is not None and getattr(ask, "draft_tokens", None) is None and not any(one.name == "draft_tokens" for one in before):
         made.append(Choice("draft_tokens", f"{drafts.draft_tokens:g}", "most tokens a second at this rate of acceptance"))
@@ -312,7 +315,9 @@ def _answered(
         asked["attention_dp"] = f"{sharing:g}"
     if p.ep != 1 or sharing > 1:
         asked["ep"] = f"{p.ep:g}"
-    asked |= {name: picked[name] for name in ("expert_exchange", "overlap_batches", "redundant_experts") if name in picked}
+    asked |= {
+        name: picked[name] for name in ("decode_cp", "expert_exchange", "overlap_batches", "redundant_experts") if name in picked
+    }
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
     notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture, shares=float(p.attention_dp) > 1)]
     running = float(made.memory.running.value)

@@ -146,7 +146,7 @@ def held(subject: Subject, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
 def _beside(plan: ServePlan) -> Any:
     """How many means of sharing experts a division has."""
     p = plan.parallel
-    means = (p.attention_dp > 1, p.ep > 1, p.redundant_experts > 0)
+    means = (p.attention_dp > 1, p.ep > 1, p.decode_cp > 1, p.redundant_experts > 0)
     one = [where(holds, 1.0, 0.0) for holds in means]
     return sum(one) + float(plan.expert_exchange is not None) + float(bool(plan.settings.overlap_batches))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.errors import PlanError, Problem
 from gpuplan.estimate.subject import Subject
+from gpuplan.models.architecture import Architecture, Attention, Mla
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.drafting import Drafting
 from gpuplan.plan.load import Load
@@ -18,7 +19,7 @@ from gpuplan.record import Record
 from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Space
-from gpuplan.specs.engine_sharing import SharedExperts
+from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 
 OPEN_DRAFTS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 """Numbers of drafts that are looked at where nobody says."""
@@ -45,6 +46,7 @@ class Want(Record, kw_only=True):
     dp: int | None = None
     ep: int | None = None
     attention_dp: int | None = None
+    decode_cp: int | None = None
     redundant_experts: int | None = None
     expert_exchange: ExpertExchange | None = None
     shares: bool = False
@@ -75,6 +77,15 @@ def shares_experts(subject: Subject) -> SharedExperts | None:
     """How the engine's ranks of attention share experts; None: it has none, or the model has no experts."""
     serving = subject.engine.serving
     return None if serving is None or not subject.arch.moes else serving.shares_experts
+
+
+def sees_all(arch: Architecture, stripes: ContextRanks) -> bool:
+    """Whether every layer keeps a cache of the whole context, of a kind that the engine can divide along it."""
+    latents = [isinstance(mixer, Mla) for mixer in arch.mixers]
+    whole = [isinstance(mixer, Attention) and not (mixer.window or mixer.chunk) for mixer in arch.mixers]
+    return not arch.two_stacks and all(
+        one or (other and not stripes.latents_alone) for one, other in zip(latents, whole, strict=True)
+    )
 
 
 def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
@@ -122,7 +133,8 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     plan = ServePlan(
         parallel=Parallelism(zero_stage=0, sequence_parallel=False, ep=float(want.ep or 1), expert_skew=want.expert_skew,
-            attention_dp=float(want.attention_dp or 1), redundant_experts=float(want.redundant_experts or 0)),
+            attention_dp=float(want.attention_dp or 1), decode_cp=float(want.decode_cp or 1),
+            redundant_experts=float(want.redundant_experts or 0)),
         expert_exchange=want.expert_exchange, drafting=want.drafting,
         batch=1.0, prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
         settings=want.settings, load=want.load, weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group,
@@ -136,11 +148,22 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         axes |= _axes(want, can)
         if max(sharing) > 1:
             cases = _cases(want, subject, can)
+    stripes = _stripes(want, shape, can, max(axes["tp"]))
+    if len(stripes) > 1:
+        axes["decode_cp"] = stripes
     if batch is None:
         axes["batch"] = PARTS if want.load is None else (1.0,)
     if want.drafting is not None and not want.drafting.draft_tokens:
         axes["draft_tokens"] = OPEN_DRAFTS
     return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed, wanted=wanted)
+
+
+def _stripes(want: Want, shape: Shape, can: frozenset[str], tp: float) -> list[float]:
+    """How many ranks may share caches along the context where nobody says: at most those that would hold copies of a head."""
+    if want.decode_cp or not want.shares or "decode_cp" not in can or not (shape.latent or shape.kv_heads):
+        return [1.0]
+    most = tp if shape.latent else tp / max(shape.kv_heads)
+    return [float(2**at) for at in range(12) if 2**at <= most] or [1.0]
 
 
 def _axes(want: Want, can: frozenset[str]) -> dict[str, Sequence[float]]:
@@ -230,10 +253,13 @@ def _with_sharing(sharing: int, ranks: int, tp: list[int], pp: list[int]) -> tup
 
 def _can(subject: Subject) -> frozenset[str]:
     """What the engine knows besides the usual degrees, on these accelerators."""
-    own = None if subject.engine.serving is None else subject.engine.serving.shares_experts
+    serving = subject.engine.serving
+    stripes = None if serving is None else serving.decode_cp
+    along = frozenset(("decode_cp",) if stripes is not None and sees_all(subject.arch, stripes) else ())
+    own = None if serving is None else serving.shares_experts
     if own is None:
-        return frozenset()
+        return along
     sends = subject.hw.asked("kernels that send tokens to experts", lambda one: one.family in own.sends_on)
     said = {"attention_dp": True, "redundant_experts": own.redundant, "whole": own.whole, "all-to-all": sends,
             "overlap_batches": own.overlaps and sends}  # fmt: skip
-    return frozenset(name for name, holds in said.items() if holds)
+    return along | frozenset(name for name, holds in said.items() if holds)

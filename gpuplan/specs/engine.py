@@ -27,7 +27,7 @@ from gpuplan.specs.engine_policies import (
     Tensors,
 )
 from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
-from gpuplan.specs.engine_sharing import SharedExperts
+from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
     BytesField,
@@ -330,6 +330,8 @@ class ServingProfile(Schema):
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
     shares_experts: SharedExperts | None = None
     """Ranks of attention that share the experts of a replica; None: it has none."""
+    decode_cp: ContextRanks | None = None
+    """Tensor parallel ranks that share caches along the context; None: it has none."""
     padded_experts: PaddedExperts | None = None
     host_embedding: bool = False
     """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""

@@ -1,4 +1,4 @@
-"""How do replicas of an engine share the experts of a mixture?"""
+"""How do the ranks of a replica share the experts of a mixture, and caches that they would hold copies of?"""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ class SharedExperts(Schema):
     """Families of accelerators that it has kernels for which send copies of tokens to their experts alone."""
     overlaps: bool = False
     """Whether two micro-batches may compute and travel by turns, where copies are sent."""
+
+
+class ContextRanks(Schema):
+    """How tensor parallel ranks share caches that they would hold copies of, along the context."""
+
+    source: Id
+    """What says that the engine has it."""
+    latents_alone: bool = False
+    """Whether only caches of latents (MLA) are shared so."""

@@ -41,6 +41,7 @@ def forced(ask: ServeAsk) -> Iterator[dict[str, Any]]:
     yield from ({"dp": value} for value in (1, 2, 4, 8))
     yield from ({"attention_dp": value} for value in (1, 2, 4, 8, 16, 32, 36, 72))
     yield from ({"ep": value} for value in (1, 2, 4, 8, 16, 32, 72))
+    yield from ({"decode_cp": value} for value in (1, 2, 4, 8))
     yield from ({"redundant_experts": value} for value in (0, 8, 16, 32, 64))
     yield from ({"expert_exchange": value} for value in ("gathered", "all-to-all"))
     yield from ({"overlap_batches": value} for value in (False, True))

@@ -136,9 +136,14 @@ def test_what_no_division_allows_is_said() -> None:
     }
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
-def test_ways_to_share_experts_are_the_same_one_by_one_and_on_meshes(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = ServeAsk(model="gpt-oss-120b", on="2xh200", engine=engine, concurrency=64)
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [("gpt-oss-120b", "vllm"), ("gpt-oss-120b", "sglang"), ("gpt-oss-120b", "tensorrt-llm"), ("deepseek-v2-lite", "vllm")],
+)
+def test_ways_to_share_experts_are_the_same_one_by_one_and_on_meshes(
+    model: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = ServeAsk(model=model, on="2xh200", engine=engine, concurrency=64)
     found = []
     for few in (0, 10**6):
         monkeypatch.setattr(serving, "FEW", few)
