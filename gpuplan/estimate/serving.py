@@ -333,7 +333,9 @@ class ServingModel(Record, kw_only=True):
         drafting = self.plan.drafting
         return None if drafting is None else Drafter.of(self, drafting)
 
-    def step(self, name: str, groups: tuple[Group, ...], tokens: Term | None = None) -> ServingPhase:
+    def step(
+        self, name: str, groups: tuple[Group, ...], tokens: Term | None = None, shared_by: Term | None = None
+    ) -> ServingPhase:  # fmt: skip
         """One pass as schedulers mix it: chunks of prompts beside sequences that decode, which need a row of logits each.
 
         A chunk is a group of `q_len` new tokens of which the last sees `kv_len` keys. `tokens` are all of the pass, where they are
@@ -347,7 +349,7 @@ class ServingModel(Record, kw_only=True):
         tokens = total(f"{name}.tokens", each) if tokens is None else tokens
         rows = {f"group_{at}": one.sequences for at, one in enumerate(groups)}
         shape = Pass(
-            tokens=tokens, groups=groups, expert_tokens=tokens_of_experts(self, name, tokens, each, groups),
+            tokens=tokens, groups=groups, expert_tokens=tokens_of_experts(self, name, tokens, each, groups, shared_by),
             expert_skew=serve.expert_skew, hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes,
             kernels=serve.kernels, source=self.source(),
         )  # fmt: skip

@@ -142,6 +142,7 @@ def _loaded_figures(model: ServingModel, memory: ServingMemory, load: Load) -> S
         figures["tokens_per_s_per_user"] = rate.term("tokens_per_s_per_user", count=ONE, seconds=own["tpot_s"])
     figures |= {**spent(subject, own["tokens_per_s"]), **memory_figures(memory, subject.hw.memory_capacity)}
     alone = model.prefill("prefill", ONE, alone=True)
+    figures |= image_figures(model, alone.parts)
     passed = {"prefill": (model.uncached(model.prompt()), alone.seconds)}
     bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
     made = ServingFigures(

@@ -12,6 +12,8 @@ from gpuplan.term import Formula, Source, Term
 
 SPREADS = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "e2e": "e2e_s"}
 """Times that are told with their percentiles, and the figures of the steady state that they are multiples of."""
+STEADY = ("load.steady", "load.waits", "load.over", "load.percentiles", "disaggregated.steady")
+"""Notes that say something of the steady state alone."""
 FORMULAS: Mapping[str, Formula[...]] = {"s": simulated_seconds, "1/s": simulated_rate, "1": simulated_count}
 
 
@@ -37,9 +39,9 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     rest = {
         key: term.rebuilt(lambda one: swaps.get(id(one)), done)
         for key, term in answer.figures.items()
-        if key not in figures and not key.startswith("itl_p")
+        if key not in figures and not key.endswith(("_p50_s", "_p90_s", "_p99_s"))
     }
-    notes = [one for one in answer.notes if one.code not in ("load.steady", "load.waits", "load.over")]
+    notes = [one for one in answer.notes if one.code not in STEADY]
     verdict = _verdict(answer, made, ends=ends)
     return answer.replaced(
         figures={**figures, **rest}, verdict=verdict, notes=(*notes, *_notes(made, over=verdict.overloaded))
@@ -68,6 +70,8 @@ def _found(made: Simulated) -> Iterator[tuple[str, float, str, str]]:
     for key, value in counts.items():
         yield key, value, "1", key
     yield "busy_share", made.utilisation, "1", ""
+    if made.reading is not None:
+        yield "prefill_busy_share", made.reading, "1", ""
     yield "kv_peak_share", made.peak_cache, "1", ""
     yield "preemptions", float(made.preemptions), "1", ""
     yield "refused_requests", float(made.refused), "1", ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
+from gpuplan.estimate.percentiles import beside_means
 from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingModel
@@ -25,7 +26,7 @@ from gpuplan.search.drafting import drafting_of
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
-from gpuplan.search.load import load_notes, load_of, overloaded, refuse_load_of_reader
+from gpuplan.search.load import load_notes, load_of, overloaded, percentile_notes, refuse_load_of_reader
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
 from gpuplan.search.serving_space import Want, serving_space
@@ -323,6 +324,9 @@ def _answered(
     running = float(made.memory.running.value)
     if plan.load is not None:
         notes += load_notes(plan.load, made)
+        if made.loaded is not None and made.loaded.steady is not None:
+            made = made.replaced(figures=beside_means(made.figures, made.loaded.steady))
+        notes += percentile_notes(made)
     elif running < plan.batch:
         asked["running"] = f"{running * p.dp:g}"
         each = f" ({running:g} on each of {p.dp:g} replicas)" if p.dp != 1 else ""

@@ -15,10 +15,14 @@ class SharedExperts(Schema):
     gathers: CountField | None = None
     """Ranks up to which all tokens are gathered, where its user says nothing; between more, copies are sent to their experts alone.
     None: all tokens are gathered, unless its user says otherwise."""
+    quantised: bool = False
+    """Whether tokens are gathered in the type that experts multiply, where that is a narrower one without blocks of scales."""
     redundant: bool = False
     """Whether experts may be held twice."""
     aligned: bool = False
     """Whether ranks read prompts in the same steps; otherwise all wait whenever one does."""
+    waits: CountField | None = None
+    """Steps for which a rank waits at most until all have a prompt to read; None: it reads one when it comes."""
     whole: bool = False
     """Whether experts are either spread over all ranks of a replica or cut over all of them, and nothing between."""
     sends_on: tuple[Id, ...] = ()

@@ -43,6 +43,64 @@ def value(answer: Estimate, key: str) -> float:
     return float(answer.figures[key].value)
 
 
+DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "prompt": 1024, "output": 256, "weights": "fp8"}
+RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8}
+PAIR: dict[str, Any] = {
+    "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
+    "decode_workers": 2, "prompt": 2048, "output": 256,
+}  # fmt: skip
+BOUNDS: dict[str, tuple[dict[str, Any], float, float]] = {
+    "MTP, users": (DEEPSEEK | {"tp": 8, "draft": "mtp", "concurrency": 32}, 0.15, 0.1),
+    "MTP, rate": (DEEPSEEK | {"tp": 8, "draft": "mtp", "rate": 4.0}, 0.15, 0.1),
+    "draft model": (LLAMA | {"model": "llama-3.1-70b", "on": "4xh100", "tp": 4, "draft": "llama-3.2-1b", "draft_tokens": 4,
+                             "rate": 2.0}, 0.2, 0.1),
+    "ranks in vLLM": (RANKS | {"concurrency": 128}, 0.25, 0.2),
+    "ranks in vLLM, rate": (RANKS | {"rate": 4.0}, 0.25, 0.2),
+    "ranks in SGLang": (RANKS | {"engine": "sglang", "concurrency": 512}, 0.35, 0.2),
+    "ranks in SGLang, full": (RANKS | {"engine": "sglang", "concurrency": 1024}, 0.35, 0.2),
+    "ranks in vLLM, full": (RANKS | {"concurrency": 1024}, 0.35, 0.2),
+    "ranks with MTP": (RANKS | {"engine": "sglang", "draft": "mtp", "concurrency": 64}, 0.35, 0.25),
+    "two kinds of workers, rate": (PAIR | {"rate": 4.0}, 0.15, 0.05),
+    "two kinds of workers, users": (PAIR | {"concurrency": 32}, 0.35, 0.05),
+    "two kinds of workers, ranks": (RANKS | {"engine": "sglang", "prefill_on": "8xh200", "prefill_tp": 8, "prefill_workers": 2,
+                                             "decode_workers": 1, "rate": 4.0}, 0.15, 0.1),
+    "images": (LLAMA | {"model": "qwen2.5-vl-7b", "prompt": 200, "images": 2, "rate": 2.0}, 0.15, 0.1),
+    "experts apart": (LLAMA | {"model": "qwen3-30b-a3b", "on": "2xh100", "tp": 2, "ep": 2, "rate": 4.0}, 0.15, 0.12),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_they_agree_with_drafts_ranks_two_kinds_of_workers_and_images(name: str) -> None:
+    """Within the bounds that docs/simulation.md states: of the time to the first token, and of a token."""
+    given, first, token = BOUNDS[name]
+    asked = given | SPREAD
+    steady, made = answered(**asked), answered(**asked, simulate=True)
+    assert value(steady, "ttft_s") == pytest.approx(value(made, "ttft_s"), rel=first)
+    assert value(steady, "tpot_s") == pytest.approx(value(made, "tpot_s"), rel=token)
+    assert value(steady, "tokens_per_s") == pytest.approx(value(made, "tokens_per_s"), rel=token + 0.05)
+
+
+PINS = {"hw.hbm_bandwidth": 2.5e12, "engine.step_host": 0.004}
+
+
+@pytest.mark.parametrize("pins", [PINS, {"tpot_s": 0.02}, {"engine.decode_residual": 1.5}])
+def test_own_values_of_terms_are_those_of_the_steps(pins: dict[str, float]) -> None:
+    """The simulation with them is to the steady state with them what both are to each other without."""
+    asked = LLAMA | SPREAD | {"concurrency": 16}
+    ratios = [
+        value(answered(**asked, simulate=True, pins=some), "tpot_s") / value(answered(**asked, pins=some), "tpot_s")
+        for some in ({}, pins)
+    ]
+    assert ratios[0] == pytest.approx(ratios[1], rel=0.02)
+    assert value(answered(**asked, simulate=True, pins=pins), "tpot_s") > 1.2 * value(answered(**asked, simulate=True), "tpot_s")
+
+
+def test_own_values_of_memory_are_those_of_the_caches() -> None:
+    asked = LLAMA | {"concurrency": 64, "simulate": True}
+    small = answered(**asked, pins={"hw.memory_capacity": 22e9})
+    assert value(small, "kv_peak_share") > 3 * value(answered(**asked), "kv_peak_share")
+
+
 @pytest.mark.parametrize("name", AGREE)
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 4, 32])
 def test_the_steady_state_and_the_simulation_agree(name: str, load: float) -> None:
@@ -117,13 +175,10 @@ def test_a_trace_is_a_load(tmp_path: Path) -> None:
         ({"concurrency": 4, "burstiness": 0.5, "simulate": True}, "--burstiness: requests come as others end"),
         ({"trace": "x.csv", "rate": 1.0}, "--trace and --rate, --prompt, --output"),
         ({"rate": 1.0, "simulate": True, "requests": 10**8}, "more than the 3,000,000"),
-        (
-            {"model": "deepseek-v3", "on": "8xh200", "tp": 8, "concurrency": 4, "simulate": True, "draft": "mtp"},
-            "drafts are accepted",
-        ),
-        ({"model": "deepseek-v3", "on": "8xh200", "attention_dp": 8, "rate": 1.0, "simulate": True}, "wait for each other are not"),
-        ({"rate": 1.0, "simulate": True, "prefill_on": "h100"}, "--simulate does not go with workers of two kinds"),
-        ({"concurrency": 2, "simulate": True, "pins": {"hw.hbm_bandwidth": 1e12}}, "--set and a simulation"),
+        (RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True}, "compute and travel by turns"),
+        ({"simulate": True, "prefill_on": "h100"}, "nothing comes"),
+        ({"concurrency": 2, "simulate": True, "pins": {"load.full_step": 1.0}}, "no term is called"),
+        ({"concurrency": 2, "simulate": True, "pins": {"decode.attention": 1e-3}}, "a part of the steady state"),
         ({"concurrency": 2, "simulate": True, "engine": "gpt-fast"}, "schedules a stream of requests is not on record"),
     ],
 )
