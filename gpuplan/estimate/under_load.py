@@ -188,7 +188,8 @@ def prompts_beside(
     if by_turns(model):
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
-        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=tokens, ranks=ranks, batch=batch, output=_output(model))
+        of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
+        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=_output(model))
         shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
