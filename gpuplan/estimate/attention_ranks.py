@@ -27,9 +27,10 @@ def sharing_of(subject: Subject, plan: ServePlan, profile: ServingProfile) -> Sh
     ranks = subject.plan("attention_dp", p.attention_dp)
     redundant = subject.plan("redundant_experts", p.redundant_experts) if p.redundant_experts else None
     own = profile.shares_experts
+    narrow = own is not None and own.quantised
     if plan.expert_exchange is not None or own is None or own.gathers is None:
-        return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", redundant=redundant)
-    return Sharing(attention_dp=ranks, gathers=subject.habit("gathering_ranks", own.gathers), redundant=redundant)
+        return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", quantised=narrow, redundant=redundant)
+    return Sharing(attention_dp=ranks, gathers=subject.habit("gathering_ranks", own.gathers), quantised=narrow, redundant=redundant)
 
 
 def by_turns(model: ServingModel) -> bool:

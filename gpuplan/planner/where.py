@@ -249,7 +249,8 @@ def _named(
     chip = chips.get(target.accelerator.id)
     if chip is None:
         return
-    fixed = is_counted(name) or "@" in name or (target.count > 1 and target.system is not None and bool(target.system.slices))
+    slice_of = target.instance is None and target.count > 1 and target.system is not None and bool(target.system.slices)
+    fixed = is_counted(name) or "@" in name or slice_of
     bare = target.count == 1 and target.instance is None and not fixed
     if target.instance is not None and not fixed and run.price is None:
         clouds = frozenset({target.instance.provider})
@@ -260,7 +261,7 @@ def _named(
     if bare and run.price is None:
         yield from (one for one in offered if one.price is not None)
     if not bare or run.price is not None or not priced or not any(one.price is not None for one in offered):
-        price, said_of = _own_price(name, run, target, library) if fixed or run.price is not None else (None, "")
+        price, said_of = _own_price(name, run, target, library, old) if fixed or run.price is not None else (None, "")
         yield Machine(name, target.accelerator.id, target.count, chip, price, said_of, "own", fixed)
 
 
@@ -268,9 +269,13 @@ def _all_clouds(library: Library) -> frozenset[str]:
     return frozenset(path.parent.name for path in library.catalog.paths("instances").values())
 
 
-def _own_price(name: str, run: Common, target: Target, library: Library) -> tuple[float | None, str]:
+def _own_price(name: str, run: Common, target: Target, library: Library, old: list[str]) -> tuple[float | None, str]:
     """What one accelerator of a machine costs that the user counts or prices."""
-    price, notes = library.price(run.replaced(on=name), target)
+    try:
+        price, notes = library.price(run.replaced(on=name), target)
+    except UnknownError as error:
+        old += [name] if error.problems[0].code in ("price.too-old", "price.undated") else []
+        return None, ""
     words = next((note.text.removeprefix("price: ") for note in notes if note.code in ("price.used", "price.street")), "")
     return (None if price is None else float(price.value)), words or ("your price" if run.price is not None else "")
 

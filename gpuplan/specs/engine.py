@@ -255,6 +255,8 @@ class SharedExperts(Schema):
     gathers: CountField | None = None
     """Ranks up to which all tokens are gathered, where its user says nothing; between more, copies are sent to their experts alone.
     None: all tokens are gathered, unless its user says otherwise."""
+    quantised: bool = False
+    """Whether tokens are gathered in the type that experts multiply, where that is a narrower one without blocks of scales."""
     redundant: bool = False
     """Whether experts may be held twice."""
     aligned: bool = False

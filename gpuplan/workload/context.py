@@ -27,6 +27,8 @@ class Sharing(Record, kw_only=True):
     None: by the number of ranks."""
     gathers: Term = ONE
     """Ranks up to which tokens are gathered, where nothing says how they travel."""
+    quantised: bool = False
+    """Tokens are gathered in the type that experts multiply, where that is a narrower one without blocks."""
     redundant: Term | None = None
     """Experts that are held a second time; None: none is."""
 

@@ -42,11 +42,14 @@ def shared_exchange(draft: Draft, moe: Moe, split: Split, sharing: Sharing, *, c
 
 def _gathered(draft: Draft, split: Split, sharing: Sharing, everyone: Term, width: Term) -> None:
     """All tokens to all ranks, and the sums of what their experts made back to the ranks of the tokens."""
-    at = draft.at
+    at, types = draft.at, draft.setting.types_of(draft.part)
+    all_of = {"tokens": draft.setting.work.tokens, "ranks": sharing.attention_dp, "width": width}
     tokens = gathered_tokens_bytes.term(
-        f"{at}.gathered_tokens", tokens=draft.setting.work.tokens, ranks=sharing.attention_dp, width=width,
-        element_bytes=draft.setting.types.activation,
-    )  # fmt: skip
+        f"{at}.gathered_tokens",
+        **all_of,
+        element_bytes=types.operand if sharing.quantised and not types.blocked else types.activation,
+    )
+    sums = gathered_tokens_bytes.term(f"{at}.scattered_sums", **all_of, element_bytes=types.activation)
     gathering = sharing.attention_dp
     summing = ranks_above.term(f"{at}.summing_ranks", ranks=everyone, of=sharing.attention_dp, least=ONE)
     if sharing.kind is None:
@@ -54,7 +57,7 @@ def _gathered(draft: Draft, split: Split, sharing: Sharing, everyone: Term, widt
         gathering = ranks_up_to.term(f"{at}.gathering_few", ranks=gathering, **few)
         summing = ranks_up_to.term(f"{at}.summing_few", ranks=summing, **few)
     draft.collective(Role.DISPATCH, "all_gather", tokens, gathering, split.tp)
-    draft.collective(Role.COMBINE, "reduce_scatter", tokens, summing, ONE)
+    draft.collective(Role.COMBINE, "reduce_scatter", sums, summing, ONE)
 
 
 def _sent(
