@@ -206,16 +206,20 @@ def prompts_beside(
     if together is not None:
         added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
     if model.plan.images is not None:
-        # The encoder works before the first pass of a prompt, while all others wait.
-        encoded = {"images": encoded_seconds(model)}
-        own, added = (
-            total(f"load.{at}with_images", {"prefill": own, **encoded}),
-            total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
-        )
-        parts = {**phase.parts, **encoded}
-        phase = phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts)
+        phase, own, added = _with_images(model, at, phase, own, added)
     between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
     return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
+
+
+def _with_images(model: ServingModel, at: str, phase: ServingPhase, own: Term, added: Term) -> tuple[ServingPhase, Term, Term]:
+    """A pass, a whole prompt and what it adds, with the encoder, which works before the first pass while all others wait."""
+    encoded = {"images": encoded_seconds(model)}
+    parts = {**phase.parts, **encoded}
+    return (
+        phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts),
+        total(f"load.{at}with_images", {"prefill": own, **encoded}),
+        total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
+    )
 
 
 def _cuts(model: ServingModel) -> bool:

@@ -153,8 +153,8 @@ class _Page:
         lines = wrap("rests on an assumed value", self.look.width, "* ") if self.assumed else []
         if self.cut and self.whole:
             text = (
-                f"{self.depth} levels are shown of a working of {self.whole:,} lines: `--depth all` shows all of it, `--explain NAME`"
-                " that of a term below"
+                f"{self.depth} levels are shown of a working of {self.whole:,} lines: `--depth all` shows all of it,"
+                " `--explain NAME` that of a term below"
             )
             lines += wrap(text, self.look.width)
         elif self.cut:

@@ -8,7 +8,6 @@ from gpuplan.render.text import Look, label
 from gpuplan.render.tree import explain
 from gpuplan.term import Term
 
-
 ALL = 1_000_000
 """More levels than any working has."""
 MOST_LINES = 2000
