@@ -14,6 +14,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
+from gpuplan.search.idle_money import with_idle_money
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
 from gpuplan.units import UnitError, example, within
@@ -62,7 +63,8 @@ def of_each(asks: Mapping[str, Common], library: Library, *, advise: bool = Fals
         from gpuplan.search.on_targets import on_targets
 
         found = on_targets(asks, library)
-        made: dict[str, Estimate | GpuplanError] = {**found.refused, **found.estimates()}
+        told = {place: with_idle_money(asks[place], one) for place, one in found.estimates().items()}
+        made: dict[str, Estimate | GpuplanError] = {**found.refused, **told}
         return {place: made[place] for place in asks}
     made = {}
     for place, ask in asks.items():
@@ -100,9 +102,9 @@ def estimated(ask: Common, *, advise: bool = True, library: Library | None = Non
     if isinstance(ask, FitAsk):
         return fit(ask, advise=advise, library=library)
     if isinstance(ask, TrainAsk):
-        return train(ask, advise=advise, library=library)
+        return with_idle_money(ask, train(ask, advise=advise, library=library))
     if isinstance(ask, ServeAsk):
-        return serve(ask, advise=advise, library=library)
+        return with_idle_money(ask, serve(ask, advise=advise, library=library))
     raise TypeError(f"{type(ask).__name__} is no question")
 
 

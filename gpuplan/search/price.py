@@ -62,7 +62,9 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
             # There may be older ones: then the message names the cheapest with its date.
             _young(ask, going_rate(target, catalog, terms.of_any_age()).offer, terms)
         return _none(ask, error, f"{error.problems[0].message}, so there is no cost")
-    taken = said(street.offer, terms.on)
+    taken, each = said(street.offer, terms.on), street.instance.accelerators
+    if target.count % each:
+        taken += f"; instances are paid whole, and {target.count % each:g} of the last one's {each:g} are used"
     text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({taken})"
     return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
 

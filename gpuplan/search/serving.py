@@ -12,6 +12,7 @@ from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.token_prices import token_figures
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.disaggregated import disaggregated
@@ -20,6 +21,7 @@ from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan, Settings
 from gpuplan.record import Record
+from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
 from gpuplan.search.drafting import drafting_of
 from gpuplan.search.idle import cache_idle
@@ -315,6 +317,10 @@ def _answered(
         if plan.load is None:
             text = f"{waits} is for one request on an idle replica; --concurrency or --rate tells it under a load"
             notes.append(Note("serve.unloaded", text))
-    said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
+    if isinstance(ask, ServeAsk):
+        more = token_figures(made, plan, found.subject, listed_of(ask))
+        made = made.replaced(figures={**made.figures, **more})
+        notes += api_notes(ask, made.figures)
+    said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
     return answer if plan.load is None or made.loaded is not None else overloaded(answer, plan, made)

@@ -16,6 +16,7 @@ from gpuplan.load.trace import Trace, read_trace
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
+from gpuplan.search.api_price import told_anew
 from gpuplan.search.library import Library
 
 MOST = 3_000_000
@@ -61,7 +62,7 @@ def answer_simulated(ask: ServeAsk, library: Library) -> Estimate:
     if not made.requests:
         what = f"none of the {len(requests):,} requests has room: the longest has {longest:,} tokens"
         raise UsageError(Problem("load.too-long", what, "use more accelerators, or shorter requests"))
-    return simulated_answer(answer, made, seed=seed, ends=trace is not None)
+    return told_anew(ask, simulated_answer(answer, made, seed=seed, ends=trace is not None))
 
 
 def _trace(ask: ServeAsk) -> Trace:

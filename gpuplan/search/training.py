@@ -88,7 +88,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
+    said = Said(money=subject.money, question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
     return with_pins(training_answer(made, subject, said), ask.pins)
 
 
