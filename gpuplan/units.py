@@ -17,6 +17,7 @@ SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}
 HOUR = 3600.0
 DAY = 24 * HOUR
 YEAR = 365.25 * DAY
+MONTH = YEAR / 12
 
 
 def _table() -> dict[str, tuple[float, str]]:
@@ -36,6 +37,7 @@ def _table() -> dict[str, tuple[float, str]]:
     for prefix, factor in SMALL.items():
         units[f"{prefix}s"] = (factor, "s")
     units |= {"min": (60.0, "s"), "h": (HOUR, "s"), "day": (DAY, "s"), "days": (DAY, "s"), "year": (YEAR, "s")}
+    units |= {"d": (DAY, "s"), "week": (7 * DAY, "s"), "weeks": (7 * DAY, "s")}
     units |= {"kWh": (3.6e6, "J"), "MWh": (3.6e9, "J"), "USD": (1.0, "USD")}
     for name, factor in {"g": 1e-3, "kg": 1.0, "t": 1e3}.items():
         units |= {name: (factor, "kg"), f"{name}/kWh": (factor / 3.6e6, "kg/J")}

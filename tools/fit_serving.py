@@ -51,23 +51,36 @@ class Parameter(NamedTuple):
     sources: tuple[str, ...]
     """Files of published runs."""
     meaning: str
-    era: str = ""
-    """The era of the engine that it is of, by the name that it has in the file; empty: today's."""
+    era: str | None = ""
+    """The era of the engine that it is of, by the name that it has in the file; empty: today's; None: all of them."""
+    dense_alone: bool = True
+    """Mixtures of experts are held apart: what their kernels and exchanges miss is no host time of a decode step."""
+    load: bool = False
+    """Only of runs with requests in flight."""
+    without: float = 0.0
+    """The value at which it is as if there were none."""
 
 
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
+REQUEST = "time of a request to its first token that no pass takes"
+READING = "time of a token of a prompt in the process that reads requests"
+LOADED = ("silicon",)
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
+BATCHES = ("tensorrt-llm-0.5-to-0.9",)
+VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
 
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "tensorrt-llm": {
         "sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, HOST),
         "2025-04-16.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in the last of C++", "2025-04-16"),
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
+        "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of a server", None, False, True),
+        "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
     },
+    "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, False, True)},
+    "sglang": {"request_host": Parameter(1e-1, 1.0, "ttft_s", LOADED, REQUEST, None, False, True)},
 }  # fmt: skip
 """What is fitted of each engine."""
-DENSE_ALONE = True
-"""Mixtures of experts are held apart: what their kernels and exchanges miss is no host time."""
 
 
 class Graph:
@@ -115,6 +128,7 @@ class Runs(NamedTuple):
 MEASURES: Mapping[str, Callable[[Row], float | None]] = {
     "tokens_per_s": lambda row: row.measured.get("output_tokens_per_s"),
     "tpot_s": lambda row: None if (step := row.measured.get("tpot_ms")) is None else step * 1e-3,
+    "ttft_s": lambda row: None if (first := row.measured.get("ttft_ms")) is None else first * 1e-3,
 }
 """What rows say of a figure."""
 
@@ -134,9 +148,14 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
             continue
         named = known.engine(ask.engine.partition("@")[0]) if ask.engine else None
         moes = known.card(ask.model).architecture.moes
-        if named is None or named[0].id != engine or (DENSE_ALONE and moes):
+        if (
+            named is None
+            or named[0].id != engine
+            or (parameter.dense_alone and moes)
+            or (parameter.load and ask.concurrency is None)
+        ):
             continue
-        if era_of(named[0], ask.engine or "") == parameter.era:
+        if parameter.era is None or era_of(named[0], ask.engine or "") == parameter.era:
             asks.append(ask)
             asked.setdefault(repr(ask), []).append((row, float(measured)))
     made: list[Runs] = []
@@ -201,11 +220,12 @@ def era_of(engine: Engine, asked: str) -> str:
     return next((era.name for era in engine.eras if day[: len(era.name)] <= era.name), "")
 
 
-def in_file(engine: str, name: str, era: str = "") -> float:
+def in_file(engine: str, name: str, era: str | None = "") -> float:
     """A figure as it stands in an engine's file."""
     profile = Catalog.open().load(Engine, engine)
     part: Any = profile.serving if not era else next(one.serving for one in profile.eras if one.name == era)
-    return float(getattr(part, name.rpartition(".")[2]).value)
+    found = getattr(part, name.rpartition(".")[2])
+    return float(getattr(found, "values", found).value)
 
 
 def main() -> None:
@@ -228,7 +248,7 @@ def main() -> None:
             print(f"{engine}: {name} {value:.3g} (in its file {shipped:.3g}): {parameter.meaning}")
             print(f"  fitted     {told(errors_of(runs, name, value, lambda one: one.seen))}")
             print(f"  held back  {told(errors_of(runs, name, value, lambda one: ~one.seen))}")
-            print(f"  without it {told(errors_of(runs, name, 0.0, lambda one: ~one.seen))}")
+            print(f"  without it {told(errors_of(runs, name, parameter.without, lambda one: ~one.seen))}")
             if args.leave_out:
                 groups = sorted({group for one in runs for group in one.groups})
                 out = [

@@ -1,7 +1,8 @@
 """Keep README.md and the pages in docs/ true: run their commands, rewrite what they print, and rebuild tables from the data.
 
-`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when a page is out of date. The picture of
-measured runs is drawn anew with the rest, where matplotlib is installed.
+`python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when a page is out of date, and with 4 when a
+source or an engine is estimated worse than the budgets in benchmarks/ allow: the published runs are estimated once for both. The
+picture of measured runs is drawn anew with the rest, where matplotlib is installed.
 In a `console` block every `$ gpuplan …` line is followed by what it prints; a last line `…` cuts the rest off.
 """
 
@@ -13,7 +14,9 @@ import re
 import shlex
 import subprocess
 import sys
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,27 @@ TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 def main() -> int:
     """Rewrite or check; the exit code says whether all pages were true."""
     checks = "--check" in sys.argv
+    with ProcessPoolExecutor(len(BUDGETS), get_context("spawn")) as pool:
+        JUDGED.update({task: pool.submit(judged, task, by) for task, (by, _) in BUDGETS.items()})
+        return max(_pages(checks), _budgets() if checks else 0)
+
+
+def _budgets() -> int:
+    """Print the errors on published runs, and say whether a budget is kept."""
+    sys.path.insert(0, str(ROOT))
+    from gpuplan.cli.accuracy_run import limits_of, over_budget
+    from gpuplan.render.accuracy import table
+
+    worst = 0
+    for task, (_, budget) in BUDGETS.items():
+        made = JUDGED[task].result()
+        print(table(made, worst=0, markdown=False))
+        worst = max(worst, over_budget(made, limits_of(str(ROOT / "benchmarks" / budget))))
+    return worst
+
+
+def _pages(checks: bool) -> int:
+    """Rewrite or check the pages."""
     if not checks and importlib.util.find_spec("matplotlib"):
         _run(f"gpuplan accuracy --task training --plot {shlex.quote(str(PICTURE))}")
     stale = []
@@ -103,8 +127,13 @@ def kernels() -> str:
     return "\n".join(lines) + "\n"
 
 
-@lru_cache
-def _judged(task: str = "training", by: str = "source") -> Any:
+BUDGETS = {"training": ("source", "accuracy-budget.yaml"), "inference": ("engine", "serving-budget.yaml")}
+"""Tasks, what their rows are grouped by, and the file that says what each group is allowed."""
+JUDGED: dict[str, Future[Any]] = {}
+"""The reports, which are made in processes of their own while the commands of the pages run."""
+
+
+def judged(task: str, by: str) -> Any:
     """The report of `gpuplan accuracy` on the published runs of a task."""
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
@@ -136,12 +165,12 @@ def _run_rows(made: Any, groups: tuple[Any, ...]) -> list[str]:
 
 def summary() -> str:
     """Errors of training estimates on all published runs."""
-    return "\n".join(_run_rows(_judged(), ())) + "\n"
+    return "\n".join(_run_rows(JUDGED["training"].result(), ())) + "\n"
 
 
 def runs() -> str:
     """Errors of training estimates on the published runs, by source: as one types them, and with what else is known of them."""
-    made = _judged()
+    made = JUDGED["training"].result()
     fits, skipped = made["metrics"]["fits"], made["skipped"]
     said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
     if fits["oom"]:
@@ -162,7 +191,7 @@ FEWEST = 5
 
 def serving() -> str:
     """Errors of serving estimates on the published runs, by engine."""
-    made = _judged("inference", "engine")
+    made = JUDGED["inference"].result()
     lines = [
         "| engine | rows | missed | median error | mean | p90 | bias | in the range | high over low | held back |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

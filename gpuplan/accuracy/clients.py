@@ -15,17 +15,6 @@ from gpuplan.strict_yaml import parse_any
 FILE = Path(__file__).with_name("clients.yaml")
 
 
-class Look(Record, kw_only=True):
-    """How often the recipe of a source lets an engine look at new requests."""
-
-    engine: str
-    on: tuple[str, ...]
-    """Beginnings of the names of accelerators."""
-    below: int
-    """Requests in flight from which another look holds."""
-    steps: int
-
-
 class Client(Record, kw_only=True):
     """How the client of a source loads an engine."""
 
@@ -33,9 +22,10 @@ class Client(Record, kw_only=True):
     """Requests of a run over those in flight at once, which the first of them come as."""
     shortest: float
     """Lengths are drawn evenly from this share of those that are named, up to all of it."""
-    lengths: tuple[tuple[int, int], ...]
-    """Prompt and output of the runs that are this client's; the source holds others too."""
-    looks: tuple[Look, ...] = ()
+    lengths: tuple[tuple[int, int], ...] = ()
+    """Prompt and output of the runs that are this client's, where the source holds others too; none: any."""
+    engines: tuple[str, ...] = ("",)
+    """Beginnings of the names of engines, with their releases, that it loaded."""
 
     @property
     def mean(self) -> float:
@@ -50,35 +40,28 @@ class Client(Record, kw_only=True):
 
 def client_of(row: Row) -> Client | None:
     """The client of a row's source; None: it is not on record, and what the row says is all that is known."""
-    found = clients().get(row.repo)
     asked = row.run.get("input_len"), row.run.get("output_len")
-    return found if found is not None and asked in found.lengths else None
-
-
-def look_of(row: Row, client: Client) -> int | None:
-    """Decode steps between two looks at new requests, by the recipe of a row's source; None: every step."""
-    users, accelerator = row.run.get("concurrency"), str(row.hardware.get("accelerator"))
-    found = (
-        one.steps for one in client.looks
-        if row.engine.startswith(one.engine) and accelerator.startswith(one.on) and isinstance(users, int) and users < one.below
+    return next(
+        (
+            one for one in clients().get(row.repo, ())
+            if (not one.lengths or asked in one.lengths) and row.engine.startswith(one.engines)
+        ),
+        None,
     )  # fmt: skip
-    return next(found, None)
 
 
 @cache
-def clients() -> dict[str, Client]:
+def clients() -> dict[str, list[Client]]:
     """The clients on record by the repository that their rows are read in."""
     data: Any = parse_any(text_of(FILE), str(FILE))
-    return {
-        str(repo): Client(
+    made: dict[str, list[Client]] = {}
+    for one in data["clients"]:
+        client = Client(
             requests_of_user=int(one["requests_of_user"]),
             shortest=float(one["shortest"]),
-            lengths=tuple((int(prompt), int(output)) for prompt, output in one["lengths"]),
-            looks=tuple(
-                Look(engine=str(look["engine"]), on=tuple(look["on"]), below=int(look["below"]), steps=int(look["steps"]))
-                for look in one.get("looks", ())
-            ),
+            lengths=tuple((int(prompt), int(output)) for prompt, output in one.get("lengths", ())),
+            engines=tuple(str(name) for name in one.get("engines", ("",))),
         )
-        for one in data["clients"]
-        for repo in one["repos"]
-    }
+        for repo in one["repos"]:
+            made.setdefault(str(repo), []).append(client)
+    return made

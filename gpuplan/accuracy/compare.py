@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
+from gpuplan.estimate.kept_free import KEPT_FREE
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
 from gpuplan.specs.engine_defaults import Printed
@@ -17,7 +18,7 @@ OUTSIDE_ALLOCATOR = ("context", "communication")
 """Parts of the memory that no allocator of a framework sees."""
 FIRST_STAGE = "first_stage"
 """How the terms of a first pipeline stage begin."""
-HELD = (*OUTSIDE_ALLOCATOR, "fragmentation", "spread_lengths")
+HELD = (*OUTSIDE_ALLOCATOR, *KEPT_FREE)
 """And what the allocator holds without a tensor in it."""
 
 

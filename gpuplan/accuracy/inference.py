@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast, get_args
 
-from gpuplan.accuracy.clients import client_of, look_of
+from gpuplan.accuracy.clients import client_of
 from gpuplan.accuracy.compare import Metric, Point
 from gpuplan.accuracy.disaggregated import disaggregated_ask
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.pages import as_its_page_says
+from gpuplan.accuracy.recipes import settings_of, with_its_size
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
@@ -74,7 +75,7 @@ def serving_ask(
     if row.run.get("disaggregated"):
         raise Skip("prefill and decode ran on different accelerators")
     card = card_of(row, find)
-    row = as_its_page_says(row, card)
+    row = with_its_size(as_its_page_says(row, card))
     run = row.run
     prompt, output = run.get("input_len"), run.get("output_len")
     if not prompt and not output and run.get("mode") != "single-stream":
@@ -91,13 +92,14 @@ def serving_ask(
     if tp and int(tp) * int(pp or 1) > chips:
         tp = pp = None  # it counts something else than accelerators, such as cores
     engine = _engine(row, knows)
-    asked = {} if prompt is None else {"prompt": max(int(prompt), 1)}
-    asked |= {} if output is None else {"output": max(int(output), 1)}
+    said: dict[str, Any] = {} if prompt is None else {"prompt": max(int(prompt), 1)}
+    said |= {} if output is None else {"output": max(int(output), 1)}
+    said |= {"weights": weights_of(row), "kv_cache": None if kv is None else typed(kv)}
+    said |= {**load, **{name: value for name, value in settings_of(row).items() if said.get(name) is None}}
     return ServeAsk(
-        model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine,
-        batch=batch, **{**asked, **load}, weights=weights_of(row), kv_cache=None if kv is None else cast("KvFormat", typed(kv)),
-        tp=tp, pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None,
-        ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
+        model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
+        pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
+        **said,
     )  # fmt: skip
 
 
@@ -264,8 +266,6 @@ def load_of_row(row: Row) -> dict[str, Any]:
         if requests is None and client is not None and isinstance(users, int):
             requests = client.requests_of_user * users
         load |= {} if requests is None else {"requests": int(requests)}
-    if client is not None and (steps := look_of(row, client)) is not None:
-        load |= {"recv_interval": steps}
     if client is not None and client.shortest < 1:
         load |= {"context": int(prompt) + int(output)}
         load |= {"prompt": round(prompt * client.mean), "output": max(round(output * client.mean), 1)}

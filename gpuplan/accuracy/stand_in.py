@@ -22,10 +22,11 @@ def engine_of(row: Row, knows: Knows) -> tuple[str | None, bool]:
     """The engine that a row is asked for, with its month, and whether its profile stands in for another framework.
 
     As one types it, the name is the row's, or left out where nobody knows it. With what else is known, Megatron-LM that still
-    wrote out the scores of attention is of another era, and a framework that nobody knows is what its plan is most like.
+    wrote out the scores of attention is of another era, and a framework that nobody knows is what its plan is most like. What an
+    engine did otherwise before says nothing of frameworks that it stands in for: those are asked without a month.
     """
     named, stands_in = _named(row, knows)
-    if named is None or row.month is None:
+    if named is None or row.month is None or stands_in:
         return named, stands_in
     return f"{named}@{row.month}", stands_in
 

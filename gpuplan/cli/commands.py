@@ -15,6 +15,7 @@ COMMANDS = {
     "fit": "Does a model fit, and with how much room",
     "train": "How fast, how long and how dear is a training run",
     "serve": "How fast and how dear is serving, and how many users fit",
+    "plan": "From a goal to the hardware, count and plan that reach it best",
     "what-runs": "Which models run on this machine, how fast, up to which context",
     "explain": "Show the working of any figure, or a formula with its source",
     "calc": "Work out one formula with your values, or solve it for one of them",

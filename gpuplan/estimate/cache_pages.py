@@ -132,7 +132,7 @@ def _kinds(model: ServingModel, element: Term) -> list[_Kind]:
         path, mixer, _ = alike[0]
         caching = Caching(
             at=f"pages.{path}.bytes", path=path, leaves=leaves, layers=ONE, tp=model.serve.tp, tokens=ONE, element=element,
-            capped=False,
+            capped="full",
         )  # fmt: skip
         layers = total(f"pages.{path}.layers", {at: term for at, _, term in alike})
         by_token = isinstance(mixer, (Attention, Mla, SparseMla))

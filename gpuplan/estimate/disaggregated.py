@@ -118,7 +118,7 @@ def _sent(model: ServingModel) -> Term:
     subject = model.subject
     read = model.serve.replaced(context=model.prompt(), page=ONE)
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
-    size = cache_bytes(subject.arch, subject.counts, model.leaves, read, element=element, capped=True, at="sent", source=None)
+    size = cache_bytes(subject.arch, subject.counts, model.leaves, read, element=element, capped="capped", at="sent", source=None)
     latent = any(isinstance(mixer, Mla | SparseMla) for mixer in subject.arch.mixers)
     return form.rank_cache_bytes.term("sent_bytes", size=size, copies=model.serve.tp if latent else ONE)
 

@@ -131,7 +131,7 @@ class Drafter(Record):
         element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
         made = cache_bytes(
             model.subject.arch, model.subject.counts, model.leaves, model.held(), element=element,
-            capped=model.profile.windowed_kv == "capped",
+            capped=model.profile.windowed_kv,
         )  # fmt: skip
         return apart(made, {})
 

@@ -9,6 +9,7 @@ from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import alone_bytes, chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
 from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
+from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.specs.quantity import Sourced
@@ -51,6 +52,10 @@ def transient_bytes(
         )  # fmt: skip
     else:
         alive, logits = split, _logits(f"{at}.logits", subject, work, split)
+    if profile.loss.output == "held":
+        element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
+        given = logits_bytes.term(f"{at}.output", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
+        logits = total(f"{at}.loss_and_output", {"loss": logits, "output": given})
     if work.edge.gather is not None and plan.parallel.sequence_parallel and not alone(work.dense_stride):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)

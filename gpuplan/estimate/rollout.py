@@ -108,7 +108,7 @@ def _cache(model: ServingModel, batch: Batch) -> Term:
     def of(name: str, context: Term) -> Term:
         return cache_bytes(
             model.subject.arch, model.subject.counts, model.leaves, model.serve.replaced(context=context), element=element,
-            capped=model.profile.windowed_kv == "capped", at=name,
+            capped=model.profile.windowed_kv, at=name,
         )  # fmt: skip
 
     whole = of("cache.whole", total("sequence_tokens", {"prompt": batch.prompt, "response": batch.response}))

@@ -33,6 +33,8 @@ from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.engine_memory import WindowedKv
+from gpuplan.specs.engine_schedule import Steps
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Source, Term, total
 from gpuplan.work import Dtype
@@ -115,6 +117,10 @@ class ServingModel(Record, kw_only=True):
         profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
+        mixed = plan.settings.mixed_chunk
+        if mixed is not None and profile.schedule is not None:
+            steps: Steps = "mixed" if mixed else "prefill-first"
+            profile = profile.replaced(schedule=profile.schedule.replaced(steps=steps))
         if plan.settings.graphs is False:
             profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:
@@ -199,8 +205,8 @@ class ServingModel(Record, kw_only=True):
         each = self.cache_held(f"{name}.cache_read", self.seen(f"{name}.seen_tokens", prompt, output))
         return repeated_bytes.term(f"{name}.cache_read", count=self.serve.batch, size=each)
 
-    def cache_held(self, name: str, tokens: Term, *, capped: bool = True) -> Term:
-        """What a sequence of so many tokens has in its caches; `capped`: of layers with a window the window alone."""
+    def cache_held(self, name: str, tokens: Term, *, capped: WindowedKv = "capped") -> Term:
+        """What a sequence of so many tokens has in its caches; `capped`: what layers with a window keep of it."""
         return cache_bytes(
             self.subject.arch, self.subject.counts, self.leaves, self.serve.replaced(context=tokens, page=ONE),
             element=byte("recipe.kv_bytes", KV_BYTES[self.plan.kv_cache]), capped=capped, at=name, source=self.source(),

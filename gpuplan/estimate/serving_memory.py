@@ -57,7 +57,7 @@ def serving_memory(model: ServingModel) -> ServingMemory:
         weights = remaining_bytes.term("memory.weights_here", budget=weights, used=hosted.weights)
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
     sequence = cache_bytes(
-        subject.arch, subject.counts, leaves, model.held(), element=element, capped=profile.windowed_kv == "capped",
+        subject.arch, subject.counts, leaves, model.held(), element=element, capped=profile.windowed_kv,
         source=model.source(), beams=model.beams(), shared=profile.beams_share_source,
     )  # fmt: skip
     paged = pages_of(model, element)
@@ -161,7 +161,7 @@ def _cache(model: ServingModel, running: Term, sequence: Term, element: Term, pa
     longest = model.held().replaced(context=model.subject.plan("max_context", settings.max_context))
     one = cache_bytes(
         model.subject.arch, model.subject.counts, model.leaves, longest, element=element,
-        capped=model.profile.windowed_kv == "capped", at="cache.longest", source=model.source(), beams=model.beams(),
+        capped=model.profile.windowed_kv, at="cache.longest", source=model.source(), beams=model.beams(),
         shared=model.profile.beams_share_source,
     )  # fmt: skip
     return greatest("memory.kv_cache", {"running": used, "longest": one, **states})

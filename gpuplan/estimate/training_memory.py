@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
 from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
@@ -13,18 +14,16 @@ from gpuplan.formulas.basic import difference, product, repeated_bytes, share, s
 from gpuplan.formulas.memory import (
     alone_bytes,
     bucket_bytes,
-    excess_bytes,
     held_activation_bytes,
     new_gradient_bytes,
     partly_recomputed_bytes,
-    spread_lengths_bytes,
     stage_or_few_params,
     state_bytes,
     tensor_bytes,
     uncounted_bytes,
     waiting_bytes,
 )
-from gpuplan.formulas.training import allocator_bytes, between_ranks, summed_gradient_bytes
+from gpuplan.formulas.training import between_ranks, summed_gradient_bytes
 from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
@@ -131,8 +130,8 @@ def _stage(
     counted = total(f"{at}.counted", dict(parts))
     parts |= _as_measured(at, subject, profile, parts["activations"], counted)
     allocated = total(f"{at}.tensors", dict(parts))
-    parts |= _kept_free(at, subject, profile, parts, allocated)
-    kept = {name: parts[name] for name in ("fragmentation", "spread_lengths") if name in parts}
+    parts |= kept_free(at, subject, profile, parts, allocated, transient)
+    kept = {name: parts[name] for name in KEPT_FREE if name in parts}
     if at_step:
         parts = {"gradients_at_peak" if name == "gradients" else name: term for name, term in parts.items()}
     return (
@@ -141,35 +140,6 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
-
-
-def _kept_free(at: str, subject: Subject, profile: TrainingProfile, parts: dict[str, Term], allocated: Term) -> dict[str, Term]:
-    """What the allocator keeps beside the tensors, and what is beside it: the context and communicators.
-
-    Temporaries of the optimizer's step that are as large as the model's tensors take blocks that are kept from before.
-    """
-    step = parts.get("update_temporaries")
-    without = {name: one for name, one in parts.items() if one is not step}
-    before = allocated if step is None else total(f"{at}.tensors_before_step", without)
-    kept = allocator_bytes.term(
-        f"{at}.fragmentation" if step is None else f"{at}.fragmentation_before_step",
-        allocated=before, fragmentation=subject.habit("fragmentation", subject.engine.fragmentation),
-    )  # fmt: skip
-    made = {"fragmentation": kept if step is None else excess_bytes.term(f"{at}.fragmentation", size=kept, beside=step)}
-    made |= _outside(subject)
-    if profile.spread_lengths is None or "transient" not in parts:
-        return made
-    spread = spread_lengths_bytes.term(
-        f"{at}.spread_lengths" if step is None else f"{at}.spread_lengths_before_step",
-        transient=parts["transient"],
-        share=subject.habit("spread_lengths", profile.spread_lengths),
-        needed=total(f"{at}.needed", parts | made, begun=allocated),
-        capacity=subject.hw.memory_capacity,
-    )
-    if step is not None:
-        left = excess_bytes.term(f"{at}.step_beyond_kept", size=step, beside=kept)
-        spread = excess_bytes.term(f"{at}.spread_lengths", size=spread, beside=left)
-    return made | {"spread_lengths": spread}
 
 
 def _shares_buffers(profile: TrainingProfile) -> bool:
@@ -186,14 +156,6 @@ def _as_measured(at: str, subject: Subject, profile: TrainingProfile, activation
         held = held_activation_bytes.term(f"{at}.activations", activations=activations, counted=counted, residual=residual)
         return {"activations": held}
     return {"uncounted": uncounted_bytes.term(f"{at}.uncounted", counted=counted, residual=residual)}
-
-
-def _outside(subject: Subject) -> dict[str, Term]:
-    """What the driver and the communicators hold beside the allocator."""
-    found = {"context": subject.habit("context", subject.engine.context)}
-    if subject.hw.several():
-        found["communication"] = subject.habit("communication", subject.engine.communication)
-    return found
 
 
 def _buckets(

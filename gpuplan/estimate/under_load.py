@@ -9,6 +9,7 @@ from gpuplan.estimate.attention_ranks import waited
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.drafting import undrafted
 from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.taken_up import read_together, taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import queueing as queue
 from gpuplan.formulas.basic import difference, larger, rate_each, repeated_seconds, share, smaller
@@ -116,7 +117,7 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
 def held(model: ServingModel) -> Term:
     """Bytes of the caches of a sequence in the middle of its output."""
     tokens = model.seen("load.seen_tokens", model.begun(), _output(model))
-    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv == "capped")
+    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv)
 
 
 def when_full(model: ServingModel, memory: ServingMemory) -> Full:
@@ -156,14 +157,15 @@ def prompts_beside(
     prompt, chunk = model.prompt(), model.chunk()
     new = model.uncached(prompt)
     room = chunk if first else queue.room_beside.term(f"load.{at}chunk", budget=chunk, rows=rows)
-    whole = model.profile.whole_prompts or (model.profile.schedule is not None and not model.profile.schedule.cuts)
-    if whole if model.plan.settings.chunked_prefill is None else not model.plan.settings.chunked_prefill:
+    if not _cuts(model):
         room = larger.term(f"load.{at}whole_chunk", a=room, b=new)
-    passes = form.prefill_passes.term(f"load.{at}passes", sequences=ONE, prompt=new, chunk=room)
+    together = read_together(model, f"load.{at}prompt", batch)
+    some = ONE if together is None else together
+    passes = form.prefill_passes.term(f"load.{at}passes", sequences=some, prompt=new, chunk=room)
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
     keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    groups: tuple[Group, ...] = (Group(sequences=ONE, q_len=tokens, kv_len=keys),)
+    groups: tuple[Group, ...] = (Group(sequences=some, q_len=tokens, kv_len=keys),)
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, _output(model))
         groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
@@ -177,8 +179,18 @@ def prompts_beside(
         added = queue.added_seconds.term(
             f"load.{at}added", passes=passes, mixed=phase.seconds, decode=step.seconds, pp=serve.pp
         )  # fmt: skip
+    if together is not None:
+        added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
     between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
     return Prompts(phase=phase, passes=passes, own=own, added=added, between=between)
+
+
+def _cuts(model: ServingModel) -> bool:
+    """Whether prompts are cut to the room of a pass."""
+    asked, schedule = model.plan.settings.chunked_prefill, model.profile.schedule
+    if asked is not None:
+        return asked
+    return not model.profile.whole_prompts and (schedule is None or schedule.cuts)
 
 
 def _output(model: ServingModel) -> Term:
@@ -225,7 +237,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even)
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, decode.seconds)
     tpot = even
     if waves is not None:
         tpot = queue.wave_token_seconds.term(
@@ -241,7 +253,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     host, reading = _request(model)
     inner = {
         **host,
-        **_look(model, decode),
+        **taken_up(model, decode, tpot, running),
         "step_in_progress": queue.step_rest_seconds.term("load.step_in_progress", step=decode.seconds, users=at_once),
         "other_prompts": wait,
         "prefill": prompts.own,
@@ -274,37 +286,33 @@ class _Waves(Record, kw_only=True):
     """The part of the requests that comes together again."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term) -> _Waves:
-        """What comes together of a closed loop, with tokens of that time.
+    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, step: Term) -> _Waves:
+        """What comes together of a closed loop, with tokens and decode steps of that time.
 
         Where prompts go first, no one decodes until all of those are read that came meanwhile. Beside decoding, those of one pass
-        have their first token together, and those of the next pass a step later: so they come back.
+        have their first token together, and those of the next pass a step later: so they come back, and as many passes as end
+        before the next prompts of the first of them are there wait for each other.
         """
         whole = model.prefill("burst_prefill", at_once).seconds
-        passes = form.prefill_passes.term(
-            "burst.passes", sequences=at_once, prompt=model.uncached(model.prompt()), chunk=model.chunk()
-        )  # fmt: skip
+        prompt = model.uncached(model.prompt())
+        if _cuts(model):
+            passes = form.prefill_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
+        else:
+            passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
         if model.profile.steps == "prefill-first":
             together, again = whole, first
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
-            together = again = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
+            together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
+            ended = queue.ended_meanwhile.term("wave.ended", lag=total("wave.lag", _request(model)[0]), step=step, passes=passes)
+            again = queue.come_back_seconds.term("wave.again", each=together, ended=ended, passes=passes)
             others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
         spread = _spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, part=part)
-
-
-def _look(model: ServingModel, decode: ServingPhase) -> dict[str, Term]:
-    """The wait for the engine to look at new requests, where that is set."""
-    given = model.plan.settings.recv_interval
-    if given is None:
-        return {}
-    interval = model.subject.plan("recv_interval", given)
-    return {"look": queue.half_the_others.term("load.look", count=interval, each=decode.seconds)}
 
 
 def _spreads(model: ServingModel, load: Load) -> dict[str, Term]:
@@ -367,7 +375,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     host, _ = _request(model)
     parts = {
         **host,
-        **_look(model, decode),
+        **taken_up(model, decode, tpot, running),
         "step_in_progress": queue.step_rest_at_rate.term("load.step_in_progress", step=decode.seconds, running=running),
         "other_prompts": queue.prompt_wait_seconds.term(
             "load.queue", rate=rate, added=prompts.added, spread=spreads["prompt_spread"]

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from gpuplan.formulas import fits
-from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, floor, maximum, minimum, sqrt, where
+from gpuplan.num import (
+    Bytes,
+    BytesPerS,
+    Count,
+    Flop,
+    FlopPerS,
+    Hertz,
+    Ratio,
+    Seconds,
+    ceil_div,
+    floor,
+    maximum,
+    minimum,
+    sqrt,
+    where,
+)
 from gpuplan.term import DEFINITION, Source, formula
 
 FLASH2 = Source(
@@ -358,6 +373,16 @@ def heads_per_key_head(*, heads: Count, kv_heads: Count) -> Count:
     4.0
     """
     return heads / kv_heads
+
+
+@formula(DEFINITION)
+def vector_flop_per_s(*, units: Count, clock: Hertz, values: Count) -> FlopPerS:
+    """FLOP/s of a kernel of which each compute unit multiplies and adds so many values in a clock.
+
+    >>> vector_flop_per_s(units=100.0, clock=2e9, values=10.0)
+    4000000000000.0
+    """
+    return 2.0 * units * clock * values
 
 
 @formula(DEFINITION)

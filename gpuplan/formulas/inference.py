@@ -31,6 +31,16 @@ def prefill_passes(*, sequences: Count, prompt: Count, chunk: Count) -> Count:
 
 
 @formula(DEFINITION)
+def whole_passes(*, sequences: Count, prompt: Count, chunk: Count) -> Count:
+    """Forward passes of prompts that are not cut: as many of them in each as it has room for, and one at least.
+
+    >>> whole_passes(sequences=16, prompt=2000, chunk=3500), whole_passes(sequences=16, prompt=2000, chunk=8192)
+    (16.0, 4.0)
+    """
+    return ceil_div(sequences, maximum(floor(chunk / prompt), 1.0))
+
+
+@formula(DEFINITION)
 def pass_tokens(*, sequences: Count, prompt: Count, passes: Count) -> Count:
     """Tokens of each of those passes.
 

@@ -24,6 +24,12 @@ SPREAD_LENGTHS = fitted(
     note="PyTorch's caching allocator keeps freed blocks, and gives them back when an allocation would fail: CUDA semantics",
 )
 
+ALLOCATOR = Source(
+    "engine", "PyTorch: c10/cuda/CUDACachingAllocator.cpp",
+    "https://github.com/pytorch/pytorch/blob/v2.9.0/c10/cuda/CUDACachingAllocator.cpp",
+    "comment at the top: the smallest free block that fits, or cudaMalloc; free blocks merge inside a segment alone",
+)  # fmt: skip
+
 
 @formula(Source("definition", "what a system lets an accelerator hold of the memory that it shares"))
 def wired_bytes(*, capacity: Bytes, up_to: Bytes, small: Ratio, large: Ratio) -> Bytes:
@@ -79,6 +85,21 @@ def spread_lengths_bytes(*, transient: Bytes, share: Ratio, needed: Bytes, capac
     10.0
     """
     return maximum(minimum(transient * share, capacity - needed), 0.0 * needed)
+
+
+@formula(ALLOCATOR)
+def idle_blocks_bytes(*, together: Bytes, largest: Bytes, needed: Bytes, capacity: Bytes) -> Bytes:
+    """Blocks that the allocator keeps for one moment of a step and cannot use at another: as much as is left at most.
+
+    A layer that is made again and the logits take tensors of other sizes, so that their segments stay side by side, though they are
+    never alive together; where memory runs out, idle segments are given back.
+
+    >>> idle_blocks_bytes(together=14.0, largest=10.0, needed=40.0, capacity=80.0)
+    4.0
+    >>> idle_blocks_bytes(together=14.0, largest=10.0, needed=78.0, capacity=80.0)
+    2.0
+    """
+    return maximum(minimum(together - largest, capacity - needed), 0.0 * needed)
 
 
 @formula(DEFINITION)

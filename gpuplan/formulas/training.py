@@ -44,6 +44,12 @@ STRAGGLERS = fits.training_runs(
 GROUPED = fits.training_runs("mixtures of 8 to 256 experts (Mixtral, Grok-1, Qwen 3, gpt-oss, DeepSeek-V3), by engine and family")
 
 
+_CHINCHILLA = Source(
+    "paper", "Training Compute-Optimal Large Language Models", "https://arxiv.org/abs/2203.15556",
+    "abstract and table 1: Chinchilla, 70 billion parameters, 1.4 trillion tokens",
+)  # fmt: skip
+
+
 @formula(DEFINITION)
 def rank_tokens(*, micro_batch: Count, seq_len: Count, cp: Count) -> Count:
     """Tokens of a micro-batch that one rank's matmuls see: context parallelism cuts the sequence.
@@ -52,6 +58,16 @@ def rank_tokens(*, micro_batch: Count, seq_len: Count, cp: Count) -> Count:
     8192.0
     """
     return micro_batch * seq_len / cp
+
+
+@formula(_CHINCHILLA)
+def compute_optimal_tokens(*, params: Count) -> Count:
+    """Tokens of a run that spends its FLOP best, about 20 for each parameter: 70 billion parameters, 1.4 trillion tokens.
+
+    >>> compute_optimal_tokens(params=70e9)
+    1400000000000.0
+    """
+    return 20 * params
 
 
 @formula(DEFINITION)

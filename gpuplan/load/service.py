@@ -50,6 +50,10 @@ def _refuse(model: ServingModel) -> None:
     if model.plan.drafting is not None:
         what = "a simulation counts one token of each sequence in a step: what drafts are accepted is not simulated"
         raise UsageError(Problem("load.drafts", what, "leave --simulate out: the steady state counts drafts; or leave --draft out"))
+    if model.plan.settings.batch_wait is not None:
+        what = "a wait until prompts fill a pass is not simulated"
+        hint = "leave --simulate out: the steady state counts it; or leave --batch-wait out"
+        raise UsageError(Problem("load.batch-wait", what, hint))
     if model.plan.parallel.attention_dp != 1:
         what = "ranks of attention that wait for each other are not simulated"
         hint = "leave --simulate out: the steady state counts them; or leave --attention-dp out"

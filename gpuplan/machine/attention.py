@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.vector_attention import RATE, on_fitting_units
 from gpuplan.num import all_true, any_true
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Source, Term, total
@@ -35,7 +36,14 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         stored = "fp8" if all_true(item.kv_element_bytes.value < 2.0) else "bf16"
         if item.v_shared and f"attention.latent.{stored}.start" in hw.parameters:
             return _decode_seconds(item, hw, f"attention.latent.{stored}", replayed=replayed)
-        return _by_shape(item, hw, "decode", stored, lambda item, prefix: _decode_seconds(item, hw, prefix, replayed=replayed))
+        prefix = f"attention.decode.{stored}"
+        return on_fitting_units(
+            item, hw,
+            lambda item: _by_shape(
+                item, hw, "decode", stored, lambda item, prefix: _decode_seconds(item, hw, prefix, replayed=replayed)
+            ),
+            lambda item: _decode_seconds(item, hw, prefix, replayed=replayed, vector=hw.parameter(RATE)),
+        )  # fmt: skip
 
     def many_queries(item: Attention) -> Term:
         kind: str = item.dtype
@@ -201,22 +209,23 @@ def _append_seconds(item: Attention, hw: Hardware, prefix: str) -> Term:
     )  # fmt: skip
 
 
-def _decode_seconds(item: Attention, hw: Hardware, prefix: str, *, replayed: bool) -> Term:
-    """Attention of few queries a sequence over a cache."""
+def _decode_seconds(item: Attention, hw: Hardware, prefix: str, *, replayed: bool, vector: Term | None = None) -> Term:
+    """Attention of few queries a sequence over a cache; `vector`: the rate of the vector units, where these multiply."""
     name, seen, groups = item.name, item.kv_len, item.kv_heads
     if item.window is not None:
         seen = attention_kernels.seen_keys.term(f"{name}.seen_keys", kv_len=item.kv_len, window=item.window, rows=ZERO)
     keys = attention_kernels.decode_keys.term(f"{name}.keys", kv_len=seen, page=hw.parameter(f"{prefix}.page"))
     packs = hw.parameters.get(f"{prefix}.packs")
-    if packs is not None:
+    if packs is not None and vector is None:
         groups = attention_kernels.packed_groups.term(f"{name}.groups", heads=item.heads, kv_heads=item.kv_heads, packs=packs)
     flop = attention_kernels.decode_flop.term(
-        f"{name}.flop", sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads, kv_heads=groups,
-        k_dim=item.k_dim, v_dim=item.v_dim, rows=hw.parameter(f"{prefix}.rows"),
+        f"{name}.flop", sequences=item.sequences, q_len=item.q_len, kv_len=keys, heads=item.heads,
+        kv_heads=groups if vector is None else item.heads,
+        k_dim=item.k_dim, v_dim=item.v_dim, rows=hw.parameter(f"{prefix}.rows") if vector is None else ONE,
     )  # fmt: skip
     compute = kernels.compute_seconds.term(
-        f"{name}.compute_s", flop=flop, flop_per_s=_decode_peak(item, hw), efficiency=hw.parameter(f"{prefix}.efficiency"),
-        depth=item.k_dim, short_depth=ZERO,
+        f"{name}.compute_s", flop=flop, flop_per_s=_decode_peak(item, hw) if vector is None else vector,
+        efficiency=hw.parameter(f"{prefix}.efficiency") if vector is None else ONE, depth=item.k_dim, short_depth=ZERO,
     )  # fmt: skip
     traffic = {
         "size": _attention_bytes(item, keys), "bandwidth": hw.hbm_bandwidth,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpuplan.errors import Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import Problem, SpecError, UnknownError, UsageError
 from gpuplan.files.read import exists, is_file, text_of
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
 from gpuplan.models.glance import aliases_in, is_generic
+
+if TYPE_CHECKING:
+    from gpuplan.models.hub import HubName
 
 CARDS = Path(__file__).parent / "cards"
 """The cards that come with gpuplan."""
@@ -53,7 +57,12 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
     if generic_path(name, extra_dirs) is not None:
         what = f"`{name}` is given by its samples: only `gpuplan train` answers for it"
         raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
-    hint = did_you_mean(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
+    from gpuplan.models.repositories import card_by_name, made_from
+
+    stored = None if cards_only else card_by_name(name, f"`{name}` is no card", extra_dirs)
+    if stored is not None:
+        return stored
+    hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
     hint += "; any other model: give its config.json, GGUF file or folder"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
@@ -87,15 +96,23 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     except UnknownError as error:
         path = _by_alias(made.repo, [*extra_dirs, CARDS]) if made.asked else None
         if path is None:
-            from gpuplan.models.gguf_repositories import card_of_repository, is_gguf_repository
-
-            away = error.problems[0].code in hub.AWAY and is_gguf_repository(made)
-            alike = card_of_repository(made, hub.away(made), extra_dirs) if away else None
+            alike = _by_words(made, extra_dirs) if error.problems[0].code in hub.AWAY else None
             if alike is None:
                 raise
             return alike
         card = load_card(path)
         return card.replaced(notes=(*card.notes, f"{error.problems[0].message}: the card of that name is taken"))
+
+
+def _by_words(name: HubName, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The model that a repository is called after, where the hub cannot be asked for its files."""
+    from gpuplan.models.gguf_repositories import card_of_repository, is_gguf_repository
+    from gpuplan.models.hub import away
+    from gpuplan.models.repositories import card_by_name
+
+    if is_gguf_repository(name):
+        return card_of_repository(name, away(name), extra_dirs)
+    return card_by_name(name.repo, away(name), extra_dirs)
 
 
 def names(extra_dirs: Sequence[Path] = ()) -> list[str]:

@@ -7,33 +7,21 @@ They are called after the model that they hold: `unsloth/Qwen3-8B-GGUF`, `bartow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from gpuplan.errors import GpuplanError, Problem, UnknownError, did_you_mean
+from gpuplan.errors import Problem, UnknownError, did_you_mean
 from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.models.hub import HubName
 from gpuplan.models.ollama import ALSO, ENGINE, TYPE
+from gpuplan.models.repositories import card_called
 
 USUAL = "q4_k_m"
 """What llama.cpp takes of such a repository where no type is named (its `--hf-repo`)."""
 _PIECE = re.compile(r"-\d{5}-of-\d{5}$")
 _ENDS = re.compile(r"[-_.](?:i1[-_.])?gguf$", re.IGNORECASE)
-_OWNER = re.compile(r"^[a-z0-9.-]+_(?=.)", re.IGNORECASE)
-_TUNED = re.compile(r"[-_](?:instruct|chat|it|base|pt|hf)(?=$|[-_])", re.IGNORECASE)
-
-
-def names_in(repository: str) -> Iterator[str]:
-    """What the model in a repository may be called, the likeliest first.
-
-    >>> list(names_in("bartowski/google_gemma-3-27b-it-GGUF"))
-    ['google_gemma-3-27b-it', 'gemma-3-27b-it', 'google_gemma-3-27b', 'gemma-3-27b']
-    """
-    whole = _ENDS.sub("", repository.rpartition("/")[2])
-    bare = _OWNER.sub("", whole)
-    yield from dict.fromkeys((whole, bare, _TUNED.sub("", whole), _TUNED.sub("", bare)))
 
 
 def is_gguf_repository(name: HubName) -> bool:
@@ -47,7 +35,7 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     Raises:
         UnknownError: no such type.
     """
-    found = _card(name.repo, extra_dirs)
+    found = card_called(_ENDS.sub("", name.repo), extra_dirs)
     if found is None:
         return None
     kind = USUAL if name.file_type is None else _type(name)
@@ -65,21 +53,6 @@ def card_of_file(path: Path, extra_dirs: Sequence[Path] = ()) -> ModelCard | Non
         return None
     name = HubName(stem[: found.start()], None, found[1], asked=False)
     return card_of_repository(name, f"`{path}` is not here, so it was not looked at", extra_dirs)
-
-
-def _card(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
-    from gpuplan.models.catalog import find, names
-
-    known = names(extra_dirs)
-    for name in names_in(repository):
-        wanted = name.lower()
-        alias = wanted if wanted in known else next((one for one in known if one.partition("/")[2] == wanted), None)
-        if alias is not None:
-            try:
-                return find(alias, extra_dirs, cards_only=True)
-            except GpuplanError:
-                continue
-    return None
 
 
 def _type(name: HubName) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean, install
+from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, install
 from gpuplan.files.window import Window
 from gpuplan.models.card import CardSource, ModelCard
 from gpuplan.models.checkpoint import folder
@@ -78,7 +78,9 @@ def import_hub(name: HubName, near: Iterable[str] = ()) -> ModelCard:
     from importlib.util import find_spec
 
     if find_spec("huggingface_hub") is None:
-        hint = did_you_mean(name.repo, near) or f"{install('hub')} looks it up on the hub"
+        from gpuplan.models.repositories import made_from
+
+        hint = made_from(name.repo, [*near]) or f"{install('hub')} looks it up on the hub"
         what = f"no model named `{name.repo}` is known"
         raise UnknownError(Problem("model.no-hub", what, f"{hint}; or give its config.json, GGUF file or folder"))
     return _Repo(name, near).card()
@@ -164,7 +166,9 @@ class _Repo:
 
         repo, kind, code = self.name.repo, type(error).__name__, "model.hub"
         other = "or give its config.json, GGUF file or folder"
-        near = did_you_mean(repo, self.near)
+        from gpuplan.models.repositories import made_from
+
+        near = made_from(repo, [*self.near])
         if kind == "GatedRepoError":
             what, hint = f"`{repo}` is gated", f"accept its terms on {constants.ENDPOINT}/{repo}, and `hf auth login`; {other}"
         elif kind == "RepositoryNotFoundError":

@@ -182,6 +182,16 @@ class ServeAsk(GenerationAsk, kw_only=True):
         int | None,
         Option("Decode steps from one look at new requests to the next (SGLang: --scheduler-recv-interval)", SERVED),
     ] = None
+    mixed_chunk: Annotated[
+        bool | None,
+        Option("Prompts are read in one pass with those that decode, or surely are not (SGLang: --enable-mixed-chunk)", SERVED, ""),
+    ] = None
+    batch_wait: Annotated[
+        int | None,
+        Option(
+            "Steps that new requests wait at most so that a pass of prompts fills (TensorRT-LLM: batch_wait_timeout_iters)", SERVED
+        ),
+    ] = None  # fmt: skip
     graphs: Annotated[bool | None, GRAPHS] = None
     gpu_layers: Annotated[
         int | None,

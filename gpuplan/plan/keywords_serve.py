@@ -136,6 +136,10 @@ class ServeOptions(TypedDict, total=False):
     """Prompts are cut to the tokens of a pass, or surely are not."""
     recv_interval: Whole
     """Decode steps from one look at new requests to the next (SGLang: --scheduler-recv-interval)."""
+    mixed_chunk: Switch
+    """Prompts are read in one pass with those that decode, or surely are not (SGLang: --enable-mixed-chunk)."""
+    batch_wait: Whole
+    """Steps that new requests wait at most so that a pass of prompts fills (TensorRT-LLM: batch_wait_timeout_iters)."""
     gpu_layers: Whole
     """Layers on the accelerators, of which the head is the last; the host runs the others (llama.cpp: -ngl)."""
     host_experts: Whole

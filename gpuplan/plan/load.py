@@ -14,7 +14,7 @@ class Load(Record, kw_only=True):
     """`closed`: a new request for each that is done; `poisson`: at random at a mean rate; `burst`: all of them at once."""
     concurrency: Num | None = None
     """Requests in flight at all times, or all of a burst."""
-    rate: float | None = None
+    rate: Num | None = None
     """Requests a second."""
     requests: Num | None = None
     """Requests of the whole run, of which the first come at once where they are in flight all the time; None: it never ends."""

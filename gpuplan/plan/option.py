@@ -15,6 +15,8 @@ from gpuplan.record import Record
 from gpuplan.units import WINDOWS
 
 RUN = "What runs where"
+GOAL = "The goal (what is left out is no limit)"
+PLACES = "Where to look (left out: everywhere)"
 PARALLEL = "Parallelism (what is left out is chosen and said)"
 NUMBERS = "Numbers"
 TUNING = "Adapters"
@@ -27,7 +29,7 @@ MONEY = "Money, power and carbon"
 DATA = "Data"
 OUTPUT = "Output"
 WISHED = "Which models"
-PANELS = (RUN, LOADED, WISHED, NUMBERS, PARALLEL, SERVED, PICTURES, TUNING, REINFORCED, SAMPLED, MONEY, DATA, OUTPUT)
+PANELS = (RUN, GOAL, PLACES, LOADED, WISHED, NUMBERS, PARALLEL, SERVED, PICTURES, TUNING, REINFORCED, SAMPLED, MONEY, DATA, OUTPUT)
 """The headings of the help, in its order."""
 
 WHOLE = 1_000_000_000

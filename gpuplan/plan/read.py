@@ -48,7 +48,7 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
             values[entry.name] = read(entry, typed)
         except GpuplanError as error:
             problems += error.problems
-    if not given.get("on"):
+    if "on" in known and known["on"].required and not given.get("on"):
         hint = "such as `--on h100`, `--on 8xh100` or `--on aws:p5.48xlarge`; `gpuplan specs list` shows them all"
         problems.insert(0, Problem("usage.missing", "--on is missing: what should it run on?", hint))
     if "model" in known and not given.get("model") and not any(problem.message.startswith("MODEL ") for problem in problems):

@@ -38,6 +38,10 @@ class Settings(Record, kw_only=True):
     chunked_prefill: bool | None = None
     recv_interval: float | None = None
     """Decode steps from one look at new requests to the next; None: every step."""
+    mixed_chunk: bool | None = None
+    """Chunks of prompts run in one pass with sequences that decode."""
+    batch_wait: float | None = None
+    """Steps that new requests wait at most until their prompts fill a pass, or until each rank of attention has one."""
     graphs: bool | None = None
     gpu_layers: float | None = None
     """Layers on the accelerators, the last ones; the head counts as one more. The others run in the memory of the host."""

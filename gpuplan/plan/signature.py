@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from gpuplan.plan import words
 from gpuplan.plan.ask import ASKS
+from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
 from gpuplan.plan.what_runs import WhatRunsAsk
@@ -76,9 +77,13 @@ def page() -> str:
             parts.append(f"## {panel}\n\n{TABLE_HEAD}\n" + "\n".join(rows) + "\n")
     rows = [_row(one, "what-runs") for one in entries(WhatRunsAsk).values()]
     parts.append(f"## gpuplan what-runs\n\n{TABLE_HEAD}\n" + "\n".join(rows) + "\n")
+    every = {name: one for ask in GOALS.values() for name, one in entries(ask).items()}
+    asked = [_row(one, ", ".join(name for name, ask in GOALS.items() if key in entries(ask))) for key, one in every.items()]
+    parts.append(f"## gpuplan plan\n\n{GOAL_HEAD}\n{TABLE_HEAD}\n" + "\n".join(asked) + "\n")
     return "\n".join(parts)
 
 
+GOAL_HEAD = "What a goal may say ([planner](planner.md)), beside the options of the task above, but for those of the machine.\n"
 PAGE_HEAD = """# The options
 
 <!-- Made by `python tools/options.py` of gpuplan/plan/ask.py: do not edit. -->

@@ -54,7 +54,9 @@ def cache_idle(ask: Common, arch: Architecture, *, shares: bool = False) -> list
         names = ("host_memory", "host_bandwidth")
         idle.append((names, "nothing is kept in the memory of the host", "use --gpu-layers, --host-experts or --host-weights"))
     if isinstance(ask, ServeAsk) and ask.concurrency is None and ask.rate is None and ask.arrival is None:
-        idle.append((("recv_interval",), "no requests come while others run", "use --concurrency or --rate"))
+        idle.append(
+            (("recv_interval", "batch_wait", "mixed_chunk"), "no requests come while others run", "use --concurrency or --rate")
+        )
     return _noted(ask, idle)
 
 

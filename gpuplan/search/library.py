@@ -17,6 +17,7 @@ from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
+from gpuplan.machine.vector_attention import with_vector_decode
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
@@ -193,18 +194,23 @@ class Library:
         `memory` is the user's capacity in bytes: engines take other limits where there is less of it.
         """
         kernels = engine.attention_like or engine.id
-        key = on, f"{engine.id} {kernels}", memory
+        vector = None if engine.serving is None else engine.serving.vector_decode
+        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
                 memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}), visible_memory=None
             )
         elif key not in self._machines:
-            self._machines[key] = hardware_of(
-                self.target(on), catalog=self.catalog, engine=kernels,
+            target = self.target(on)
+            made = hardware_of(
+                target, catalog=self.catalog, engine=kernels,
                 matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
                 fused_experts=engine.serving is not None, fused_quantisation=engine.fused_quantisation,
             )  # fmt: skip
+            if vector is not None:
+                made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
+            self._machines[key] = made
         return self._machines[key]
 
     def _spared(self, ask: Common, hw: Hardware) -> Hardware:

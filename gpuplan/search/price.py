@@ -40,7 +40,7 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         own = Term("price.given", ask.price, "USD/s", USER)
         whole = usd_per_s_of_all.term("price.usd_per_s", price=own, units=units)
         return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
-    terms = _terms(ask)
+    terms = terms_of(ask)
     if ask.region is not None:
         check_region(catalog, ask.region, None if target.instance is None else target.instance.provider)
     if target.instance is not None:
@@ -92,7 +92,8 @@ def _alone(ask: Common) -> None:
         )
 
 
-def _terms(ask: Common) -> Terms:
+def terms_of(ask: Common) -> Terms:
+    """On which terms a question wants prices."""
     from gpuplan.specs.dates import today
     from gpuplan.specs.offers import Terms
 

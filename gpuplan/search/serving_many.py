@@ -17,6 +17,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.parallelism import mask
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
+from gpuplan.search.drafting import drafting_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_of
 from gpuplan.search.requests import Requested, requested
@@ -25,7 +26,8 @@ from gpuplan.search.serving_space import PARTS, Judges, Want, serving_space
 from gpuplan.search.space import placed
 
 NAMED = ("model", "on", "engine", "prompt", "output", "batch", "context", "weights", "kv_cache", "tp", "pp", "dp", "ep",
-         "concurrency", "arrival", "requests", "recv_interval", "cached_share", "prompt_spread", "output_spread")  # fmt: skip
+         "concurrency", "arrival", "requests", "recv_interval", "cached_share", "prompt_spread", "output_spread",
+         "max_batched_tokens", "max_sequences", "batch_wait", "mixed_chunk", "draft", "draft_tokens")  # fmt: skip
 """What such a question may say; any other is answered alone."""
 DIFFER = ("prompt", "output", "batch", "context", "concurrency", "requests")
 """What may differ between those that are priced at once."""
@@ -85,7 +87,8 @@ def _priced(asks: Sequence[ServeAsk], library: Library) -> Together | None:
         return None
     requests = [requested(ask, found) for ask in asks]
     asked, _ = wanted(first, found, requests[0])
-    want = _divided(asked, found.subject)
+    drafting, _ = drafting_of(first, found, library, asked.types)
+    want = _divided(asked.replaced(drafting=drafting), found.subject)
     if want is None:
         return None
     with np.errstate(all="ignore"):

@@ -38,8 +38,8 @@ def answer_simulated(ask: ServeAsk, library: Library) -> Estimate:
     if ask.pins:
         what = "--set and a simulation: steps are simulated as they are estimated"
         raise UsageError(Problem("load.pins", what, "leave --set out, or the simulation"))
-    trace = None if ask.trace is None else _trace(ask)
-    asked = ask if trace is None else _of_trace(ask, trace.requests)
+    trace = None if ask.trace is None else trace_of(ask)
+    asked = ask if trace is None else of_trace(ask, trace.requests)
     one = settled(asked, library)
     answer = answer_of(asked, one)
     if trace is not None:
@@ -65,7 +65,7 @@ def answer_simulated(ask: ServeAsk, library: Library) -> Estimate:
     return told_anew(ask, simulated_answer(answer, made, seed=seed, ends=trace is not None))
 
 
-def _trace(ask: ServeAsk) -> Trace:
+def trace_of(ask: ServeAsk) -> Trace:
     """The trace that a question names.
 
     Raises:
@@ -78,7 +78,7 @@ def _trace(ask: ServeAsk) -> Trace:
     return read_trace(Path(str(ask.trace)), cached_share=ask.cached_share)
 
 
-def _of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
+def of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
     """The question whose steady state is that of a trace: its mean rate, mean lengths and their spread."""
     count, span = len(requests), requests.span
     prompt, output = requests.prompt, requests.output

@@ -10,7 +10,7 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve
+from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve, WindowedKv
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -26,7 +26,7 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
-from gpuplan.specs.engine_schedule import Admits, Schedule, Steps
+from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
     BytesField,
@@ -156,6 +156,9 @@ class TrainingProfile(Schema):
     """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
     samples: Samples | None = None
     """None: no run of such a model is known."""
+    segments: Literal["fixed", "growing"] = "growing"
+    """Memory of the allocator: segments as large as the tensors that they were made for, which stay with tensors of that size, or
+    ones that grow and serve all (expandable segments, buffers that a compiler plans)."""
     spread_lengths: Portion | None = None
     """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
     memory_residual: FactorField | None = None
@@ -277,8 +280,9 @@ class ServingProfile(Schema):
     than so many times as many; None: each kind has a pool of its own."""
     tokens_told: Literal["of-pages", "of-concurrency"] = "of-pages"
     """Whether the tokens that it tells of are those of its pages, or those of as many of the longest sequences as have room."""
-    windowed_kv: Literal["capped", "full"]
-    """Whether layers with a sliding window keep only the window, or a page for every token."""
+    windowed_kv: WindowedKv
+    """Whether layers with a sliding window keep only the window, or a page for every token; `capped`: those that see a chunk of the
+    tokens keep that alone, too, `windows`: they keep every token."""
     max_batched_tokens: CountField
     """Tokens of one prefill pass (the chunk)."""
     pipelined_passes: CountField
@@ -346,6 +350,8 @@ class ServingProfile(Schema):
     """None: all of a model is on the accelerators."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    vector_decode: VectorDecode | None = None
+    """Decode attention without matrix units; None: it has kernels with them for every shape."""
     prints: tuple[str, ...] = ()
     """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None
@@ -416,12 +422,13 @@ class Engine(SpecFile):
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
         if month is not None and self.serving is not None:
-            serving = self.serving
+            serving, fused = self.serving, self.fused_quantisation
             for era in reversed(self.eras):
-                if month[: len(era.name)] <= era.name and era.serving is not None:
-                    serving = serving.in_era(era.serving)
-            if serving is not self.serving:
-                return self.replaced(serving=serving).dated_training(month)
+                if month[: len(era.name)] <= era.name:
+                    serving = serving if era.serving is None else serving.in_era(era.serving)
+                    fused = fused if era.fused_quantisation is None else era.fused_quantisation
+            if serving is not self.serving or fused is not self.fused_quantisation:
+                return self.replaced(serving=serving, fused_quantisation=fused).dated_training(month)
         return self.dated_training(month)
 
     def dated_training(self, month: str | None) -> Engine:

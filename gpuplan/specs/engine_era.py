@@ -10,9 +10,10 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
-from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice
+from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion
-from gpuplan.specs.engine_schedule import Schedule
+from gpuplan.specs.engine_schedule import Schedule, VectorDecode
+from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
 
@@ -43,13 +44,14 @@ class ServingEra(Schema):
 
     memory_utilization: ShareField | None = None
     page_tokens: CountField | None = None
-    windowed_kv: Literal["capped", "full"] | None = None
+    windowed_kv: WindowedKv | None = None
     max_batched_tokens: CountField | None = None
     max_sequences: CountField | None = None
     small_device: SmallDevice | None = None
     """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
     schedule: Schedule | None = None
     padded_experts: PaddedExperts | None = None
+    vector_decode: VectorDecode | None = None
     near_groups: RatioField | None = None
     tokens_told: Literal["of-pages", "of-concurrency"] | None = None
     profiling: ProfilingEra | None = None
@@ -115,6 +117,8 @@ class Era(Schema):
     """Whether tokens travelled beside another micro-batch of interleaved stages where nobody said."""
     replayed: Replayed | None = None
     """Which training was replayed whole from graphs where nobody said."""
+    fused_quantisation: tuple[MatmulKind, ...] | None = None
+    """Kinds of matmuls whose input the kernels before them quantised then."""
     serving: ServingEra | None = None
     """What it did otherwise in serving."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id
 from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
+
+WindowedKv: TypeAlias = Literal["capped", "windows", "full"]
+"""What layers keep that see a window or a chunk of the tokens: no more than that, or so with windows alone, or every token."""
 
 
 class Profiling(Schema):

@@ -118,6 +118,8 @@ class Loss(Schema):
     """What is held; None: as much as passes through."""
     split: BytesField | None = None
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
+    output: Literal["dropped", "held"] = "dropped"
+    """What a model gives out, logits among it, is gone as the backward pass begins, or is a variable of the loop until the next."""
     fp16: BytesField | None = None
     """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
     widens the loss; None: as in bf16."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from gpuplan.schema import Schema
 from gpuplan.specs.base import Section
+from gpuplan.specs.quantity import CountField
 
 Steps: TypeAlias = Literal["mixed", "prefill-first"]
 """A step holds prompts beside the sequences that decode, or those wait while prompts are read."""
@@ -20,3 +22,14 @@ class Schedule(Section):
     admits: Admits
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
+
+
+class VectorDecode(Schema):
+    """Decode attention on the vector units: every head of the queries reads the keys by itself."""
+
+    values: CountField
+    """Products that a compute unit does of them in a clock, with loads and conversions between."""
+    not_widths: tuple[int, ...] = ()
+    """Widths of heads for which there is a kernel of matrix units, of as many heads a key head as below."""
+    not_heads_per_key: tuple[int, ...] = ()
+    """How many heads share a key head where there is."""

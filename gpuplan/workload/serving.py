@@ -17,6 +17,7 @@ from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_parts import EMBEDDING, HEAD
 from gpuplan.record import Record
 from gpuplan.specs.engine import KvHeads
+from gpuplan.specs.engine_memory import WindowedKv
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
 from gpuplan.workload.checkpoint_weights import checkpoint_bytes
@@ -315,8 +316,8 @@ def _edges(counts: ParamCount, serve: ServeTerms) -> Term:
 
 
 def cache_bytes(
-    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: bool, at: str = "cache",
-    source: Term | None = None, beams: Term | None = None, shared: bool = False,
+    arch: Architecture, counts: ParamCount, leaves: Leaves, serve: ServeTerms, *, element: Term, capped: WindowedKv,
+    at: str = "cache", source: Term | None = None, beams: Term | None = None, shared: bool = False,
 ) -> Term:  # fmt: skip
     """KV cache and recurrent state of one sequence of `context` tokens on the fullest rank; `at` prefixes every name.
 

@@ -8,12 +8,13 @@ import pytest
 
 from gpuplan.cli.calibrate import PARTS as CALIBRATE
 from gpuplan.cli.commands import COMMANDS
+from gpuplan.cli.plan import PARTS as PLANS
 from gpuplan.cli.specs import PARTS
 from tests.cli.cli_calls import Call, process, python
 
 NESTED = [("specs", one) for one in PARTS] + [("models", one) for one in ("list", "show", "import")]
 NESTED += [("prices", one) for one in ("list", "check", "import")] + [("prices", "import", one) for one in ("skypilot", "gpuhunt")]
-NESTED += [("calibrate", one) for one in CALIBRATE]
+NESTED += [("calibrate", one) for one in CALIBRATE] + [("plan", one) for one in PLANS]
 EVERY = [(name,) for name in COMMANDS] + NESTED
 
 

@@ -12,7 +12,8 @@ from gpuplan.specs.arguments import EngineArguments, Flag
 
 _SETTINGS = (
     "max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "cache_memory", "graphs",
-    "chunked_prefill", "overlap_batches", "recv_interval", "adapters", "adapter_rank", "gpu_layers", "host_experts", "host_weights",
+    "chunked_prefill", "overlap_batches", "recv_interval", "batch_wait", "mixed_chunk", "adapters", "adapter_rank",
+    "gpu_layers", "host_experts", "host_weights",
 )  # fmt: skip
 
 

@@ -98,8 +98,8 @@ class AttentionKind(MixerKind[Attention]):
             f"{at}.per_token", layers=caching.layers, kv_heads=_rank_kv_heads(path, mixer, leaf, caching.tp),
             k_head_dim=head_dim, v_head_dim=v_dim, element_bytes=caching.element,
         )  # fmt: skip
-        seen, limit = caching.tokens, mixer.window or mixer.chunk
-        if limit and caching.capped:
+        seen, limit = caching.tokens, mixer.window or (mixer.chunk if caching.capped == "capped" else None)
+        if limit and caching.capped != "full":
             seen = windowed_tokens.term(f"{at}.tokens", tokens=caching.tokens, window=leaf(f"{path}.window", limit))
         return repeated_bytes.term(at, count=seen, size=each)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from gpuplan.record import Record
+from gpuplan.specs.engine_memory import WindowedKv
 from gpuplan.term import Term
 from gpuplan.workload.context import Leaves, Split
 from gpuplan.workload.draft import Draft
@@ -24,8 +25,8 @@ class Caching(Record, kw_only=True):
     """Tokens of a sequence that are held, in whole pages."""
     element: Term
     """Bytes of a cached key or value."""
-    capped: bool
-    """Layers with a window hold no more than it."""
+    capped: WindowedKv
+    """Whether layers with a window, and those that see a chunk of the tokens, hold no more than that."""
 
 
 class MixerKind(Generic[M]):

@@ -1,0 +1,84 @@
+"""How do the options of a goal and those of the task that it plans become one command, and an answer output?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
+
+from typer import Exit, Typer
+
+from gpuplan.cli import options as o
+from gpuplan.cli.help import Command
+from gpuplan.cli.tasks import parameter
+from gpuplan.errors import Exit as Code
+from gpuplan.plan.option import Entry, by_key
+from gpuplan.record import Record
+
+if TYPE_CHECKING:
+    from gpuplan.estimate.carried import Carried
+    from gpuplan.estimate.planned import Planned
+
+FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
+
+
+def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
+    """The options of a goal, and those of the task but for what the goal has, or what is left out: fields or groups."""
+    own = by_key(goal)
+    rest = (one for key, one in by_key(task).items() if key not in own and not {one.name, one.option.group} & set(without))
+    return [
+        *(one for one in rest if one.positional),
+        *own.values(),
+        *(one for one in by_key(task).values() if _more(one, own, without)),
+    ]
+
+
+def _more(one: Entry, own: Collection[str], without: Collection[str]) -> bool:
+    return not one.positional and one.key not in own and not {one.name, one.option.group} & set(without)
+
+
+def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
+    """The command of a goal: `answer` takes what was typed for each option."""
+
+    def run(**given: Any) -> None:
+        from gpuplan.cli.answer import form_of
+
+        form = form_of(given)
+        put_planned(answer({key: value for key, value in given.items() if key not in FORMS}), form)
+
+    parameters = [
+        *(parameter(one) for one in entries),
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
+    ]
+    made: Any = run
+    made.__signature__ = Signature(parameters)
+    made.__annotations__ = {one.name: one.annotation for one in parameters}
+    made.__doc__ = about
+    app = Typer(add_completion=False, rich_markup_mode=None)
+    app.command(cls=Command)(made)
+    return app
+
+
+def put_planned(found: Planned | Carried, form: str) -> None:
+    """Write an answer, and end with exit code 3 where nothing meets the goal."""
+    from gpuplan.cli.answer import put
+
+    render = import_module(f"gpuplan.render.{found.page}")
+    if form in ("json", "csv"):
+        put(render.as_json(found) if form == "json" else render.as_csv(found))
+    elif form == "md":
+        put(render.as_markdown(found))
+    else:
+        from gpuplan.render.text import look_of
+
+        put(render.as_text(found, look_of(sys.stdout)))
+    if not found.reached:
+        raise Exit(int(Code.DOES_NOT_FIT))
+
+
+def split(given: Mapping[str, Any], goal: type[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was typed for the goal, and for the task."""
+    own = by_key(goal)
+    return {key: one for key, one in given.items() if key in own}, {key: one for key, one in given.items() if key not in own}

@@ -1,0 +1,159 @@
+"""Which model, in which type of weights, is in a repository whose files cannot be asked? Its name says so.
+
+`Qwen/Qwen3-32B-AWQ`, `nvidia/DeepSeek-R1-FP4` and `unsloth/Llama-3.2-3B-Instruct-bnb-4bit` are called after the model that they
+hold and after what was done to its weights; `repositories.yaml` has the settings that stand behind the words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from gpuplan.errors import GpuplanError, did_you_mean
+from gpuplan.models.architecture import Architecture, Moe
+from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
+from gpuplan.schema import Limits, Schema, read
+from gpuplan.strict_yaml import load_yaml
+
+TABLE = Path(__file__).parent / "repositories.yaml"
+_SIZED = re.compile(r"\d[bm]$")
+"""What names of models that others are made from end with: a size."""
+_OWNER = re.compile(r"^[a-z0-9.-]+_(?=.)", re.IGNORECASE)
+_TUNED = re.compile(r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE)
+"""Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
+
+
+class Rule(Schema):
+    """What the end of a name says."""
+
+    ends: str
+    """An expression for the end of the name; a group of digits in it are bits."""
+    owners: tuple[str, ...] = ()
+    """Whose repositories; none: everybody's."""
+    mixture: bool | None = None
+    """Only of mixtures of experts; None: of all models."""
+    weights: WeightsFormat | None = None
+    """How the weights are stored; None: in 16 bits."""
+    engine: str | None = None
+    """The engine that reads such files where a question names none."""
+    source: str
+
+
+class Rules(Schema):
+    """The rules, the first that fits counts."""
+
+    format: int
+    sources: Annotated[dict[str, CardSource], Limits(1)]
+    rules: tuple[Rule, ...]
+
+
+@cache
+def rules() -> tuple[tuple[re.Pattern[str], Rule, str], ...]:
+    """The rules that are shipped, with the expression for a whole name and the title of the source of each.
+
+    Raises:
+        SpecError: the file is not valid.
+    """
+    data, lines = load_yaml(TABLE)
+    made = read(Rules, data, lines, "model", value_code="model.bad-value")
+    return tuple((re.compile(rf"(.+?)(?:{one.ends})$", re.IGNORECASE), one, made.sources[one.source].title) for one in made.rules)
+
+
+def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
+    """The card of the model after which a quantised repository is called, in the type that its name says; None: neither is known.
+
+    `why` says in the card's note why the files were not looked at.
+    """
+    owner, _, name = repository.rpartition("/")
+    for pattern, rule, title in rules():
+        found = pattern.match(name)
+        if found is None or (rule.owners and owner.lower() not in rule.owners):
+            continue
+        card = card_called(f"{owner}/{found[1]}" if owner else found[1], extra_dirs)
+        if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
+            continue
+        return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
+    return _tuned(owner, name, why, extra_dirs)
+
+
+def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of another model of the same owner whose name differs in words of tuning alone."""
+    from gpuplan.models.catalog import find, names
+
+    wanted = _TUNED.sub("", f"{owner}/{name}".lower())
+    alike = [one for one in names(extra_dirs) if one.startswith(f"{owner}/".lower()) and _TUNED.sub("", one) == wanted]
+    if not owner or not alike:
+        return None
+    card = find(alike[0], extra_dirs, cards_only=True)
+    return card.replaced(notes=(*card.notes, f"{why}: taken to be built as {alike[0]}, whose name differs in how it was tuned"))
+
+
+def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str) -> ModelCard:
+    weights = rule.weights
+    if weights is not None:
+        short = "fp8" if weights.bits == 8 and weights.number == "float" else weights.method
+        own = card.quantised.get(short)
+        weights = own or weights.replaced(bits=bits or weights.bits, source=title)
+    said = f"{why}taken for {card.id} in {'16 bits' if weights is None else _said(weights)}, by its name"
+    return card.replaced(weights=weights, stored=None, quantised={}, engine=rule.engine or card.engine, notes=(*card.notes, said))
+
+
+def _said(of: WeightsFormat) -> str:
+    """A type of weights in words: `awq, 4 bits`."""
+    return of.method if of.bits is None else f"{of.method}, {of.bits} bits"
+
+
+def _is_mixture(arch: Architecture) -> bool:
+    return any(isinstance(block.mlp, Moe) for stack in arch.stacks for block in stack.blocks.values())
+
+
+def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
+    """The card of the model after which a repository is called; None: no card is so called."""
+    from gpuplan.models.catalog import find, names
+
+    known = names(extra_dirs)
+    for name in names_in(repository):
+        wanted = name.lower()
+        alias = wanted if wanted in known else next((one for one in known if one.partition("/")[2] == wanted), None)
+        if alias is not None:
+            try:
+                return find(alias, extra_dirs, cards_only=True)
+            except GpuplanError:
+                continue
+    return _alike(repository, known, extra_dirs)
+
+
+def _alike(repository: str, known: Sequence[str], extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card with an alias that differs from a name in its owner and in words of tuning alone."""
+    from gpuplan.models.catalog import find
+
+    wanted = _TUNED.sub("", repository.rpartition("/")[2].lower())
+    alias = next((one for one in known if wanted == _TUNED.sub("", one.rpartition("/")[2])), None)
+    return None if alias is None else find(alias, extra_dirs, cards_only=True)
+
+
+def names_in(repository: str) -> Iterator[str]:
+    """What the model in a repository may be called, the likeliest first.
+
+    >>> list(names_in("bartowski/google_gemma-3-27b-it"))
+    ['bartowski/google_gemma-3-27b-it', 'google_gemma-3-27b-it', 'gemma-3-27b-it', 'google_gemma-3-27b', 'gemma-3-27b']
+    """
+    whole = repository.rpartition("/")[2]
+    bare = _OWNER.sub("", whole)
+    yield from dict.fromkeys((repository, whole, bare, _TUNED.sub("", whole), _TUNED.sub("", bare)))
+
+
+def made_from(name: str, known: Sequence[str]) -> str:
+    """A hint where a name tells which model it was made from, or else which names are near; empty where none is.
+
+    >>> made_from("teknium/OpenHermes-2.5-Mistral-7B", ["mistral-7b", "llama-2-7b"])
+    'its name says that it was made from `mistral-7b`: ask for that if it is built alike'
+    """
+    tail = name.rpartition("/")[2].lower()
+    inside = [one for one in known if _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)]
+    if inside and max(inside, key=len) != tail:
+        return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
+    return did_you_mean(name, known)

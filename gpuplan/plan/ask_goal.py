@@ -1,0 +1,131 @@
+"""What can be asked the other way round: which goal, over which machines, and what is to be least?
+
+A question of a plan has the options of its goal, which stand here, and those of the task that it plans (`gpuplan train` and the
+others) but for what the planner chooses: the machine.
+"""
+
+# The annotations are read, so they are no unread text here: no `from __future__ import annotations`.
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from gpuplan.plan.option import GOAL, PLACES, Option
+from gpuplan.record import Record
+
+Minimize: TypeAlias = Literal["cost", "time", "gpus", "energy"]
+"""What a plan should have little of."""
+
+
+class Where(Record, kw_only=True):
+    """Which machines are looked at. Names without a count are looked at with every count of the ladder."""
+
+    on: Annotated[
+        str | None,
+        Option(
+            "These machines alone, such as `h100,mi300x` or `aws:p5.48xlarge`; a name with a count (`64xh100`) is looked at with"
+            " that count",
+            PLACES,
+            "NAME,NAME",
+        ),
+    ] = None
+    any: Annotated[
+        bool | None, Option("Everything in the catalog, which is what is looked at unless you say less", PLACES, "", one_way=True)
+    ] = None
+    cloud: Annotated[str | None, Option("Offers of these providers alone, such as `aws,gcp`", PLACES, "NAME,NAME")] = None
+    filter: Annotated[
+        str | None,
+        Option(
+            "Accelerators that meet these conditions, by the columns of `gpuplan specs list`, such as `vendor=amd memory>=80GiB`",
+            PLACES,
+            "CONDITIONS",
+        ),
+    ] = None
+    count: Annotated[int | None, Option("So many accelerators, and no other number", PLACES)] = None
+    max_count: Annotated[int | None, Option("No more accelerators than this; left out, 4096", PLACES, most=1_000_000)] = None
+
+
+class Goal(Record, kw_only=True):
+    """What must be kept, in seconds and US dollars of the whole run, and what is to be least."""
+
+    deadline: Annotated[
+        float | None,
+        Option("The longest that the whole run may take, such as `30d` or `2 weeks`", GOAL, "TIME", "s", least=1, most=1e10),
+    ] = None
+    budget: Annotated[float | None, Option("The most US dollars that it may cost, such as `500k`", GOAL, "USD", most=1e15)] = None
+    minimize: Annotated[
+        Minimize | None,
+        Option("What to have least of: cost, time, gpus or energy; left out, cost", GOAL, "WHAT"),
+    ] = None
+    best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+
+
+class PlanTrainAsk(Goal, Where, kw_only=True):
+    """Which machine, how many of them and which plan train a model under a goal?"""
+
+    @property
+    def least(self) -> Minimize:
+        """What is to be least."""
+        return self.minimize or "cost"
+
+
+class Promised(Record, kw_only=True):
+    """What is promised of requests, in seconds, of their mean unless `p` says of how many in a hundred."""
+
+    ttft: Annotated[
+        float | None, Option("The longest that the first token of a request may take, such as `500ms`", GOAL, "TIME", "s", most=1e6)
+    ] = None
+    tpot: Annotated[
+        float | None, Option("The longest that each token after it may take, such as `30ms`", GOAL, "TIME", "s", most=1e6)
+    ] = None
+    e2e: Annotated[
+        float | None, Option("The longest that a whole request may take, such as `20s`", GOAL, "TIME", "s", most=1e7)
+    ] = None
+    p: Annotated[
+        float | None,
+        Option("How many requests in a hundred keep that, such as `99`; left out, their mean", GOAL, "PERCENT", most=99.99),
+    ] = None
+    requests_per_user: Annotated[
+        float | None,
+        Option(
+            "How often one who uses it asks, such as `2/min`; left out, once a minute", GOAL, "RATE", "1/s", reads="rate", most=1e6
+        ),
+    ] = None
+    lowest_bits: Annotated[
+        int | None,
+        Option(
+            "Bits that weights may be quantised to: 16 is as published, 8 (left out) tries FP8 too, 4 also 4-bit integers",
+            GOAL, least=4, most=32,
+        ),
+    ] = None  # fmt: skip
+
+
+class PlanServeAsk(Promised, Where, kw_only=True):
+    """Which machines, how many of them and which division into replicas serve a load with what is promised?"""
+
+    users: Annotated[
+        int | None, Option("People who use it at the same time, each of whom asks as often as --requests-per-user says", GOAL)
+    ] = None
+    spare: Annotated[
+        int | None,
+        Option("Instances, or replicas where these are had one by one, that may be lost with all promises kept", GOAL, least=0),
+    ] = None
+    budget: Annotated[
+        float | None, Option("The most US dollars that it may cost a month, such as `20k`", GOAL, "USD", most=1e15)
+    ] = None
+    minimize: Annotated[
+        Literal["cost", "gpus", "energy"] | None,
+        Option("What to have least of: cost, gpus or energy; left out, cost", GOAL, "WHAT"),
+    ] = None
+    best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+
+
+class PlanCarriesAsk(Promised, kw_only=True):
+    """What does a given fleet carry of a model, or which models, with what is promised?"""
+
+    best: Annotated[int | None, Option("How many models are shown; left out, 5", GOAL, most=100)] = None
+
+
+GOALS: Mapping[str, type[Record]] = {
+    "plan train": PlanTrainAsk, "plan serve": PlanServeAsk, "plan carries": PlanCarriesAsk,
+}  # fmt: skip
+"""The questions of the planner, by command."""

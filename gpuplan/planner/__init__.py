@@ -1,0 +1,1 @@
+"""From a goal to machines, counts and plans."""

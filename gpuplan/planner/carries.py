@@ -1,0 +1,247 @@
+"""What does a given fleet carry: the highest rate, the most requests in flight, the longest context, the largest model?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from gpuplan.errors import GpuplanError, Note, Problem, UsageError
+from gpuplan.estimate.carried import Carried, Most
+from gpuplan.models.card import ModelCard
+from gpuplan.models.catalog import cards
+from gpuplan.plan.ask_goal import PlanCarriesAsk
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.planner.promise import Promise
+from gpuplan.planner.serve_answer import LOWEST, formats, limits_of
+from gpuplan.planner.serve_bounds import requests_of
+from gpuplan.planner.serve_load import PER_USER, promised
+from gpuplan.planner.serve_space import Group, grouped, site_of
+from gpuplan.planner.under_promise import IDLE
+from gpuplan.search.library import Library
+from gpuplan.search.serving import answer_serving
+from gpuplan.search.serving_space import Judges, serving_space
+from gpuplan.search.what_runs import kind_of, obtainable
+from gpuplan.units import human
+
+ANY = "any"
+"""In place of a model: the largest ones that are carried."""
+BEST = 5
+"""Models that are shown."""
+STEPS = 64
+"""Contexts that are looked at between the longest power of two that fits and the next."""
+SPARED = 0.999
+"""What is told of the highest load: the search ends a little below where the promise breaks."""
+
+
+def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
+    """What the fleet that `run.on` names carries of its model, or which models where that is `any`.
+
+    Raises:
+        GpuplanError: the question is wrong, or what is needed is not known.
+    """
+    for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
+        if given is not None and not (flag == "--rate" and run.model == ANY):
+            raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
+    promise, notes = promised(goal)
+    per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
+    limits = limits_of(promise)
+    if run.model == ANY:
+        most, looked = _models(goal, run, promise, library)
+    else:
+        most, looked = _of_model(goal, run, promise, library)
+        notes = (*notes, *(() if most else _why_not(goal, run, promise, library)))
+    return Carried(
+        on=run.on, model=run.model, limits=limits, most=tuple(most), per_user=per_user, looked=looked,
+        notes=(*notes, *_notes(library, run)),
+    )  # fmt: skip
+
+
+def _notes(library: Library, run: ServeAsk) -> tuple[Note, ...]:
+    return library.target(run.on).notes
+
+
+def _groups(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> Iterator[Group]:
+    """The divisions of a fleet in every format that may be tried; errors as `answer_serving` where nothing can be estimated for."""
+    none: GpuplanError | None = None
+    some = False
+    for weights in formats(goal.lowest_bits or LOWEST, run, library):
+        try:
+            site = site_of(weights, run.replaced(weights=weights), library, alone=False)
+        except GpuplanError as error:
+            none = error
+            continue
+        groups, refused = grouped([site], promise)
+        none = next(iter(refused.values()), none)
+        some = some or bool(groups)
+        yield from groups
+    if not some and none is not None:
+        raise none
+
+
+def _of_model(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> tuple[list[Most], int]:
+    """The most of everything of one model."""
+    made: list[Most] = []
+    at_rate = list(_groups(goal, run.replaced(rate=1.0), promise, library))
+    looked = sum(group.legal for group in at_rate)
+    for figure, groups in (
+        ("rate_per_s", at_rate), ("requests_in_flight", _groups(goal, run.replaced(concurrency=1), promise, library)),
+    ):  # fmt: skip
+        best = max((_highest(figure, group) for group in groups), key=lambda one: 0.0 if one is None else one.value, default=None)
+        if best is not None:
+            made.append(_answered(best, run, promise, library))
+    if not made:
+        return [], looked
+    longest = max((_longest(group) for group in at_rate), key=lambda one: 0.0 if one is None else one.value, default=None)
+    return [*made, *([longest] if longest is not None else [])], looked
+
+
+def _why_not(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> Iterator[Note]:
+    """Why not even one request is carried."""
+    groups = [group for group in _groups(goal, run.replaced(rate=1.0), promise, library) if group.fits.any()]
+    if not groups:
+        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", "`gpuplan fit` tells what it takes")
+        return
+    for key, most in promise.limits.items():
+        least = min(
+            float(np.where(group.fits, group.under.times(IDLE * group.under.most[..., None])[key][..., 0], inf).min())
+            for group in groups
+        )
+        if least > most:
+            what = f"{key.partition('_')[0].upper()} is {human(least, 's')} at least, even for one request alone"
+            yield Note("plan.too-slow", what, f"{human(most, 's')} is promised")
+
+
+def _highest(figure: str, group: Group) -> Most | None:
+    """The division of a group that keeps the highest load, of those that surely fit where some do; None: none keeps any."""
+    fits = group.sure if group.sure.any() else group.fits
+    if not fits.any():
+        return None
+    loads = np.where(fits, group.under.highest(), 0.0)[0]
+    if figure == "requests_in_flight":
+        loads = np.floor(loads + 1e-6)
+    at = np.unravel_index(int(loads.argmax()), loads.shape)
+    return _most(figure, group, at, float(loads[at])) if loads[at] > 0 else None
+
+
+def _most(figure: str, group: Group, at: Sequence[Any], value: float) -> Most:
+    site = group.sites[0]
+    tp, pp = int(group.tp[0, at[1]]), int(group.pp[at[0], 0])
+    types = site.want.types
+    return Most(
+        figure=figure, value=value, model=site.found.card.id, weights=types.weights, tp=tp, pp=pp, dp=site.ranks // (tp * pp)
+    )  # fmt: skip
+
+
+def _answered(one: Most, run: ServeAsk, promise: Promise, library: Library) -> Most:
+    """A load with the whole answer of it, and what a little more would break."""
+
+    def asked(value: float) -> ServeAsk:
+        load = {"rate": value} if one.figure == "rate_per_s" else {"concurrency": max(int(value), 1)}
+        fixed = run.replaced(tp=one.tp, pp=one.pp, dp=one.dp, **load)
+        own = library.card(run.model).quantised.get(one.weights) is None and run.weights is None
+        return fixed if own and one.weights == _own(run, library) else fixed.replaced(weights=one.weights)
+
+    made = answer_serving(asked(one.value), library)
+    more = answer_serving(asked(max(one.value / SPARED, one.value + (one.figure != "rate_per_s"))), library)
+    return one.replaced(
+        estimate=made, bound=_bound(more.verdict.overloaded, {key: one.value for key, one in more.figures.items()}, promise)
+    )
+
+
+def _own(run: ServeAsk, library: Library) -> str:
+    """The format of the checkpoint as it is published."""
+    return str(site_of(None, run.replaced(rate=1.0), library, alone=False).want.types.weights)
+
+
+def _bound(overloaded: bool, figures: Mapping[str, Any], promise: Promise) -> str:
+    """Which promise a little more would break, or that more would come than is kept."""
+    if overloaded:
+        return "more is not kept, whatever is promised"
+    used = {key: float(figures[key]) / most for key, most in promise.limits.items() if key in figures}
+    if not used:
+        return ""
+    key = max(used, key=lambda one: used[one])
+    if used[key] < 1 - 0.02:
+        return "more have no place in the caches, or in what the engine runs"
+    return f"{key.partition('_')[0].upper()} is {human(promise.limits[key], 's')} then"
+
+
+def _longest(group: Group) -> Most | None:
+    """The longest context that one sequence may have, at most what the model was made for."""
+    site = group.sites[0]
+    limit = float(site.found.card.architecture.max_context or inf)
+    want = site.want.replaced(load=None, batch=1, queues=False)
+    space = serving_space(want, site.found.subject)
+    judges = Judges(want, site.found.subject)
+    pp, tp = group.pp[:, :, None], group.tp[:, :, None]
+
+    def fitting(contexts: Any) -> Any:
+        plan = space.of({}, {"pp": pp, "tp": tp, "batch": 1.0}).replaced(context=contexts)
+        with np.errstate(all="ignore"):
+            fits, _, _ = judges.held(plan)
+            legal = space.legal(plan.replaced(context=want.context))
+        return np.broadcast_to(np.asarray(fits & legal), (pp.shape[0], tp.shape[1], contexts.size))
+
+    best, chosen = 0.0, (0, 0)
+    start = float(site.want.context)
+    doublings, steps = np.unique(np.minimum(start * 2.0 ** np.arange(24), limit)), 1 + np.arange(STEPS) / STEPS
+    for _ in range(2):
+        contexts = doublings if best == 0.0 else np.unique(np.minimum(np.floor(best * steps), limit))
+        longest = np.where(fitting(contexts), contexts, 0.0).max(axis=-1)
+        if longest.max() > best:
+            place = np.unravel_index(int(longest.argmax()), longest.shape)
+            best, chosen = float(longest[place]), (int(place[0]), int(place[1]))
+    if best == 0.0:
+        return None
+    bound = "of one sequence: all that the model was made for" if best >= limit else "of one sequence: longer ones have no room"
+    return _most("context_tokens", group, chosen, best).replaced(bound=bound)
+
+
+def _models(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> tuple[list[Most], int]:
+    """The largest models that the fleet carries: that keep the promise next to idle, or at the rate that is asked for."""
+    target = library.target(run.on)
+    memory = target.accelerator.memory.capacity.value * target.count * target.share
+    made: list[Most] = []
+    looked = 0
+    for card in sorted(_servable(library), key=_params, reverse=True):
+        asked = run.replaced(model=card.id, rate=run.rate or 1.0)
+        if all(requests_of(card, asked, weights).held > memory for weights in formats(goal.lowest_bits or LOWEST, asked, library)):
+            continue
+        try:
+            found = [
+                one for group in _groups(goal, asked, promise, library) for one in (_carried(group, run.rate),) if one is not None
+            ]
+        except GpuplanError:
+            continue
+        looked += 1
+        if found:
+            made.append(max(found, key=lambda one: (one.weights == found[0].weights, one.value)).replaced(value=_params(card)))
+        if len(made) >= (goal.best or BEST):
+            break
+    return made, looked
+
+
+def _carried(group: Group, rate: float | None) -> Most | None:
+    """A division of the fewest ranks that keeps the promise."""
+    fits = group.sure if group.sure.any() else group.fits
+    if not fits.any():
+        return None
+    amounts = np.full_like(group.under.most, rate) if rate is not None else IDLE * group.under.most
+    kept = (fits & group.under.keeps(amounts[..., None])[..., 0])[0]
+    if not kept.any():
+        return None
+    ranks = np.where(kept, group.tp * group.pp, inf)
+    at = np.unravel_index(int(ranks.argmin()), ranks.shape)
+    return _most("params", group, at, 0.0)
+
+
+def _servable(library: Library) -> Iterator[ModelCard]:
+    """The cards of text models whose weights can be had."""
+    return (card for card in cards(library.own_cards()) if kind_of(card) == "text" and obtainable(card))
+
+
+def _params(card: ModelCard) -> float:
+    return float(card.count().params_total.value)

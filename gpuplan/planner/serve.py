@@ -1,0 +1,311 @@
+"""Which machines, how many of them, in which format of weights and divided how, serve a load with what is promised?
+
+Everything that is allowed is bounded (`serve_bounds`), and looked at in the order of the bounds with every division into replicas
+and as many loads as tell the fewest of them (`serve_space`), until nothing that is left could still be among the best. The best are
+then asked about as `gpuplan serve` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from math import ceil, inf, isfinite
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from gpuplan.errors import GpuplanError
+from gpuplan.models.card import ModelCard
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.promise import Promise
+from gpuplan.planner.serve_bounds import Requests, fewest, requests_of
+from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, hardware_key, site_of
+from gpuplan.planner.where import Machine
+from gpuplan.record import Record
+from gpuplan.search.library import Library
+from gpuplan.units import MONTH
+
+Least: TypeAlias = Literal["cost", "gpus", "energy"]
+AT_ONCE = 48
+"""Units in a format that are looked at together, in the order of their bounds."""
+NODE = 8
+"""Accelerators of a node, where these are had one by one."""
+MOST_UNITS = 8
+"""Units that one replica is spread over at most."""
+HELD = 0.9
+"""The part of memory that weights may take where a replica stays on one unit: caches and activations want some of it too."""
+
+
+class Option(Record, eq=False, kw_only=True):
+    """Some units of a machine, for replicas in a format of weights: what bounds say of it."""
+
+    machine: Machine
+    units: int
+    """How many of the machine a replica is spread over at most."""
+    weights: WeightFormat | None
+    bound: float
+    """The least that the whole fleet may take of what is to be least."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether replicas are had one by one."""
+        return self.machine.kind == "own" and self.machine.each == 1 and not self.machine.fixed
+
+    @property
+    def target(self) -> str:
+        """What `--on` names for the unit."""
+        return self.machine.target(self.units * self.machine.each)
+
+    @property
+    def key(self) -> Hashable:
+        """What tells it from others."""
+        return self.target, self.weights
+
+
+class Served(Record, eq=False, kw_only=True):
+    """An option that keeps the promise, the fleet that does so with the least, and what that takes."""
+
+    option: Option
+    fleet: Fleet
+    figure: float
+    """What is to be least: USD/s, accelerators or watts of the whole fleet."""
+
+    @property
+    def usd_per_month(self) -> float:
+        """Its price; infinity where that is not known."""
+        price = self.option.machine.price
+        return inf if price is None else price * self.fleet.accelerators * MONTH
+
+    def within(self, want: Wanted) -> bool:
+        """Whether there may be so many, at that price."""
+        fixed = self.option.machine.fixed and self.fleet.accelerators > self.option.machine.each
+        budget = want.usd_per_month is None or self.usd_per_month <= want.usd_per_month
+        return not fixed and budget and self.fleet.accelerators <= (want.most or inf)
+
+
+class Broken(Record, eq=False, kw_only=True):
+    """An option that holds the model and breaks the promise: the least times of any of its divisions when next to idle."""
+
+    option: Option
+    idle: dict[str, float]
+    least: dict[str, float]
+    """Of each time the least of divisions that keep all others; infinity where none does."""
+
+
+class Wanted(Record, kw_only=True):
+    """What is to be served, with what is promised, and of what there is to be least."""
+
+    run: ServeAsk
+    """The question of one machine, whatever it says of `on` and of the load."""
+    promise: Promise
+    rate: float | None = None
+    """Requests a second."""
+    users: float | None = None
+    """Requests in flight at all times, where no rate is given."""
+    least: Least = "cost"
+    spare: int = 0
+    """Units, or replicas where these are had one by one, that may be lost and the promise still be kept."""
+    most: int | None = None
+    """No more accelerators than this."""
+    usd_per_month: float | None = None
+    """No more US dollars a month than this."""
+
+    @property
+    def amount(self) -> float:
+        """The load in its unit."""
+        return self.rate if self.rate is not None else self.users or 0.0
+
+    def loaded(self, amount: float) -> ServeAsk:
+        """The question of a unit that gets a part of the load."""
+        if self.rate is not None:
+            return self.run.replaced(rate=amount)
+        return self.run.replaced(concurrency=max(ceil(amount - 1e-9), 1))
+
+
+class ServeSearch:
+    """The search of one question: options by bound, what was seen of them, and the best."""
+
+    def __init__(self, want: Wanted, machines: Sequence[Machine], library: Library, formats: Sequence[WeightFormat | None]) -> None:
+        self.want, self.library, self.formats = want, library, formats
+        self.machines = tuple({one.name: one for one in machines}.values())
+        self.card: ModelCard = library.card(want.run.model)
+        self.found: dict[Hashable, Served] = {}
+        self.broken: list[Broken] = []
+        self.over: list[Served] = []
+        """Fleets that keep the promise, of more accelerators or dollars than there may be."""
+        self.refused: dict[str, GpuplanError] = {}
+        self.nodes: dict[str, int] = {}
+        self.same: dict[Hashable, list[Option]] = {}
+        self.dealt: dict[Hashable, tuple[Divided, int]] = {}
+        self.candidates = self.bounded = self.estimated = self.plans = 0
+
+    def go(self, shown: int) -> None:
+        """Look at options in the order of their bounds until none that is left could be among so many machines that are shown.
+
+        Where bounds on the promise leave nothing, all that holds the model is looked at, to tell how far it is from it.
+        """
+        self._go(self._options(self.want.promise), shown)
+        if not self.found and not self.over and not self.broken:
+            self.candidates = 0
+            self._go(self._options(Promise()), shown)
+
+    def _go(self, todo: Sequence[Option], shown: int) -> None:
+        for at in range(0, len(todo), AT_ONCE):
+            limit = self.to_beat(shown)
+            batch = [one for one in todo[at : at + AT_ONCE] if one.bound <= limit]
+            if not batch:
+                break
+            for least, group in sorted(self._new(batch), key=lambda one: one[0]):
+                if least <= self.to_beat(shown):
+                    self._deal(group)
+        self.bounded = self.candidates - self.estimated - len(self.refused)
+
+    def ranked(self) -> list[Served]:
+        """The best of each machine, the best first: what is to be least, then the fewest accelerators."""
+        order = sorted(
+            self.found.values(), key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key))
+        )
+        kept: dict[str, Served] = {}
+        for one in order:
+            kept.setdefault(one.option.machine.name, one)
+        return list(kept.values())
+
+    def to_beat(self, shown: int) -> float:
+        """What a bound must not be above: the figure of the last machine that would be shown."""
+        best = self.ranked()
+        return best[shown - 1].figure if len(best) >= shown else inf
+
+    def _options(self, promise: Promise) -> list[Option]:
+        """Every machine in every format that no bound rules out, the lowest bound first."""
+        made: list[Option] = []
+        for weights in self.formats:
+            requests = self._requests(weights)
+            for machine in self.machines:
+                if weights == "fp8" and "fp8" not in machine.chip.rates:
+                    continue
+                for units in self._units(machine, requests):
+                    self.candidates += 1
+                    least = fewest(requests, machine.chip, units * machine.each, promise)
+                    bound = self.figure(machine, least)
+                    if isfinite(bound):
+                        made.append(Option(machine=machine, units=units, weights=weights, bound=bound))
+        return sorted(made, key=lambda one: (one.bound, one.machine.name, one.units, str(one.weights)))
+
+    def _requests(self, weights: WeightFormat | None) -> Requests:
+        """What the load takes at least with weights in a format."""
+        return requests_of(self.card, self.want.loaded(self.want.amount), weights)
+
+    def _units(self, machine: Machine, requests: Requests) -> Iterable[int]:
+        """How many of a machine a replica may be spread over: one, or where that does not hold it as many as do, and twice that."""
+        if machine.fixed:
+            return (1,)
+        if machine.kind == "own" and machine.each == 1:
+            return self._node(machine, requests)
+        if machine.chip.memory is None or requests.held <= machine.each * machine.chip.memory * HELD:
+            return (1,)
+        least = _doubling(requests.held / (machine.each * machine.chip.memory * HELD))
+        return [one for one in (least, 2 * least) if one <= MOST_UNITS]
+
+    def _node(self, machine: Machine, requests: Requests) -> Iterable[int]:
+        """The accelerators of the largest node of single ones, or of several nodes where one does not hold the model."""
+        node = self.nodes.get(machine.name)
+        if node is None:
+            node = self.nodes[machine.name] = next(size for size in (8, 4, 2, 1) if size == 1 or self._joined(machine, size))
+        if machine.chip.memory is None or requests.held <= node * machine.chip.memory * HELD:
+            return (node,)
+        least = node * _doubling(requests.held / (node * machine.chip.memory * HELD))
+        return [one for one in (least, 2 * least) if one <= node * MOST_UNITS]
+
+    def _joined(self, machine: Machine, size: int) -> bool:
+        """Whether it is known what joins so many accelerators."""
+        try:
+            self.library.target(machine.target(size))
+        except GpuplanError:
+            return False
+        return True
+
+    def _new(self, batch: Sequence[Option]) -> list[tuple[float, Group]]:
+        """Options in groups that are estimated together, each with the least that any of it may take, whatever is promised.
+
+        Options on hardware that another has too are kept with it; what was dealt to already is told of them at once.
+        """
+        sites: list[Site] = []
+        for option in batch:
+            asked = self.want.loaded(self.want.amount).replaced(on=option.target, weights=option.weights)
+            try:
+                key: Hashable = hardware_key(self.library.target(option.target)), option.weights, option.alone
+                known = self.same.setdefault(key, [])
+                known.append(option)
+                if len(known) == 1:
+                    sites.append(site_of(key, asked, self.library, alone=option.alone))
+                elif key in self.dealt:
+                    self._take(option, *self.dealt[key])
+            except GpuplanError as error:
+                self.refused[option.target] = error.with_traceback(None)
+        groups, refused = grouped(sites, self.want.promise)
+        for place, why in refused.items():
+            self.refused |= dict.fromkeys((one.target for one in self.same[place]), why)
+        made = []
+        for group in groups:
+            least = group.least(self.want.amount)
+            figures = [
+                self.figure(one.machine, float(least[at])) for at, site in enumerate(group.sites) for one in self.same[site.key]
+            ]
+            made.append((min(figures), group))
+        return made
+
+    def _deal(self, group: Group) -> None:
+        """Deal the load to the divisions of a group."""
+        found = group.dealt(self.want.amount)
+        for at, site in enumerate(group.sites):
+            self.dealt[site.key] = found, at
+            for option in self.same[site.key]:
+                self._take(option, found, at)
+
+    def _take(self, option: Option, found: Divided, at: int) -> None:
+        """Keep the fleet of an option that takes the least, or how far it is from its promise."""
+        best: Served | None = None
+        self.estimated += 1
+        self.plans += found.group.legal // len(found.group.sites)
+        for fleet in found.fleets(at):
+            one = self._spared(option, fleet)
+            if best is None or (not one.within(self.want), *_order(one)) < (not best.within(self.want), *_order(best)):
+                best = one
+        if best is not None:
+            if best.within(self.want):
+                self.found[option.key] = best
+            else:
+                self.over.append(best)
+        elif found.group.fits[at].any():
+            limits, idle = self.want.promise.limits, {key: times[at] for key, times in found.idle.items()}
+            kept = {
+                key: np.logical_and.reduce([idle[other] <= limits[other] for other in limits if other != key] or [idle[key] < inf])
+                for key in limits
+            }
+            least = {key: float(np.where(kept[key], idle[key], inf).min()) for key in limits}
+            self.broken.append(Broken(option=option, idle={key: float(one.min()) for key, one in idle.items()}, least=least))
+
+    def _spared(self, option: Option, fleet: Fleet) -> Served:
+        """A fleet with its spare parts, and what it takes of what is to be least."""
+        each = fleet.accelerators // fleet.parts
+        fleet = fleet.replaced(accelerators=each * (fleet.parts + self.want.spare))
+        return Served(option=option, fleet=fleet, figure=self.figure(option.machine, fleet.accelerators))
+
+    def figure(self, machine: Machine, accelerators: float) -> float:
+        """What so many accelerators take of what is to be least; infinity where that is not known."""
+        each = {"gpus": 1.0, "cost": machine.price, "energy": machine.chip.watts}[self.want.least]
+        return inf if each is None else each * accelerators
+
+
+def _order(one: Served) -> tuple[float, ...]:
+    """What prefers one division of an option to another: the least, then the fewest accelerators, ranks and stages."""
+    return one.figure, one.fleet.accelerators, one.fleet.tp * one.fleet.pp, one.fleet.pp
+
+
+def _doubling(number: float) -> int:
+    """The smallest power of two that is not below a number.
+
+    >>> _doubling(0.5), _doubling(1.2), _doubling(4.0)
+    (1, 2, 4)
+    """
+    return 1 << max(ceil(number) - 1, 0).bit_length()

@@ -1,0 +1,274 @@
+"""What is the answer to a load with a promise: the best fleets asked about in full, what binds, and what would have to give?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, isfinite
+from typing import cast
+
+from gpuplan.errors import GpuplanError, InfeasibleError, Note, Problem, UnknownError, UsageError
+from gpuplan.estimate.planned import Candidate, Flip, Limit, Looked, Offering, Planned, Relax
+from gpuplan.estimate.result import Estimate
+from gpuplan.plan.ask_goal import PlanServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.promise import NAMES, Promise
+from gpuplan.planner.serve import Served, ServeSearch, Wanted
+from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
+from gpuplan.planner.serve_load import Loaded, loaded, promised
+from gpuplan.planner.where import Places, places
+from gpuplan.planner.why import said_to_beat
+from gpuplan.search.library import SERVES, Library
+from gpuplan.search.load import rate_text
+from gpuplan.search.serving import answer_serving
+from gpuplan.units import human
+
+FIGURES = {"cost": "cost_usd_per_month", "gpus": "accelerators", "energy": "fleet_power_watts"}
+"""The figure of each thing that there may be least of."""
+BEST = 5
+"""Machines that are shown."""
+BITS = {"fp8": 8, "fp8-block": 8, "int8": 8, "int4": 4, "nvfp4": 4, "mxfp4": 4}
+LOWEST = 8
+"""Bits that weights may be quantised to where nobody says."""
+QUALITY = "https://arxiv.org/abs/2411.02355"
+TOLD = {
+    8: f"8-bit floating point lost nothing in the evaluations of Llama 3.1 8B to 405B (Kurtic et al. 2024, {QUALITY})",
+    4: f"4-bit weights came close to 8-bit integers in the evaluations of Llama 3.1 8B to 405B (Kurtic et al. 2024, {QUALITY})",
+}
+
+
+def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
+    """The best fleets for a load under a promise; `run` is the question of one machine, whatever it says of `on`.
+
+    Raises:
+        GpuplanError: the question is wrong, or what is needed is not known.
+    """
+    load = loaded(goal, run)
+    promise, notes = promised(goal)
+    least = goal.minimize or "cost"
+    where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None)
+    want = Wanted(
+        run=load.run, promise=promise, rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
+        most=goal.count or goal.max_count, usd_per_month=goal.budget,
+    )  # fmt: skip
+    search = ServeSearch(want, where.machines, library, formats(goal.lowest_bits or LOWEST, run, library))
+    search.go(goal.best or BEST)
+    return _Answer(goal, load, where, want, search, library).planned((*load.notes, *notes, *where.notes))
+
+
+def formats(lowest: int, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:
+    """The formats of weights that are tried: the user's; or as published (None), and those that users of the engine find ready."""
+    if run.weights is not None:
+        return (run.weights,)
+    card = library.card(run.model)
+    serving = library.engine(run.engine or SERVES)[0].serving
+    ready = None if serving is None or card.weights is not None or card.stored is not None else serving.formats.ready
+    others = () if ready is None else ready.text.split()
+    return (None, *(cast("WeightFormat", one) for one in others if BITS.get(one, 0) >= lowest))
+
+
+def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]:
+    """What must be kept."""
+    of = "" if promise.percent is None else f" of {promise.percent:g} in 100"
+    given = ((name, getattr(promise, name)) for name in NAMES)
+    made = [Limit(promise.key(name), value, f"--{name} {human(value, 's')}{of}") for name, value in given if value is not None]
+    if want is not None and want.usd_per_month is not None:
+        made.append(Limit("cost_usd_per_month", want.usd_per_month, f"--budget {human(want.usd_per_month, 'USD')} a month"))
+    if want is not None and want.most is not None:
+        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerators at most"))
+    return tuple(made)
+
+
+class _Answer:
+    """The answer to one question, of what its search found."""
+
+    def __init__(
+        self, goal: PlanServeAsk, load: Loaded, where: Places, want: Wanted, search: ServeSearch, library: Library
+    ) -> None:
+        self.goal, self.load, self.where, self.want, self.search, self.library = goal, load, where, want, search, library
+        self.limits = limits_of(want.promise, want)
+        self.least = FIGURES[want.least]
+
+    def planned(self, notes: tuple[Note, ...]) -> Planned:
+        """All of it.
+
+        Raises:
+            InfeasibleError: nothing holds the model.
+            UnknownError: nothing that is allowed could be estimated for, as something about each is not known.
+        """
+        served = self.search.ranked()[: self.goal.best or BEST]
+        best = [self.candidate(one) for one in served]
+        relax, nearest = ((), ()) if best else self.relaxed()
+        if best:
+            grown = autoscaled(self.load, self.want, served[0], best[0])
+            notes = (*notes, *self.quality(), *self.surely(served[0], best[0]), *grown)
+        one = self.search
+        return Planned(
+            model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
+            best=said_to_beat(best, self.least), binds=self.binds(served[0], best[0]) if best else "",
+            looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
+            flips=tuple(self.flips(served)), relax=relax, nearest=nearest, notes=tuple(dict.fromkeys(notes)),
+        )  # fmt: skip
+
+    def asked(self) -> dict[str, str]:
+        """The load in words."""
+        if self.want.rate is not None:
+            return {"load": rate_text(self.want.rate)}
+        return {"load": f"{self.want.users:,.0f} requests in flight"}
+
+    def estimate(self, served: Served, parts: int) -> Estimate:
+        """The whole answer for one unit of a fleet with so many parts, as `gpuplan serve` gives it."""
+        fleet, option = served.fleet, served.option
+        asked = self.want.loaded(self.want.amount * (fleet.dp if option.alone else 1) / parts)
+        return answer_serving(
+            asked.replaced(on=option.target, weights=option.weights, tp=fleet.tp, pp=fleet.pp, dp=fleet.dp), self.library
+        )
+
+    def candidate(self, served: Served) -> Candidate:
+        """A fleet with the whole answer for one of its units."""
+        fleet, option = served.fleet, served.option
+        unit = self.estimate(served, fleet.parts)
+        terms = fleet_figures(unit, served, self.want)
+        unit = unit.replaced(figures={**terms, **{key: term for key, term in unit.figures.items() if key not in terms}})
+        figures = {key: float(term.value) for key, term in unit.figures.items()}
+        broken = tuple(limit for limit in self.limits if limit.broken_by(figures.get(limit.figure, inf)))
+        machine = option.machine
+        count = fleet.accelerators // machine.each
+        target = f"{count}x{machine.name}" if count > 1 and not machine.fixed else machine.name
+        offering = Offering(target, machine.accelerator, fleet.accelerators, price_each(unit), machine.offer, machine.kind)
+        return Candidate(offering, unit, figures, broken, fleet=fleet_words(served, self.want.spare))
+
+    def binds(self, served: Served, best: Candidate) -> str:
+        """What would break first with one part less; or that one is all that it takes."""
+        fleet = served.fleet
+        name = "replica" if served.option.alone else "instance" if served.option.machine.kind == "instance" else "machine"
+        if fleet.parts == 1:
+            used = self._used(best)
+            return f"one {name} is all that it takes, the smallest that holds the model with its caches" + (
+                f" ({used})" if used else ""
+            )
+        fewer = self.estimate(served, fleet.parts - 1)
+        what = f"with {fleet.parts - 1:,} {name}s in place of {fleet.parts:,}"
+        if fewer.verdict.overloaded:
+            return f"{what} more would come than is kept ({fewer.verdict.headline.partition(', ')[2].partition(';')[0]})"
+        over = [(float(fewer.figures[key].value) / limit, key, limit) for key, limit in self.want.promise.limits.items()]
+        _, key, limit = max(over)
+        term = float(fewer.figures[key].value)
+        return f"{key.partition('_')[0].upper()}: {what} it would be {human(term, 's')}, and {human(limit, 's')} is promised"
+
+    def _used(self, best: Candidate) -> str:
+        made = [f"{key.partition('_')[0].upper()} {best.figures[key] / most:.0%}" for key, most in self.want.promise.limits.items()]
+        return f"used of the promise: {', '.join(made)}" if made else ""
+
+    def quality(self) -> Iterator[Note]:
+        """What is known of the quality of quantised weights."""
+        chosen = next((one for one in self.search.ranked()[:1]), None)
+        if chosen is None or chosen.option.weights is None or self.want.run.weights is not None:
+            return
+        weights = chosen.option.weights
+        text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
+        yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
+
+    def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
+        """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""
+        broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
+        if not broken:
+            return
+        enough = next((parts for parts in _more(served.fleet.parts) if self._keeps_high(served, parts)), None)
+        ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
+        hint = "" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
+        yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
+
+    def _keeps_high(self, served: Served, parts: int) -> bool:
+        """Whether so many parts keep the promise at the high end of its range."""
+        made = self.estimate(served, parts)
+        return made.verdict.fits and all(made.ranges[limit.figure][1] <= limit.most for limit in self._times())
+
+    def flips(self, served: Sequence[Served]) -> Iterator[Flip]:
+        """At which price of the winner the next wins, and what is best with weights as published."""
+        if not served:
+            return
+        first = served[0]
+        if self.want.least == "cost" and len(served) > 1 and first.option.machine.price is not None:
+            at = first.option.machine.price * served[1].figure / first.figure
+            yield Flip(
+                f"an accelerator of {first.option.machine.name} costs more than {human(at, 'USD/s')}",
+                at,
+                served[1].option.machine.name,
+            )
+        if first.option.weights is not None and self.want.run.weights is None:
+            plain = [one for one in self.search.found.values() if one.option.weights is None]
+            if plain:
+                best = min(plain, key=lambda one: (one.figure, one.fleet.accelerators, one.option.target))
+                more = best.figure / first.figure
+                yield Flip(f"weights stay as published ({more:.2g} x)", more, best.option.machine.name)
+
+    def relaxed(self) -> tuple[tuple[Relax, ...], tuple[Candidate, ...]]:
+        """For each limit what it would have to be, all others kept.
+
+        Raises:
+            GpuplanError: nothing holds the model, whatever is promised, or nothing could be estimated for.
+        """
+        over, broken = self.search.over, self.search.broken
+        if not over and not broken:
+            raise self._nothing()
+        if over:
+            return self._fewer_wanted(over)
+        made: list[Relax] = []
+        for limit in self._times():
+            found = min(broken, key=lambda each: each.least[limit.figure])
+            if isfinite(found.least[limit.figure]):
+                made.append(Relax(limit, found.least[limit.figure], found.option.target))
+        if not made:  # Several at once.
+            near = min(broken, key=lambda each: max(each.idle[limit.figure] / limit.most for limit in self._times()))
+            target, idle = near.option.target, near.idle
+            made = [Relax(limit, idle[limit.figure], target) for limit in self._times() if idle[limit.figure] > limit.most]
+        return tuple(made), ()
+
+    def _fewer_wanted(self, over: Sequence[Served]) -> tuple[tuple[Relax, ...], tuple[Candidate, ...]]:
+        """What the limits on accelerators and on dollars would have to be for fleets that keep the promise."""
+        made: list[Relax] = []
+        least, most = min(over, key=lambda one: one.usd_per_month), self.want.usd_per_month
+        if most is not None and least.usd_per_month > most:
+            limit = next(one for one in self.limits if one.figure == "cost_usd_per_month")
+            made.append(Relax(limit, least.usd_per_month, least.option.machine.name))
+        few = min(over, key=lambda one: (one.fleet.accelerators, one.usd_per_month))
+        machine = few.option.machine
+        count = machine.each if machine.fixed else self.want.most
+        if count is not None and few.fleet.accelerators > count:
+            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerators at most"
+            made.append(Relax(Limit("accelerators", float(count), said), float(few.fleet.accelerators), machine.accelerator))
+        return tuple(made), (self.candidate(least if made and made[0].limit.figure == "cost_usd_per_month" else few),)
+
+    def _times(self) -> list[Limit]:
+        return [limit for limit in self.limits if limit.figure in self.want.promise.limits]
+
+    def _nothing(self) -> GpuplanError:
+        """Why nothing was looked at that holds the model."""
+        refused = self.search.refused
+        if refused and not self.search.estimated:
+            name, error = next(iter(refused.items()))
+            problem = error.problems[0]
+            what = f"none of {len(refused)} machines can be estimated for; {name}: {problem.message}"
+            return (
+                type(error)(Problem(problem.code, what, problem.hint)) if isinstance(error, (UnknownError, UsageError)) else error
+            )
+        if self.search.candidates == 0:
+            what = "no machine that is allowed comes in such a number"
+            return UsageError(
+                Problem("plan.no-machine", what, "leave --count or --max-count out, or name other machines with --on")
+            )
+        what = f"{self.want.run.model} fits on none of the {self.search.candidates} machines that were looked at"
+        return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or fewer bits with --lowest-bits 4"))
+
+
+def _more(parts: int) -> Iterator[int]:
+    """Some more parts, up to four times as many.
+
+    >>> list(_more(1)), list(_more(27))[:3]
+    ([2, 3, 4], [30, 34, 38])
+    """
+    at = parts
+    while at < 4 * parts:
+        at = min(max(at + 1, -(-at * 9 // 8)), 4 * parts)
+        yield at

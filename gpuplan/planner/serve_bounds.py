@@ -1,0 +1,98 @@
+"""How many accelerators does a load take at best, and can a machine keep the promise at all? Bounds that no estimate is below.
+
+Every product of weights takes its FLOP at the dense peak of the type that it is in, and every decode step reads the weights of a
+token once; prompts that are read beside decoding may hide behind the reading of weights, but for no longer than that takes. What a
+promise leaves no time for, and what no memory holds, is ruled out; of the rest the accelerators that the FLOP of all requests keep
+busy are the fewest that there can be, and what these cost and draw the least.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+from gpuplan.models.card import ModelCard
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.precision import stored_in
+from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.promise import Promise
+from gpuplan.planner.where import Chip
+from gpuplan.record import Record
+from gpuplan.search.requests import lengths_of
+
+LEAST_BYTES, MOST_BYTES = 0.25, 4.0
+"""Bytes of a weight in the narrowest and the widest type that a checkpoint is published in."""
+WIDE = ("half", "tf32")
+ROOM = 1024.0
+"""Tokens of prompts that a pass of every engine on record has room for, beside as many sequences as it runs."""
+
+
+class Requests(Record, kw_only=True):
+    """What requests take, whatever serves them."""
+
+    flop_of_prompt: float
+    flop_of_output: float
+    """After the first token."""
+    output: float
+    held: float
+    """Bytes of weights that must lie in the memory of accelerators."""
+    streamed: float
+    """Bytes of weights at most whose reading a pass of prompts may hide behind."""
+    read: float
+    """Bytes of weights that a token needs."""
+    passes: float
+    """Passes that a prompt is read in at most."""
+    amount: float
+    """Requests a second; 0 where it is users that come, of whom no bound is told."""
+    rates: tuple[str, ...]
+    """The rates that products may run at; none: any that there is."""
+
+
+def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) -> Requests:
+    """What the requests of a question take at least with weights in a format; None: as the checkpoint has them.
+
+    Values of terms that the user sets may carry an estimate below physics: then nothing is bounded.
+    """
+    counts = card.count()
+    total, active = float(counts.params_total.value), float(counts.params_active.value)
+    multiplied = active - float(counts.embedding.value)
+    prompt, output = lengths_of(run, run.context or card.architecture.max_context)
+    new = prompt * (1 - (run.cached_share or 0.0))
+    published = LEAST_BYTES if card.weights is not None or card.stored is not None else 2.0
+    each = published if weights is None else min(stored_in(weights, 0).bytes_per_value, 2.0)
+    # Of two stacks, not every weight sees every token; of drafts, several tokens come of a step.
+    physical = not run.pins and len(card.architecture.stacks) == 1 and run.draft is None
+    room = ROOM if run.max_batched_tokens is None and run.max_sequences is None else 1.0
+    held = 0.0 if run.pins or run.memory is not None else total
+    # Embedding and head may stay in 16 bits.
+    streamed = total * MOST_BYTES if published < 2 and weights is None else total * each + 4 * float(counts.embedding.value)
+    return Requests(
+        flop_of_prompt=2 * multiplied * new if physical else 0.0, flop_of_output=2 * multiplied * (output - 1) if physical else 0.0,
+        output=float(output), held=held * each, streamed=streamed,
+        read=multiplied * each if physical else 0.0,
+        passes=ceil(new / room), amount=run.rate or 0.0, rates=_rates(card, weights),
+    )  # fmt: skip
+
+
+def _rates(card: ModelCard, weights: WeightFormat | None) -> tuple[str, ...]:
+    """At which rates the products of weights in a format may run."""
+    if weights is None:
+        return WIDE if card.weights is None and card.stored is None else ()
+    multiply = stored_in(weights, 0).multiply
+    return (*WIDE, *((multiply,) if multiply is not None else ("int8",)))
+
+
+def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> float:
+    """The fewest accelerators of a kind, on units of so many, that may keep the load; infinity where none can keep the promise."""
+    if chip.memory is not None and ranks * chip.memory < requests.held:
+        return inf
+    peak = max((rate for name, rate in chip.rates.items() if not requests.rates or name in requests.rates), default=inf)
+    band = chip.bandwidth or inf
+    step = requests.read / (ranks * band)
+    first = requests.flop_of_prompt / (ranks * peak)
+    allowed = (
+        (promise.tpot, step), (promise.ttft, first), (promise.e2e, first + (requests.output - 1) * step),
+    )  # fmt: skip
+    if any(limit is not None and least > limit for limit, least in allowed):
+        return inf
+    busy = (requests.flop_of_prompt + requests.flop_of_output) / peak - requests.passes * requests.streamed / band
+    return max(requests.amount * max(busy, 0.0), 1.0)

@@ -1,0 +1,98 @@
+"""Which load is a fleet for: a rate, users in flight, people who ask now and then, or the busiest minutes of a trace?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuplan.errors import Note, Problem, UsageError
+from gpuplan.plan.ask_goal import PlanServeAsk, Promised
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.planner.promise import Promise
+from gpuplan.record import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PER_USER = 1 / 60
+"""Requests a second of one user who is there: a question a minute. The usual answer of 256 tokens is 192 words, which take 48 s to
+read at 238 words a minute (M. Brysbaert, How many words do we read per minute?, Journal of Memory and Language 109, 2019)."""
+TTFT, TPOT = 2.0, 0.2
+RULES = "MLPerf Inference's Llama 2 70B, conversational (https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc)"
+"""What is promised where nobody says: tokens come as fast as people read."""
+WINDOW = 300.0
+"""Seconds of a trace over which its rate is told: about as fast as fleets grow, as weights must be read first."""
+LOADS = "--rate, --concurrency, --users or --trace"
+
+
+class Loaded(Record, eq=False, kw_only=True):
+    """The question of a machine with the lengths of its requests, how many come, and what is to be said of it."""
+
+    run: ServeAsk
+    rate: float | None
+    users: float | None
+    """Requests in flight at all times, where no rate is given."""
+    notes: tuple[Note, ...] = ()
+    rates: NDArray[np.float64] | None = None
+    """Requests a second of each window of a trace."""
+
+
+def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
+    """The load that a question asks for.
+
+    Raises:
+        UsageError: none, more than one, or a trace that cannot be read.
+    """
+    given = {"--rate": run.rate, "--concurrency": run.concurrency, "--users": goal.users, "--trace": run.trace}
+    named = [flag for flag, value in given.items() if value is not None]
+    if len(named) != 1:
+        what = f"{' and '.join(named)}: each of them says how much comes" if named else "how much comes? Nothing says so"
+        raise UsageError(Problem("plan.load", what, "leave one of them out" if named else f"add {LOADS}"))
+    if goal.requests_per_user is not None and goal.users is None:
+        raise UsageError(Problem("plan.load", "--requests-per-user: of which users?", "add --users"))
+    plain = run.replaced(rate=None, concurrency=None, trace=None)
+    if run.trace is not None:
+        return _of_trace(run)
+    if goal.users is not None:
+        each = PER_USER if goal.requests_per_user is None else goal.requests_per_user
+        notes: tuple[Note, ...] = ()
+        if goal.requests_per_user is None:
+            text = f"each of the {goal.users:,} users is taken to ask once a minute: {goal.users * each:.3g} requests a second"
+            notes = (Note("plan.users", text, "say how often with --requests-per-user"),)
+        return Loaded(run=plain, rate=goal.users * each, users=None, notes=notes)
+    return Loaded(run=plain, rate=run.rate, users=None if run.concurrency is None else float(run.concurrency))
+
+
+def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
+    """What is promised, and what is to be said where nobody says."""
+    if goal.ttft is goal.tpot is goal.e2e is None:
+        text = f"a first token within {TTFT:g} s and each other within {1000 * TPOT:g} ms is taken as promised, as by {RULES}"
+        return Promise(ttft=TTFT, tpot=TPOT, percent=goal.p), (
+            Note("plan.promise", text, "promise otherwise with --ttft, --tpot, --e2e"),
+        )
+    return Promise(ttft=goal.ttft, tpot=goal.tpot, e2e=goal.e2e, percent=goal.p), ()
+
+
+def _of_trace(run: ServeAsk) -> Loaded:
+    """The busiest window of a trace, with the lengths of all its requests."""
+    import numpy as np
+
+    from gpuplan.search.simulated import of_trace, trace_of
+
+    trace = trace_of(run)
+    requests = trace.requests
+    asked = of_trace(run, requests)
+    times = np.asarray(requests.arrival, dtype=np.float64)
+    times = times - times[0]
+    span = max(float(times[-1]), 1e-9)
+    windows = max(int(np.ceil(span / WINDOW)), 1)
+    width = span / windows if windows == 1 else WINDOW
+    counts = np.bincount(np.minimum((times / width).astype(np.int64), windows - 1), minlength=windows)
+    rates = counts / width
+    peak, mean = float(rates.max()), len(requests) / span
+    text = (
+        f"the trace has {len(requests):,} requests over {span / 3600:.3g} h, {mean:.3g} a second in the mean and {peak:.3g} in its"
+        f" busiest {width / 60:.3g} minutes, which the fleet is for"
+    )
+    plain = asked.replaced(rate=None, concurrency=None, trace=None, arrival=None, requests=None)
+    return Loaded(run=plain, rate=peak, users=None, notes=(*trace.notes, Note("plan.trace", text)), rates=rates)

@@ -1,0 +1,201 @@
+"""Which machines, formats of weights and divisions into replicas may keep a promise, and how many of them does a load need?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from gpuplan.errors import GpuplanError
+from gpuplan.machine.machines import Machines, Refused
+from gpuplan.num import Apart
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.serve import ServePlan
+from gpuplan.planner.promise import Promise
+from gpuplan.planner.under_promise import Numbers, Truths, UnderPromise
+from gpuplan.record import Record
+from gpuplan.search.library import Found, Library
+from gpuplan.search.requests import requested
+from gpuplan.search.serving import looked_up, wanted
+from gpuplan.search.serving_space import Judges, Want, serving_space
+from gpuplan.search.space import Space
+from gpuplan.specs.target import Target
+from gpuplan.term import Term
+
+AXES = ("pp", "tp")
+
+
+class Site(Record, eq=False, kw_only=True):
+    """A question about one unit of a machine in one format of weights, with what it names read."""
+
+    key: Hashable
+    """What its caller knows it by."""
+    ask: ServeAsk
+    found: Found
+    want: Want
+    alone: bool
+    """Whether replicas can be had one by one; otherwise only all that the unit is divided into."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the unit."""
+        return self.found.target.count
+
+
+class Fleet(Record, kw_only=True):
+    """The fewest replicas of a division of a site that keep a load with the promise."""
+
+    tp: int
+    pp: int
+    dp: int
+    """Replicas on one unit."""
+    parts: int
+    """Replicas where these are had one by one, units where not."""
+    accelerators: int
+    surely: bool
+    """Whether the high end of what it holds fits too."""
+
+
+class Group(Record, eq=False, kw_only=True):
+    """Sites that share their formulas, with every division of each: the first dimension of arrays is that of the sites."""
+
+    sites: tuple[Site, ...]
+    tp: Numbers
+    pp: Numbers
+    fits: Truths
+    sure: Truths
+    legal: int
+    """How many divisions are there to look at."""
+    under: UnderPromise
+    grain: Numbers
+    """How many of the parts that a load is dealt to the replicas of a unit are."""
+
+    def accelerators(self, parts: Numbers) -> Numbers:
+        """How many accelerators so many parts are."""
+        first = self.sites[0]
+        return parts * (self.tp * self.pp if first.alone else float(first.ranks))
+
+    def least(self, amount: float) -> Numbers:
+        """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""
+        with np.errstate(all="ignore"):
+            parts = np.maximum(np.ceil(amount * self.grain / self.under.most), 1.0)
+            found = np.where(self.fits, self.accelerators(parts), inf)
+        least: Numbers = found.reshape(len(self.sites), -1).min(axis=1)
+        return least
+
+    def dealt(self, amount: float) -> Divided:
+        """The fewest replicas of each division that keep a load with the promise."""
+        dealt = self.under.dealt(amount, self.grain, self.fits)
+        parts = np.where(self.fits, dealt.parts, inf)
+        return Divided(group=self, parts=parts, idle={key: np.where(self.fits, value, inf) for key, value in dealt.idle.items()})
+
+
+class Divided(Record, eq=False, kw_only=True):
+    """What every division of the sites of a group comes to."""
+
+    group: Group
+    parts: Numbers
+    """As of `Fleet`; infinity where a division is not legal, does not fit, or breaks the promise even when idle."""
+    idle: Mapping[str, Numbers]
+    """The times that are promised, of a replica that is next to idle; infinity where it does not fit."""
+
+    def fleets(self, at: int) -> Iterator[Fleet]:
+        """The divisions of a site that keep the promise: those that surely fit, or where there is none, those that fit."""
+        site, sure = self.group.sites[at], self.group.sure[at]
+        some = np.isfinite(self.parts[at])
+        some = some & sure if (some & sure).any() else some
+        count = self.group.accelerators(self.parts)[at]
+        for pp, tp in zip(*np.nonzero(some), strict=True):
+            each = int(self.group.tp[0, tp] * self.group.pp[pp, 0])
+            yield Fleet(
+                tp=int(self.group.tp[0, tp]), pp=int(self.group.pp[pp, 0]), dp=site.ranks // each,
+                parts=int(self.parts[at, pp, tp]), accelerators=int(count[pp, tp]), surely=bool(sure[pp, tp]),
+            )  # fmt: skip
+
+
+def site_of(key: Hashable, ask: ServeAsk, library: Library, *, alone: bool) -> Site:
+    """A question about one unit, read; errors as `answer_serving`."""
+    found = looked_up(ask, library)
+    want, _ = wanted(ask, found, requested(ask, found))
+    return Site(key=key, ask=ask, found=found, want=want.replaced(batch=None), alone=alone)
+
+
+def hardware_key(target: Target) -> Hashable:
+    """What tells machines apart that serve differently, whoever offers them: accelerators, links and host."""
+
+    def plain(value: Any) -> Any:
+        return float(value.value) if isinstance(value, Term) else value
+
+    levels = tuple(tuple(plain(getattr(level, name)) for name in level.field_names()) for level in target.levels)
+    host = target.per_unit if target.instance is not None or target.system is not None else 0
+    return target.accelerator.id, target.count, target.share, target.local, levels, plain(target.host_link), host
+
+
+def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[Hashable, GpuplanError]]:
+    """Sites by what they share, ready to be asked about loads; and the error of each that nothing can be estimated for."""
+    groups: dict[Hashable, list[Site]] = {}
+    wants: list[Want] = []
+    for site in sites:
+        subject = site.found.subject
+        if site.want not in wants:
+            wants.append(site.want)
+        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want)
+        groups.setdefault(key, []).append(site)
+    made: list[Group] = []
+    refused: dict[Hashable, GpuplanError] = {}
+    todo = [tuple(group) for group in groups.values()]
+    while todo:
+        here = todo.pop()
+        try:
+            made.append(_together(here, promise))
+        except Apart as apart:
+            if len(here) == 1:
+                raise
+            kinds = dict.fromkeys(apart.kinds)
+            todo += [tuple(one for one, own in zip(here, apart.kinds, strict=True) if own == kind) for kind in kinds]
+        except (GpuplanError, Refused) as error:
+            if len(here) > 1:
+                todo += [(one,) for one in here]
+            elif isinstance(error, GpuplanError):
+                refused[here[0].key] = error.with_traceback(None)
+            else:
+                refused[here[0].key] = error.errors[0]
+    return made, refused
+
+
+def _together(sites: Sequence[Site], promise: Promise) -> Group:
+    """The divisions of sites that share their formulas; errors as `UnderPromise.of`, or `Apart` where they do not."""
+    first = sites[0]
+    subject = first.found.subject
+    if len(sites) > 1:
+        subject = subject.replaced(hw=Machines([one.found.subject.hw for one in sites], len(AXES) + 1))
+    space = serving_space(first.want, first.found.subject)
+    plan, pp, tp = _mesh(space)
+    shape = (len(sites), pp.size, tp.size)
+    judges = Judges(first.want, subject)
+
+    def each(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value), (*shape, 1))[..., 0]
+
+    with np.errstate(all="ignore"):
+        legal = each(space.legal(plan))
+        plan = judges.plan(plan)
+        fits, rank, _ = judges.held(plan)
+        fits = each(fits) & legal
+        under = UnderPromise.of(subject, plan, promise, shape)
+    grain = each(np.asarray(plan.parallel.dp, dtype=np.float64)) if first.alone else np.ones(shape)
+    return Group(
+        sites=tuple(sites), tp=tp[..., 0], pp=pp[..., 0], fits=fits, sure=fits & (each(rank) <= -2.0), legal=int(legal.sum()),
+        under=under, grain=grain,
+    )  # fmt: skip
+
+
+def _mesh(space: Space[ServePlan]) -> tuple[ServePlan, Numbers, Numbers]:
+    """All divisions of a space as one plan of arrays, with a last dimension of loads."""
+    values = dict[str, Any](space.axes)
+    pp = np.asarray(values.pop("pp"), dtype=np.float64).reshape(-1, 1, 1)
+    tp = np.asarray(values.pop("tp"), dtype=np.float64).reshape(1, -1, 1)
+    rest = {name: float(one[0]) for name, one in values.items()}
+    return space.of({}, {**rest, "pp": pp, "tp": tp}), pp, tp

@@ -1,0 +1,165 @@
+"""Up to which load do serving plans keep a promise: a rate of requests or users at once, for many plans and machines together?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.under_load import Full, places, under_load, when_full
+from gpuplan.plan.load import Load
+from gpuplan.plan.serve import ServePlan
+from gpuplan.planner.promise import Promise
+from gpuplan.record import Record
+
+POINTS = 63
+"""Loads that are looked at in one estimate: what it costs lies in its terms, not in the length of their arrays."""
+IDLE = 1e-3
+"""So little of what is kept at most is as good as an idle replica."""
+FINE = 2.0**-12
+"""How near to the highest load that keeps a promise the one that is told may lie below it."""
+
+Numbers = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+
+class Dealt(Record, kw_only=True):
+    """A load that is dealt to equal parts."""
+
+    parts: Numbers
+    """The fewest that keep it with the promise; infinity where none will do."""
+    idle: Mapping[str, Numbers]
+    """The times that are promised where next to nothing comes: what no number of parts makes shorter."""
+
+
+class UnderPromise(Record, kw_only=True, eq=False):
+    """Plans on machines with what their steps share made once; every array ends in a dimension of loads.
+
+    Loads are those of all replicas of a plan together: requests a second, or users who ask again when they are answered.
+    """
+
+    model: ServingModel
+    memory: ServingMemory
+    load: Load
+    promise: Promise
+    full: Full | None
+    """The replicas when full; None: users come, of whom any number can wait."""
+    shape: tuple[int, ...] = ()
+    """The dimensions of plans and machines, without that of loads."""
+
+    @classmethod
+    def of(cls, subject: Subject, plan: ServePlan, promise: Promise, shape: tuple[int, ...] = ()) -> UnderPromise:
+        """Plans with their batch and their kind of load settled; all arrays of them end in a dimension of one load.
+
+        Raises:
+            UsageError: the model, the engine or the plan takes no load.
+            UnknownError: the hardware lacks a parameter that the plans need.
+            TypeError: the plan has no load.
+        """
+        load = plan.load
+        if load is None:
+            raise TypeError("no load comes")
+        model = ServingModel.of(subject, plan)
+        memory = model.memory()
+        full = None if load.rate is None else when_full(model, memory)
+        return cls(model=model, memory=memory, load=load, promise=promise, full=full, shape=shape)
+
+    @cached_property
+    def most(self) -> Numbers:
+        """The load that no plan keeps more than: the highest rate, or as many users as have places."""
+        if self.full is not None:
+            return self._each(self.full.most.value)
+        return self._each(places(self.model, self.memory).value * self.model.plan.parallel.dp)
+
+    def _each(self, value: Any) -> Numbers:
+        """A number for each plan."""
+        found = np.asarray(value, dtype=np.float64)
+        return np.broadcast_to(found, (*self.shape, 1))[..., 0]
+
+    def times(self, amounts: Any) -> dict[str, Any]:
+        """The figures that something is promised of under loads, by key; errors as `Promise.told`."""
+        name = "concurrency" if self.full is None else "rate"
+        load = self.load.replaced(**{name: amounts})
+        # What depends on the load has names of its own in each estimate.
+        model = self.model.replaced(leaves=self.model.subject.leaves())
+        with np.errstate(all="ignore"):
+            made = under_load(model, self.memory, load, self.full)
+        return self.promise.told(made.figures)
+
+    def keeps(self, amounts: Numbers) -> Truths:
+        """Which loads are kept with the promise."""
+        return self._kept(amounts, self.times(amounts))
+
+    def _kept(self, amounts: Numbers, times: Mapping[str, Any]) -> Truths:
+        with np.errstate(all="ignore"):
+            # At the highest rate itself queues grow without end; so many users as have places are served.
+            kept = np.array(amounts < self.most[..., None] if self.full is not None else amounts <= self.most[..., None])
+            for key, value in times.items():
+                kept &= value <= self.promise.limits[key]
+        return kept
+
+    def highest(self) -> Numbers:
+        """The highest load that keeps the promise, to one part in 4,096 of the most there is; 0 where an idle replica breaks it.
+
+        Between an idle replica and the highest load times only grow: of loads that are looked at the last before the first that
+        breaks it is taken.
+        """
+        low, high = np.zeros_like(self.most), np.ones_like(self.most)
+        first, steps = True, np.arange(1, POINTS + 1) / (POINTS + 1)
+        while first or float((high - low).max()) > FINE:
+            at = low[..., None] + (high - low)[..., None] * steps
+            if first:
+                at = np.concatenate([np.full((*self.most.shape, 1), IDLE), at], axis=-1)
+            low, high = _between(at, self.keeps(at * self.most[..., None]), low, high)
+            first = False
+        return low * self.most
+
+    def dealt(self, amount: float, grain: Any, among: Truths) -> Dealt:
+        """The fewest equal parts that a load must be dealt to for each to be kept with the promise.
+
+        `grain` is how many such parts the replicas of a plan are; only of plans `among` those is it asked.
+        """
+        grain = np.broadcast_to(np.asarray(grain, dtype=np.float64), self.shape)
+        with np.errstate(all="ignore"):
+            low, high = (np.ceil(amount * grain / (part * self.most)) for part in (1.0, IDLE))
+        known = np.isfinite(high) & among
+        low, high = np.where(known, np.maximum(low - 1, 0.0), 0.0), np.where(known, np.maximum(high, low), 1.0)
+        # Most plans need little more than the fewest there can be: near each other at first, and far apart at the end.
+        least, steps = np.maximum(low, 1.0), np.arange(POINTS + 1) / POINTS
+        parts = np.ceil(least[..., None] * (high / least)[..., None] ** steps)
+        amounts = np.concatenate([amount * grain[..., None] / parts, IDLE * self.most[..., None]], axis=-1)
+        times = {key: np.broadcast_to(value, amounts.shape) for key, value in self.times(amounts).items()}
+        kept = self._kept(amounts, times)[..., :-1]
+        idle = {key: value[..., -1] for key, value in times.items()}
+        some = known & kept.any(axis=-1)
+        low, high = _fewer(parts, kept, low, high)
+        while float(np.where(some, high - low, 0.0).max(initial=0.0)) > 1:
+            parts = np.ceil(low[..., None] + (high - low)[..., None] * steps[1:])
+            low, high = _fewer(parts, self.keeps(amount * grain[..., None] / parts), low, high)
+        return Dealt(parts=np.where(some, high, np.inf), idle=idle)
+
+
+def _fewer(parts: Numbers, kept: Truths, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+    """The last of rising numbers of parts that are too few, and the first that will do; more of them is less load for each."""
+    some, at = kept.any(axis=-1), kept.argmax(axis=-1)
+    before = np.take_along_axis(parts, np.maximum(at - 1, 0)[..., None], axis=-1)[..., 0]
+    first = np.take_along_axis(parts, at[..., None], axis=-1)[..., 0]
+    new_low = np.where(some, np.where(at > 0, before, low), parts[..., -1])
+    new_high = np.where(some, first, high)
+    return np.minimum(new_low, new_high - 1), new_high
+
+
+def _between(at: Numbers, kept: Truths, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+    """The last of rising points before the first that is not kept, and that one; the ends where there is none."""
+    count = np.logical_and.accumulate(kept, axis=-1).sum(axis=-1)
+    last = np.take_along_axis(at, np.maximum(count - 1, 0)[..., None], axis=-1)[..., 0]
+    after = np.take_along_axis(at, np.minimum(count, at.shape[-1] - 1)[..., None], axis=-1)[..., 0]
+    new_low = np.where(count > 0, last, low)
+    new_high = np.where(count < at.shape[-1], after, high)
+    return new_low, np.maximum(new_high, new_low)

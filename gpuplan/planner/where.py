@@ -1,0 +1,288 @@
+"""Which machines may reach a goal: everything in the catalog, the offers of some clouds, or what the user names, at which price?
+
+What is offered apart is kept apart: the price of an instance is that of the instance with its own network, and never of a cluster
+of accelerators that somebody else joins. Accelerators without an offer have no price, unless the user gives one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from gpuplan.browse.listing import LISTINGS, rows_of
+from gpuplan.browse.partial_read import Cell
+from gpuplan.browse.query import Column, Condition, column_of, select, where
+from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.plan.ask_goal import Where
+from gpuplan.plan.common import Common
+from gpuplan.record import Record
+from gpuplan.search.library import Library
+from gpuplan.search.price import said, terms_of
+from gpuplan.specs.dates import first_day
+from gpuplan.specs.offers import Terms, newest, price_lists
+from gpuplan.specs.price import Offer
+from gpuplan.specs.target import Target, is_counted
+
+MOST = 4096
+"""Accelerators that are looked at unless the question says otherwise."""
+FIRST = 8
+"""Of counts up to this, powers of two are looked at; beyond it, those and their halves more: 8, 12, 16, 24, 32 …"""
+ACCELERATORS, INSTANCES = "accelerators", "instances"
+RATES = ("half", "tf32", "fp8", "fp6", "fp4", "int8", "int4")
+
+
+class Chip(Record):
+    """What bounds need to know of an accelerator: bytes, FLOP/s by type and watts; None: not on record."""
+
+    memory: float | None
+    rates: Mapping[str, float]
+    watts: float | None
+    bandwidth: float | None = None
+
+
+class Machine(Record, eq=False):
+    """What may be had in numbers: its name, its accelerator, how many of them one has, and at which price.
+
+    `price` is USD/s of one accelerator. `fixed`: the name says how many there are already.
+    """
+
+    name: str
+    accelerator: str
+    each: int
+    chip: Chip
+    price: float | None = None
+    offer: str = ""
+    kind: Literal["instance", "own"] = "own"
+    fixed: bool = False
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """Whose accelerators they are: shapes of one provider with the same accelerator differ in little else than their number."""
+        return (self.name.partition(":")[0] if self.kind == "instance" else self.name), self.accelerator
+
+    def target(self, count: int) -> str:
+        """What `--on` names for so many accelerators."""
+        units = count // self.each
+        return self.name if self.fixed or units == 1 else f"{units}x{self.name}"
+
+    def counts(self, ask: Where) -> Iterator[int]:
+        """The numbers of accelerators that are looked at."""
+        most = ask.max_count or max(MOST, ask.count or 0)
+        if self.fixed:
+            yield from (self.each,) if ask.count in (None, self.each) and (ask.max_count is None or self.each <= most) else ()
+        elif ask.count is not None:
+            yield from (ask.count,) if ask.count % self.each == 0 and ask.count <= most else ()
+        else:
+            yield from (one * self.each for one in ladder(most // self.each, whole=self.each >= FIRST))
+
+
+class Places(Record, eq=False):
+    """The machines to look at, and what to say of those that are left out."""
+
+    machines: tuple[Machine, ...]
+    notes: tuple[Note, ...]
+
+
+def ladder(most: int, *, whole: bool = False) -> Iterator[int]:
+    """Numbers of machines: powers of two, and between them half as much again; of single accelerators the latter beyond a host.
+
+    >>> list(ladder(48)), list(ladder(12, whole=True))
+    ([1, 2, 4, 8, 12, 16, 24, 32, 48], [1, 2, 3, 4, 6, 8, 12])
+    """
+    one = 1
+    while one <= most:
+        yield one
+        if one * 3 // 2 <= most and one > 1 and (whole or one >= FIRST):
+            yield one * 3 // 2
+        one *= 2
+
+
+def places(ask: Where, run: Common, library: Library, *, priced: bool) -> Places:
+    """The machines that a question allows; with `priced` only those that have a price.
+
+    Raises:
+        UsageError: options that contradict each other, or a wrong condition.
+        UnknownError: a name that nothing has; or no price on record for anything that is allowed, where one is needed.
+    """
+    _check(ask, run)
+    chips, notes = _chips(ask, library)
+    found: list[Machine] = []
+    old: list[str] = []
+    for name in (one.strip() for one in (ask.on or "").split(",") if one.strip()):
+        found += _named(name, run, library, chips, priced, old)
+    if ask.on is None:
+        found += _instances(_clouds(ask, library), run, library, chips, old)
+        if not priced and ask.cloud is None:
+            found += [Machine(name, name, 1, chip) for name, chip in chips.items()]
+    kept = [one for one in found if not priced or one.price is not None]
+    if priced and not kept and found:
+        raise _no_price(found, run, old)
+    if old:
+        notes = (*notes, Note("plan.old-prices", f"left out, as older than --max-price-age {run.max_price_age}: {some(old)}"))
+    if priced and len(kept) < len(found):
+        left = [one.name for one in found if one.price is None]
+        notes = (*notes, Note("plan.no-price", f"left out, as no price is on record: {some(left)}"))
+    return Places(tuple(kept), notes)
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first of some names, and how many more there are."""
+    kept = list(dict.fromkeys(names))
+    return ", ".join(kept[:most]) + (f" and {len(kept) - most} more" if len(kept) > most else "")
+
+
+def _check(ask: Where, run: Common) -> None:
+    """Refuse options that contradict each other."""
+    if ask.any and (ask.on is not None or ask.cloud is not None):
+        other = "--on" if ask.on is not None else "--cloud"
+        raise UsageError(Problem("plan.where", f"--any is everything, and {other} is not", "leave one of them out"))
+    if ask.on is not None and ask.cloud is not None:
+        what = "--on names the machines, and --cloud the providers of all"
+        raise UsageError(Problem("plan.where", what, "name instances of the cloud, such as `--on aws:p5.48xlarge`"))
+    if ask.count is not None and ask.max_count is not None and ask.count > ask.max_count:
+        raise UsageError(Problem("plan.count", f"--count {ask.count} is more than --max-count {ask.max_count}", "leave one out"))
+    if run.price is not None and (ask.on is None or "," in ask.on):
+        raise UsageError(Problem("plan.price", "--price is that of one machine", "name it with --on"))
+
+
+def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, ...]]:
+    """The accelerators that multiply 16-bit numbers and meet the conditions, by id."""
+    columns = LISTINGS[ACCELERATORS].columns
+    wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in ("id", "memory", "power", "bandwidth", *RATES)]
+    conditions: list[Condition] = [where(columns, text, ACCELERATORS) for text in (ask.filter or "").split()]
+    rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
+    kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
+    if not kept:
+        hint = "`gpuplan specs list` shows what there is"
+        raise UsageError(Problem("plan.filter", f"--filter `{ask.filter}`: no accelerator of the catalog is so", hint))
+    made = {str(row["id"].value): _chip(row) for row in kept}
+    return {name: chip for name, chip in made.items() if chip.rates.get("half")}, tuple(notes)
+
+
+def _chip(row: Mapping[str, Cell]) -> Chip:
+    def number(name: str) -> float | None:
+        value = row[name].value
+        return float(value) if isinstance(value, (int, float)) else None
+
+    rates = {name: rate for name in RATES if (rate := number(name)) is not None}
+    return Chip(number("memory"), rates, number("power"), number("bandwidth"))
+
+
+def _clouds(ask: Where, library: Library) -> frozenset[str]:
+    """The providers whose offers are looked at.
+
+    Raises:
+        UnknownError: nothing is on record of one of them.
+    """
+    known = {path.parent.name for path in library.catalog.paths("instances").values()}
+    if ask.cloud is None:
+        return frozenset(known)
+    wanted = [one.strip().lower() for one in ask.cloud.split(",") if one.strip()]
+    for one in wanted:
+        if one not in known:
+            hint = did_you_mean(one, known) or f"there are {', '.join(sorted(known))}"
+            raise UnknownError(Problem("plan.no-cloud", f"--cloud: no provider is called `{one}`", hint))
+    return frozenset(wanted)
+
+
+def _rows(library: Library) -> list[Mapping[str, Any]]:
+    """Every instance type with what tells machines apart."""
+    columns = LISTINGS[INSTANCES].columns
+    names = ("instance", "count", "accelerator", "status", "provider", "region")
+    wanted = [column_of(columns, name, INSTANCES) for name in names if name != "region"]
+
+    def read() -> list[Mapping[str, Any]]:
+        return [{name: cell.value for name, cell in row.items()} for row in rows_of(library.catalog, INSTANCES, wanted)]
+
+    return library.catalog.once("instances of the planner", read)
+
+
+def _instances(
+    clouds: frozenset[str], run: Common, library: Library, chips: Mapping[str, Chip], old: list[str], of: str | None = None
+) -> Iterator[Machine]:  # fmt: skip
+    """The instances of some clouds that are offered, with what they cost; `of` an accelerator, if it is named."""
+    terms, prices = terms_of(run), dict[str, _Prices]()
+    for row in _rows(library):
+        chip, each, provider = chips.get(row["accelerator"]), row["count"], row["provider"]
+        if chip is None or row["status"] != "offered" or each < 1 or provider not in clouds:
+            continue
+        if of is not None and row["accelerator"] != of:
+            continue
+        own = prices.setdefault(provider, _Prices(provider, terms, library))
+        name = row["instance"]
+        offer, aged = own.of(name.partition(":")[2])
+        if aged:
+            old.append(name)
+        price = None if offer is None or offer.price is None else float(offer.price.value)
+        if price is not None and offer is not None and offer.per == "instance":
+            price /= each
+        yield Machine(name, row["accelerator"], int(each), chip, price, "" if offer is None else said(offer, terms.on), "instance")
+
+
+class _Prices:
+    """The offers of a provider on some terms."""
+
+    def __init__(self, provider: str, terms: Terms, library: Library) -> None:
+        self.terms, self.usual = terms, ""
+        self.offers: dict[str, list[Offer]] = {}
+        for rank, prices in price_lists(library.catalog, provider):
+            self.usual = prices.default_region
+            for entry in prices.offers:
+                if entry.kind == terms.kind:
+                    self.offers.setdefault(entry.instance, []).append(prices.offer(entry, rank))
+
+    def of(self, name: str) -> tuple[Offer | None, bool]:
+        """The offer of an instance, and whether there is one that is older than allowed."""
+        found = newest(self.offers.get(name, ()), self.terms, self.usual)
+        since = self.terms.since
+        if found is None or since is None:
+            return found, False
+        young = found.entry.date is not None and first_day(found.entry.date) >= since
+        return (found, False) if young else (None, True)
+
+
+def _named(
+    name: str, run: Common, library: Library, chips: Mapping[str, Chip], priced: bool, old: list[str]
+) -> Iterator[Machine]:  # fmt: skip
+    """What a name of `--on` means: a machine with its count, or one to be counted; of an accelerator also its instances."""
+    target = library.target(name)
+    chip = chips.get(target.accelerator.id)
+    if chip is None:
+        return
+    fixed = is_counted(name) or "@" in name or (target.count > 1 and target.system is not None and bool(target.system.slices))
+    bare = target.count == 1 and target.instance is None and not fixed
+    if target.instance is not None and not fixed and run.price is None:
+        clouds = frozenset({target.instance.provider})
+        found = _instances(clouds, run, library, chips, old, target.accelerator.id)
+        yield from (one for one in found if one.name == target.instance.qualified_name)
+        return
+    offered = list(_instances(_all_clouds(library), run, library, chips, old, target.accelerator.id)) if bare else []
+    if bare and run.price is None:
+        yield from (one for one in offered if one.price is not None)
+    if not bare or run.price is not None or not priced or not any(one.price is not None for one in offered):
+        price, said_of = _own_price(name, run, target, library) if fixed or run.price is not None else (None, "")
+        yield Machine(name, target.accelerator.id, target.count, chip, price, said_of, "own", fixed)
+
+
+def _all_clouds(library: Library) -> frozenset[str]:
+    return frozenset(path.parent.name for path in library.catalog.paths("instances").values())
+
+
+def _own_price(name: str, run: Common, target: Target, library: Library) -> tuple[float | None, str]:
+    """What one accelerator of a machine costs that the user counts or prices."""
+    price, notes = library.price(run.replaced(on=name), target)
+    words = next((note.text.removeprefix("price: ") for note in notes if note.code in ("price.used", "price.street")), "")
+    return (None if price is None else float(price.value)), words or ("your price" if run.price is not None else "")
+
+
+def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str]) -> UnknownError:
+    """Nothing that is allowed has a price."""
+    kind = (run.price_kind or "on_demand").replace("_", " ")
+    what = f"no {kind} price is on record for any of {len(found)} machines: {some([one.name for one in found])}"
+    hint = "give one with --price and --on, import some with `gpuplan prices import`, or --minimize time, gpus or energy"
+    if old:
+        what = f"every price is older than --max-price-age {run.max_price_age} days, or there is none: {some(old)}"
+        hint = (
+            "import newer ones with `gpuplan prices import`, allow a greater --max-price-age, or give yours with --price and --on"
+        )
+    return UnknownError(Problem("plan.no-price", what, hint))

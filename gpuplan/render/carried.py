@@ -1,0 +1,117 @@
+"""What does it look like what a fleet carries: one line for the most of each thing, with its division and what holds it there?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from gpuplan.estimate.carried import Carried, Most
+from gpuplan.render.text import Look, noted, shown, span, wrap
+
+SAID = {
+    "rate_per_s": "highest rate", "requests_in_flight": "most requests in flight", "context_tokens": "longest context",
+    "params": "model",
+}  # fmt: skip
+TIMES = ("ttft_s", "tpot_s")
+HEADS = ("what", "most", "weights", "division", "TTFT", "TPOT", "what holds it there", "TTFT low – high", "TPOT low – high")
+ALIGNED = "lrllrrlll"
+
+
+def as_text(found: Carried, look: Look) -> str:
+    """The answer on one screen."""
+    from gpuplan.render.spec import stacked
+
+    made = [*wrap(_headline(found, look), look.width, "", "  "), ""]
+    if found.most:
+        made += [stacked(HEADS, [_row(one) for one in found.most], ALIGNED, look).rstrip("\n"), ""]
+    made += list(_people(found, look))
+    made += wrap(f"Looked at {_looked(found)}.", look.width, "", "  ")
+    said = [noted(note) for note in found.notes]
+    if said:
+        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
+    return "\n".join(made) + "\n"
+
+
+def as_markdown(found: Carried) -> str:
+    """The same as a table of Markdown."""
+    from gpuplan.render.markdown import grid
+
+    lines = [_headline(found, Look()), "", grid(HEADS, [_row(one) for one in found.most], ALIGNED), ""]
+    return "\n".join([*lines, *_people(found, Look()), *(f"- {noted(note)}" for note in found.notes)]) + "\n"
+
+
+def as_json(found: Carried) -> str:
+    """All of it as numbers in base units."""
+    whole = {
+        "on": found.on, "model": found.model,
+        "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
+        "most": list(records(found)), "requests_per_s_of_a_user": found.per_user, "looked": found.looked,
+        "notes": [note.text for note in found.notes],
+    }  # fmt: skip
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(found: Carried) -> str:
+    """One row for each."""
+    from gpuplan.render.csv import records_csv
+
+    return records_csv(list(records(found)))
+
+
+def records(found: Carried) -> Iterator[dict[str, object]]:
+    """The most of each thing with its division, and the times of a request with it."""
+    for one in found.most:
+        record: dict[str, object] = {name: getattr(one, name) for name in ("figure", "value", "model", "weights", "tp", "pp", "dp")}
+        for key in TIMES:
+            known = one.estimate is not None and key in one.estimate.figures
+            record[key] = float(one.estimate.figures[key].value) if known and one.estimate is not None else None
+            low, high = one.estimate.ranges[key] if known and one.estimate is not None else (None, None)
+            record |= {f"{key}_low": low, f"{key}_high": high}
+        yield {**record, "bound": one.bound or None}
+
+
+def _headline(found: Carried, look: Look) -> str:
+    promise = f" under {', '.join(one.said for one in found.limits)}"
+    what = "the models" if found.model == "any" else found.model
+    if not found.most:
+        return f"{look.bad('NOTHING')} of {what} is carried by {found.on}{promise}"
+    return f"{look.good('CARRIES')}  {what} on {found.on}{promise}"
+
+
+def _amount(one: Most) -> str:
+    if one.figure == "rate_per_s":
+        return f"{one.value:,.3g} requests/s"
+    if one.figure == "params":
+        return shown("params", one.value, "1")
+    return f"{one.value:,.0f}" + (" tokens" if one.figure == "context_tokens" else "")
+
+
+def _row(one: Most) -> list[str]:
+    def time(key: str) -> str:
+        return (
+            ""
+            if one.estimate is None or key not in one.estimate.figures
+            else shown(key, float(one.estimate.figures[key].value), "s")
+        )
+
+    def ends(key: str) -> str:
+        if one.estimate is None or key not in one.estimate.figures:
+            return ""
+        return " – ".join(span(key, one.estimate.ranges[key], "s", float(one.estimate.figures[key].value)))
+
+    name = one.model if one.figure == "params" else SAID[one.figure]
+    division = f"{one.dp} x TP {one.tp}" + (f" PP {one.pp}" if one.pp > 1 else "")
+    return [name, _amount(one), one.weights, division, time("ttft_s"), time("tpot_s"), one.bound, ends("ttft_s"), ends("tpot_s")]
+
+
+def _people(found: Carried, look: Look) -> Iterator[str]:
+    """How many people that is who ask now and then."""
+    for one in found.most:
+        if one.figure == "rate_per_s":
+            often = "a request a minute" if found.per_user == 1 / 60 else f"{60 * found.per_user:.3g} requests a minute"
+            text = f"{one.value / found.per_user:,.0f} people may use it at the same time, with {often} each."
+            yield from wrap(text, look.width, "", "  ")
+
+
+def _looked(found: Carried) -> str:
+    return f"{found.looked:,} models" if found.model == "any" else f"{found.looked:,} divisions of the fleet"

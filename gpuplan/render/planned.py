@@ -1,0 +1,151 @@
+"""What does the answer to a goal look like: the best machines on one screen, what each beats the next by, and how it was found?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from gpuplan.estimate.planned import Candidate, Planned
+from gpuplan.render.text import Look, noted, shown, span, wrap
+
+UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
+SAID = {"cost_usd": "cost", "wall_time_s": "time", "energy_joules": "energy", "accelerators": "accelerators"}
+HEADS = ("on", "each", "cost", "time", "low – high", "energy", "MFU", "plan")
+ALIGNED = "lrrrrrrl"
+
+
+def as_text(found: Planned, look: Look) -> str:
+    """The answer on one screen."""
+    from gpuplan.render.spec import stacked
+
+    made = [_headline(found, look), ""]
+    rows = found.best or found.nearest
+    if rows:
+        made += [stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n"), ""]
+    for number, one in enumerate(found.best, 1):
+        if one.beats:
+            made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
+    if found.binds:
+        made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
+    made += ["", *wrap(_looked(found), look.width, "", "  ")]
+    if rows:
+        made += ["", *wrap(f"All of it: gpuplan train {found.model} --on {rows[0].offering.target}", look.width, "", "  ")]
+    said = [*_offers(rows), *(noted(note) for note in found.notes)]
+    if said:
+        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
+    return "\n".join(made) + "\n"
+
+
+def as_markdown(found: Planned) -> str:
+    """The same as a table of Markdown."""
+    from gpuplan.render.markdown import grid
+
+    rows = found.best or found.nearest
+    said = [one.beats for one in found.best if one.beats]
+    lines = [_headline(found, Look()), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
+    lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
+    lines += ["", _looked(found), "", *(f"- {noted(note)}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(found: Planned) -> str:
+    """All of it as numbers in base units."""
+    whole = {
+        "model": found.model, "least": found.least,
+        "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
+        "best": records(found.best), "binds": found.binds,
+        "relax": [
+            {"figure": one.limit.figure, "most": one.limit.most, "needs": one.needs, "on": one.offering} for one in found.relax
+        ],
+        "nearest": records(found.nearest),
+        "front": [{"on": one.target, "wall_time_s": one.seconds, "cost_usd": one.usd} for one in found.front],
+        "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
+        "notes": [note.text for note in found.notes],
+    }  # fmt: skip
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(found: Planned) -> str:
+    """The machines, one row each."""
+    from gpuplan.render.csv import records_csv
+
+    return records_csv(records(found.best or found.nearest))
+
+
+def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
+    """Each machine with its figures in base units, their ranges and its plan."""
+    made: list[dict[str, object]] = []
+    for one in found:
+        offering, estimate = one.offering, one.estimate
+        record: dict[str, object] = {
+            "on": offering.target, "accelerator": offering.accelerator, "accelerators": offering.count, "kind": offering.kind,
+            "price_usd_per_s": None if offering.price is None else float(offering.price.value), "offer": offering.offer or None,
+            "fits": estimate.verdict.words, "keeps_limits": not one.broken,
+        }  # fmt: skip
+        for key in ("wall_time_s", "cost_usd", "energy_joules", "tokens_per_s", "mfu", "peak_memory_bytes"):
+            record[key] = one.figures.get(key)
+            low, high = estimate.ranges[key] if key in estimate.figures else (None, None)
+            record |= {f"{key}_low": low, f"{key}_high": high}
+        record["plan"] = {name: estimate.question[name] for name in PLAN if name in estimate.question}
+        record["beats"] = one.beats or None
+        made.append(record)
+    return made
+
+
+PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute")
+
+
+def _headline(found: Planned, look: Look) -> str:
+    limits = " within " + " and ".join(one.said for one in found.limits) if found.limits else ""
+    if found.best:
+        first = found.best[0]
+        figure = _figure(first, found.least)
+        what = f"{first.offering.target} has the least {SAID[found.least]}{limits}: {figure}"
+        return f"{look.good('BEST')}  {what}"
+    lines = [f"{look.bad('NOTHING')} meets the goal{limits}"]
+    for one in found.relax:
+        need = shown(one.limit.figure, one.needs, UNITS[one.limit.figure])
+        by = one.needs / one.limit.most
+        lines.append(f"  {one.limit.said} would have to be {need} ({by:.2g} x), on {one.offering}")
+    return "\n".join(lines)
+
+
+def _figure(one: Candidate, key: str) -> str:
+    if key not in one.estimate.figures:
+        return shown(key, one.figures[key], UNITS[key])
+    value = one.figures[key]
+    low, high = span(key, one.estimate.ranges[key], UNITS[key], value)
+    return f"{shown(key, value, UNITS[key])} ({low} – {high})"
+
+
+def _row(one: Candidate) -> list[str]:
+    figures, question = one.figures, one.estimate.question
+    low, high = span("wall_time_s", one.estimate.ranges["wall_time_s"], "s", figures["wall_time_s"])
+    price = one.offering.price
+    plan = " ".join(
+        f"{name.upper()}{question[name]}"
+        for name in ("tp", "pp", "dp", "cp", "ep")
+        if question.get(name, "1") != "1" or name == "dp"
+    )
+    return [
+        one.offering.target, "" if price is None else shown("price", float(price.value), "USD/s"),
+        shown("cost_usd", figures["cost_usd"], "USD") if "cost_usd" in figures else "unknown",
+        shown("wall_time_s", figures["wall_time_s"], "s"), f"{low} – {high}",
+        shown("energy_joules", figures["energy_joules"], "J") if "energy_joules" in figures else "unknown",
+        shown("mfu", figures["mfu"], "1"), plan,
+    ]  # fmt: skip
+
+
+def _looked(found: Planned) -> str:
+    one = found.looked
+    refused = f", {one.refused:,} lack data" if one.refused else ""
+    return (
+        f"Looked at {one.candidates:,} machines with a count: {one.bounded:,} ruled out by bounds, {one.estimated:,} estimated"
+        f" with {one.plans:,} plans{refused}."
+    )
+
+
+def _offers(rows: Sequence[Candidate]) -> Iterator[str]:
+    for one in rows:
+        if one.offering.offer:
+            yield f"{one.offering.target}: {one.offering.offer}"

@@ -1,0 +1,124 @@
+"""Are fleets the least that keep a promise, by brute force over single estimates, and do bounds rule out nothing that wins?"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.plan.ask_goal import Where
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.promise import Promise
+from gpuplan.planner.serve import ServeSearch, Wanted
+from gpuplan.planner.serve_bounds import ROOM
+from gpuplan.planner.serve_space import grouped, site_of
+from gpuplan.planner.where import Machine, places
+from gpuplan.search.library import Library
+from gpuplan.search.serving import answer_serving
+from gpuplan.specs.engine import Engine
+
+LIBRARY = Library.shared()
+RUN = ServeAsk(model="llama-3.1-8b", on="any", prompt=2000, output=200)
+PROMISE = Promise(ttft=0.5, tpot=0.03)
+NAMES = "lambda:gpu_8x_h100_sxm5,runpod:l40s,aws:g6.12xlarge,mi300x"
+
+
+def machines(names: str = NAMES, *, priced: bool = False) -> tuple[Machine, ...]:
+    return places(Where(on=names), RUN, LIBRARY, priced=priced).machines
+
+
+def keeps(made: Estimate, promise: Promise) -> bool:
+    return made.verdict.fits and all(float(made.figures[key].value) <= most for key, most in promise.limits.items())
+
+
+def fewest(want: Wanted, on: str, weights: WeightFormat | None, tp: int, pp: int, dp: int) -> float:
+    """The fewest machines with a division by single estimates, one after the other."""
+    for units in range(1, 20):
+        asked = want.loaded(want.amount / units)
+        made = answer_serving(asked.replaced(on=on, weights=weights, tp=tp, pp=pp, dp=dp), LIBRARY)
+        if keeps(made, want.promise):
+            return units
+        if not made.verdict.fits and not made.verdict.overloaded:
+            return inf
+    return inf
+
+
+@pytest.mark.parametrize("want", [
+    Wanted(run=RUN, promise=PROMISE, rate=8.0, least="gpus"),
+    Wanted(run=RUN, promise=Promise(tpot=0.02, ttft=2.0), users=40.0, least="gpus"),
+], ids=["rate", "users"])  # fmt: skip
+def test_brute_force_finds_no_better_fleet(want: Wanted) -> None:
+    found = machines("lambda:gpu_1x_h100_pcie,aws:g6e.12xlarge")
+    search = ServeSearch(want, found, LIBRARY, (None, "fp8"))
+    search.go(len(found))
+    for machine in found:
+        ranks, best = machine.each, inf
+        for weights, tp, pp in product((None, "fp8"), (1, 2, 4), (1, 2)):
+            if ranks % (tp * pp) == 0:
+                best = min(best, ranks * fewest(want, machine.name, weights, tp, pp, ranks // (tp * pp)))
+        mine = next((one.fleet.accelerators for one in search.ranked() if one.option.machine is machine), inf)
+        assert mine == best, machine.name
+
+
+def test_bounds_rule_out_nothing_that_wins() -> None:
+    want = Wanted(run=RUN, promise=PROMISE, rate=200.0)
+    found = places(Where(cloud="runpod,crusoe,nebius"), RUN, LIBRARY, priced=True).machines
+    some, every = (ServeSearch(want, found, LIBRARY, (None,)) for _ in range(2))
+    some.go(3)
+    every.go(len(found))
+    assert every.estimated > some.estimated
+    assert [(one.option.key, one.figure) for one in some.ranked()[:3]] == [
+        (one.option.key, one.figure) for one in every.ranked()[:3]
+    ]
+    assert all(one.option.bound <= one.figure for one in every.found.values())
+
+
+def test_a_bound_on_the_promise_rules_out_only_what_breaks_it() -> None:
+    promise = Promise(tpot=0.004, ttft=0.1)
+    want = Wanted(run=RUN, promise=promise, rate=0.5, least="gpus")
+    search = ServeSearch(want, machines(), LIBRARY, (None,))
+    left = {one.machine.name for one in search._options(promise)}
+    ruled_out = [one for one in search._options(Promise()) if one.machine.name not in left]
+    assert ruled_out
+    sites = [
+        site_of(one.key, want.loaded(0.01).replaced(on=one.target), LIBRARY, alone=one.alone) for one in ruled_out
+    ]  # fmt: skip
+    for group in grouped(sites, promise)[0]:
+        assert np.isinf(group.dealt(0.01).parts).all()
+
+
+def test_every_engine_has_room_for_prompts_that_the_bound_takes() -> None:
+    for ident in LIBRARY.catalog.paths("engines"):
+        profile = LIBRARY.catalog.load(Engine, ident).serving
+        if profile is None or profile.schedule is None or profile.steps != "mixed":
+            continue
+        sizes = [(profile.max_batched_tokens, profile.max_sequences)]
+        if profile.small_device is not None:
+            sizes.append((profile.small_device.max_batched_tokens, profile.small_device.max_sequences))
+        assert all(tokens.value - sequences.value >= ROOM for tokens, sequences in sizes), ident
+
+
+@pytest.mark.parametrize("load", ["rate", "users"])
+def test_the_highest_load_keeps_the_promise_and_a_little_more_breaks_it(load: str) -> None:
+    asked = RUN.replaced(on="4xh100", rate=1.0) if load == "rate" else RUN.replaced(on="4xh100", concurrency=8)
+    (group,), refused = grouped([site_of("x", asked, LIBRARY, alone=False)], PROMISE)
+    assert not refused
+    highest = group.under.highest()
+    assert (highest[group.fits] > 0).all()
+    for scale, expected in ((1.0, True), (1.01, False)):
+        kept = group.under.keeps(highest[..., None] * scale)[..., 0]
+        assert (kept[group.fits] == expected).all()
+
+
+def test_a_spare_part_is_beside_those_that_keep_the_promise() -> None:
+    plain, spared = (Wanted(run=RUN, promise=PROMISE, rate=20.0, least="gpus", spare=spare) for spare in (0, 1))
+    counts = []
+    for want in (plain, spared):
+        search = ServeSearch(want, machines("l40s"), LIBRARY, (None,))
+        search.go(1)
+        counts.append(search.ranked()[0].fleet)
+    assert counts[1].accelerators == counts[0].accelerators // counts[0].parts * (counts[1].parts + 1)
