@@ -12,12 +12,13 @@ from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option
-from gpuplan.plan.shared_options import COMPILED, DP, EP, GRAPHS, OPTIMIZER, PP, PRECISION, SKEW, TP
+from gpuplan.plan.shared_options import COMPILED, DP, EMIT, EP, GRAPHS, OPTIMIZER, PP, PRECISION, SKEW, TP
 from gpuplan.plan.words import (
     AttentionKernel,
     BaseWeights,
     ContextKind,
     Dispatcher,
+    Emit,
     Idle,
     LoraTargets,
     Offload,
@@ -291,6 +292,7 @@ class TrainAsk(Spending, Common, kw_only=True):
             "Where models wait for their phase: device, or host (they travel); left out, chosen", REINFORCED, "WHERE", group="rl"
         ),
     ] = None
+    emit: Annotated[Emit | None, EMIT] = None
     samples: Annotated[
         float | None,
         Option(

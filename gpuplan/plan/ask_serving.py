@@ -12,6 +12,7 @@ from gpuplan.plan.shared_options import (
     BATCH,
     CONTEXT,
     DP,
+    EMIT,
     EP,
     EXCHANGE,
     GRAPHS,
@@ -28,6 +29,7 @@ from gpuplan.plan.shared_options import (
 )
 from gpuplan.plan.words import (
     Arrival,
+    Emit,
     ExpertExchange,
     KvFormat,
     Optimizer,
@@ -233,6 +235,7 @@ class ServeAsk(GenerationAsk, kw_only=True):
             " --tensor-split)", SERVED, "SHARES",
         ),
     ] = None  # fmt: skip
+    emit: Annotated[Emit | None, EMIT] = None
     api_price: Annotated[
         str | None,
         Option(

@@ -297,3 +297,5 @@ class TrainOptions(TypedDict, total=False):
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
     """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
+    emit: words.Emit | None
+    """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

@@ -24,6 +24,7 @@ from gpuplan.record import Record
 from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
 from gpuplan.search.drafting import drafting_of
+from gpuplan.search.emitted import emitted_serving
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
@@ -71,7 +72,8 @@ def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -
     found = served_figures(one.subject, one.plan) if made is None else made
     made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
     answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
-    return answer if one.command is None else answer.replaced(command=one.command.text)
+    launch = one.launch if answer.verdict.fits else ""
+    return answer if one.command is None else answer.replaced(command=one.command.text, launch=launch)
 
 
 class Settled(Record, kw_only=True):
@@ -79,6 +81,8 @@ class Settled(Record, kw_only=True):
 
     command: Printed | None
     """What starts it, on the engine that the question names."""
+    launch: str = ""
+    """What `--emit` asks for."""
 
     found: Found
     subject: Subject
@@ -115,8 +119,10 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     choices = _chosen(ask, plan, why, chosen)
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
-    command = start_command(ask, found, plan, library)
-    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command)
+    named = ask if ask.emit is None or ask.engine is not None else ask.replaced(engine=found.subject.engine.id)
+    command = start_command(named, found, plan, library)
+    launch = emitted_serving(named, found, plan, command, library)
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch)
 
 
 def looked_up(ask: ServeAsk, library: Library) -> Found:

@@ -30,6 +30,7 @@ KINDS: Mapping[str, str] = {
     "usual": "gpuplan.specs.usual_training:UsualTraining",
     "sites": "gpuplan.specs.site:Site",
     "grids": "gpuplan.specs.grid:Grid",
+    "launches": "gpuplan.specs.launch:Launch",
     "models": "",
 }
 """The folders of a specs folder, and the schema of their files where it lives in this layer."""
@@ -37,7 +38,7 @@ ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
     "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
     "arguments": "command line", "operations": "operation", "usual": "usual choice",
-    "sites": "site", "grids": "table of grids", "models": "model",
+    "sites": "site", "grids": "table of grids", "launches": "launch", "models": "model",
 }  # fmt: skip
 
 Made = TypeVar("Made")

@@ -35,7 +35,7 @@ TESTS = Path(__file__).parents[1]
 ANY = "+"
 TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "kinds.yaml").read_text(encoding="utf-8"))
 KINDS = [kind for group in TABLE.values() for kind in group]
-NO_KINDS = frozenset((*Common.field_names(), *Spending.field_names())) - {"model", "on", "price_kind", "spot_life"}
+NO_KINDS = frozenset((*Common.field_names(), *Spending.field_names(), "emit")) - {"model", "on", "price_kind", "spot_life"}
 """What every question names: prices, folders and pinned terms are no kinds of plans."""
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "etp", "micro_batch")
 OF_ROWS = ("model", "on", "dp", "tokens", "price_kind", "mtbf", "checkpoint_every")
