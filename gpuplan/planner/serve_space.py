@@ -19,7 +19,8 @@ from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.requests import requested
 from gpuplan.search.serving import looked_up, wanted
-from gpuplan.search.serving_space import Judges, Want, serving_space
+from gpuplan.search.serving_judges import Judges
+from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.space import Space
 from gpuplan.specs.target import Target
 from gpuplan.term import Term
@@ -141,7 +142,14 @@ def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[
         subject = site.found.subject
         if site.want not in wants:
             wants.append(site.want)
-        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want)
+        # Machines that certainly need different formulas are not tried together.
+        hw = subject.hw
+        kind = (
+            tuple((level.topology, level.in_network_reduction) for level in hw.levels),
+            frozenset(hw.parameters),
+            frozenset(hw.peaks),
+        )
+        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want), kind
         groups.setdefault(key, []).append(site)
     made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
