@@ -188,7 +188,8 @@ def prompts_beside(
     if by_turns(model):
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
-        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=tokens, ranks=ranks, batch=batch, output=_output(model))
+        of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
+        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=_output(model))
         shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
@@ -205,16 +206,20 @@ def prompts_beside(
     if together is not None:
         added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
     if model.plan.images is not None:
-        # The encoder works before the first pass of a prompt, while all others wait.
-        encoded = {"images": encoded_seconds(model)}
-        own, added = (
-            total(f"load.{at}with_images", {"prefill": own, **encoded}),
-            total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
-        )
-        parts = {**phase.parts, **encoded}
-        phase = phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts)
+        phase, own, added = _with_images(model, at, phase, own, added)
     between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
     return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
+
+
+def _with_images(model: ServingModel, at: str, phase: ServingPhase, own: Term, added: Term) -> tuple[ServingPhase, Term, Term]:
+    """A pass, a whole prompt and what it adds, with the encoder, which works before the first pass while all others wait."""
+    encoded = {"images": encoded_seconds(model)}
+    parts = {**phase.parts, **encoded}
+    return (
+        phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts),
+        total(f"load.{at}with_images", {"prefill": own, **encoded}),
+        total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
+    )
 
 
 def _cuts(model: ServingModel) -> bool:

@@ -45,7 +45,8 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     Raises:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
-    load = loaded(goal, run)
+    # Fleets are of tp x pp x replicas, whose experts are shared as the engine does it unasked.
+    load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
     least = goal.minimize or "cost"
     where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None)
@@ -130,7 +131,7 @@ class _Answer:
 
     def estimate(self, served: Served, parts: int) -> Estimate:
         """The whole answer for one unit of a fleet with so many parts, as `gpuplan serve` gives it."""
-        asked = unit_ask(self.want, served, parts)
+        asked = unit_ask(self.want, served, parts, experts=bool(self.search.card.architecture.moes))
         return answer_serving(asked.replaced(simulate=True) if self.promise.percent is not None else asked, self.library)
 
     def candidate(self, served: Served) -> Candidate:

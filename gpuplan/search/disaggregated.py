@@ -117,6 +117,7 @@ def _reading(ask: ServeAsk) -> ServeAsk:
     own = {name: getattr(ask, given) for given, name in SIDES.items()}
     return _alone(ask).replaced(
         on=ask.prefill_on or ask.on, output=1, context=None, batch=None, draft=None, draft_tokens=None, acceptance=None,
+        decode_cp=None,
         dp=1 if own["attention_dp"] else None, **own,
     )  # fmt: skip
 
@@ -215,6 +216,7 @@ def _answer(
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
     more = [one for one in read.chosen if one.name in ("tp", "pp")]
     said = Said(
+        money=None if write.subject.money is None else write.subject.money.replaced(owned=None),
         question=asked,
         chosen=(*chosen, *(one.replaced(name=f"prefill_{one.name}") for one in more)),
         notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),
