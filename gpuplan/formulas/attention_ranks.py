@@ -87,6 +87,16 @@ def levelled_load(*, experts: Count, redundant: Count, ep: Count, skew: Ratio) -
     )
 
 
+@formula(DEFINITION)
+def packed_load(*, redundant: Count, packed: Ratio, loose: Ratio) -> Ratio:
+    """Tokens of the fullest rank over the mean, of plans that hold some experts twice and plans that hold none.
+
+    >>> packed_load(redundant=32.0, packed=1.0, loose=1.4), packed_load(redundant=0.0, packed=1.8, loose=1.4)
+    (1.0, 1.4)
+    """
+    return where(redundant > 0.0, packed, loose)
+
+
 @formula(_NORMAL)
 def uneven_context_share(*, ranks: Count, batch: Count, prompt: Count, output: Count) -> Ratio:
     """How much longer the contexts of the fullest rank are than the mean, as a share: each has `batch` requests of its own.
