@@ -52,6 +52,7 @@ def prompts_beside(
         model = undrafted(model)
         step = step_of(model, f"load.{at}undrafted", batch)
     serve, first = model.serve, model.profile.steps == "prefill-first"
+    output = model.subject.plan("output", model.plan.output)
     if users is None:
         rows = share.term(f"load.{at}rows", amount=batch, ways=serve.pp)
     else:
@@ -70,21 +71,14 @@ def prompts_beside(
     chunk_alone = Group(sequences=some, q_len=tokens, kv_len=keys)
     groups: tuple[Group, ...] = (chunk_alone,)
     if not first:
-        seen = model.seen(f"load.{at}mixed_seen", prompt, model.subject.plan("output", model.plan.output))
+        seen = model.seen(f"load.{at}mixed_seen", prompt, output)
         groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
     shared_by = None
     if by_turns(model):
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
         of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
-        output = model.subject.plan("output", model.plan.output)
-        read = tokens_read_beside.term(
-            f"load.{at}read_by_all",
-            tokens=of_rank,
-            ranks=ranks,
-            batch=batch,
-            output=model.subject.plan("output", model.plan.output),
-        )
+        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output)
         shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
@@ -102,7 +96,7 @@ def prompts_beside(
         added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
     if model.plan.images is not None:
         phase, own, added = _with_images(model, at, phase, own, added)
-    between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, model.subject.plan("output", model.plan.output))
+    between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, output)
     return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
 
 
