@@ -211,6 +211,7 @@ def _answer(
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
     more = [one for one in read.chosen if one.name in ("tp", "pp")]
     said = Said(
+        money=None if write.subject.money is None else write.subject.money.replaced(owned=None),
         question=asked,
         chosen=(*chosen, *(one.replaced(name=f"prefill_{one.name}") for one in more)),
         notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),

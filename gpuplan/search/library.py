@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError
+from gpuplan.estimate.money import Money
 from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
@@ -26,6 +27,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.local import local_target, names_local
+from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.capacity import capacity_of
@@ -92,6 +94,7 @@ class Place(Record, kw_only=True):
     engine: Engine
     price: Term | None
     notes: tuple[Note, ...]
+    money: Money | None = None
 
 
 @dataclass
@@ -255,7 +258,7 @@ class Library:
         place = self._as_benchmarked(place, card.id)
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
-            price=place.price, pins=ask.pins,
+            price=place.price, money=place.money, pins=ask.pins,
         )  # fmt: skip
         notes = (*card.warnings(), *(_of_training(card) if task == "train" else ()), *place.notes)
         return Found(card=card, target=place.target, subject=subject, notes=notes, defaults=usual)
@@ -323,13 +326,14 @@ class Library:
             said_notes = tuple(note for note in target.notes if note.code != "target.capacity")
         hw = self._spared(ask, self.machine(ask.on, profile, pinned))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*said_notes, *hw.notes, *said, *instead)
+        spent = money_of(ask, target, hw, self.catalog, price)
+        notes = (*said_notes, *hw.notes, *said, *spent.notes, *instead)
         if ask.engine is None:
             taken = f"the engine is taken as {profile.name}" + (f": {usual.why}" if usual.why else "")
             if blurred:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
-        return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
+        return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
 
 
 def _of_training(card: ModelCard) -> tuple[Note, ...]:

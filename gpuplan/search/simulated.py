@@ -18,6 +18,7 @@ from gpuplan.load.trace import Trace, read_trace
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
+from gpuplan.search.api_price import told_anew
 from gpuplan.search.library import Library
 from gpuplan.search.load import load_of
 
@@ -68,7 +69,8 @@ def told(
     if not made.requests:
         what = f"none of the {len(requests):,} requests has room: the longest has {drawn.longest:,} tokens"
         raise UsageError(Problem("load.too-long", what, "use more accelerators, or shorter requests"))
-    return _traced(simulated_answer(answer, made, seed=seed, ends=trace is not None and not lengths_alone(ask)), trace)
+    made_of = simulated_answer(answer, made, seed=seed, ends=trace is not None and not lengths_alone(ask))
+    return told_anew(ask, _traced(made_of, trace))
 
 
 class Drawn(Record, kw_only=True):

@@ -37,7 +37,10 @@ class Kind(Record, kw_only=True):
 KINDS: Mapping[str, Kind] = {
     "unlike": Kind(
         code="plan.unlike", where="where unlike accelerators share the layers of a model out",
-        options=(*HOSTED, "attention_dp", "decode_cp", "draft", "images", "audio", "beams", *TRIGGERS, *SIDES), panels=(LOADED,),
+        options=(
+            "own", "pue", *HOSTED, "attention_dp", "decode_cp", "draft", "images", "audio", "beams", *TRIGGERS, *SIDES
+        ),
+        panels=(LOADED,),
         ones=DEGREES, pins=False, hint="leave it out, or name accelerators that are alike",
     ),
     "pair": Kind(
