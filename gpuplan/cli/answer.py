@@ -88,10 +88,10 @@ def tree(made: Estimate, given: Mapping[str, Any]) -> str:
     """The working of the figure or term that `--explain` names, or of all figures."""
     from gpuplan.plan.read import count
     from gpuplan.render.text import look_of
-    from gpuplan.render.working import working
+    from gpuplan.render.working import ALL, working
 
     wanted = str(given["explain"])
-    depth = count("depth", given["depth"]) if given.get("depth") is not None else None
+    depth = None if given.get("depth") is None else ALL if given["depth"] == "all" else count("depth", given["depth"])
     return working(made, None if wanted == EVERYTHING else wanted, look_of(sys.stdout), depth)
 
 

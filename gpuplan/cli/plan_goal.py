@@ -6,37 +6,33 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from typer import Exit, Typer
+from typer import Exit, Option, Typer
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
 from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
-from gpuplan.plan.option import Entry, by_key
+from gpuplan.plan.option import OUTPUT, Entry, by_key
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
 
+Plot: TypeAlias = Annotated[
+    str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw the front of cost against time: PNG, SVG, PDF")
+]
 FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
 
 
 def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
     """The options of a goal, and those of the task but for what the goal has, or what is left out: fields or groups."""
     own = by_key(goal)
-    rest = (one for key, one in by_key(task).items() if key not in own and not {one.name, one.option.group} & set(without))
-    return [
-        *(one for one in rest if one.positional),
-        *own.values(),
-        *(one for one in by_key(task).values() if _more(one, own, without)),
-    ]
-
-
-def _more(one: Entry, own: Collection[str], without: Collection[str]) -> bool:
-    return not one.positional and one.key not in own and not {one.name, one.option.group} & set(without)
+    rest = [one for key, one in by_key(task).items() if key not in own and not {one.name, one.option.group} & set(without)]
+    return [*(one for one in rest if one.positional), *own.values(), *(one for one in rest if not one.positional)]
 
 
 def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
@@ -45,11 +41,23 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form = form_of(given)
-        put_planned(answer({key: value for key, value in given.items() if key not in FORMS}), form)
+        form, file = form_of(given), given.get("plot")
+        if file is not None:
+            from gpuplan.render.accuracy_plot import drawable
+
+            drawable(Path(file))
+            given["front"] = True
+        found = answer({key: value for key, value in given.items() if key not in (*FORMS, "plot")})
+        if file is not None and (front := getattr(found, "front", ())):
+            from gpuplan.render.front import draw
+
+            title = f"{found.model}: what no other machine beats in both cost and time"
+            draw(front, title, Path(file), tokens=found.page == "planned_serving")
+        put_planned(found, form)
 
     parameters = [
         *(parameter(one) for one in entries),
+        *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
     made: Any = run

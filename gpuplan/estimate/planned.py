@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Estimate
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.term import Term
 
 
@@ -74,6 +74,8 @@ class Relax(Record):
     needs: float
     offering: str
     """What would meet the goal then."""
+    alone: bool = False
+    """Whether no other limit may be kept either."""
 
 
 class Point(Record):
@@ -85,11 +87,15 @@ class Point(Record):
 
 
 class Flip(Record):
-    """A decision that turns when something is otherwise within its range: what, from where on, and what is chosen then."""
+    """What turns the decision: what is otherwise, from where on, and what happens then.
+
+    `within`: it lies within the range of the estimate; otherwise it is the user's to know whether it may be so.
+    """
 
     what: str
     at: float
     instead: str
+    within: bool = False
 
 
 class Planned(Record, eq=False, kw_only=True):
@@ -100,7 +106,8 @@ class Planned(Record, eq=False, kw_only=True):
     least: str
     """The figure that is to be least."""
     limits: tuple[Limit, ...]
-    asked: Mapping[str, Any]
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked or taken, where the answer repeats it."""
     best: tuple[Candidate, ...]
     binds: str
     looked: Looked
@@ -110,6 +117,8 @@ class Planned(Record, eq=False, kw_only=True):
     nearest: tuple[Candidate, ...] = ()
     """Where nothing meets the goal: what comes nearest to it."""
     notes: tuple[Note, ...] = ()
+    command: str = ""
+    """What asks about the first machine alone, with all that was taken."""
 
     @property
     def reached(self) -> bool:

@@ -56,7 +56,11 @@ class Goal(Record, kw_only=True):
         Minimize | None,
         Option("What to have least of: cost, time, gpus or energy; left out, cost", GOAL, "WHAT"),
     ] = None
-    best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+    best: Annotated[int | None, Option("How many machines are shown; left out, 3", GOAL, most=100)] = None
+    front: Annotated[
+        bool | None,
+        Option("Also what no other machine beats in both cost and time, drawn as a front", GOAL, "", one_way=True),
+    ] = None
 
 
 class PlanTrainAsk(Goal, Where, kw_only=True):
@@ -66,6 +70,12 @@ class PlanTrainAsk(Goal, Where, kw_only=True):
     def least(self) -> Minimize:
         """What is to be least."""
         return self.minimize or "cost"
+
+
+class PlanFinetuneAsk(PlanTrainAsk, kw_only=True):
+    """Which machine, how many of them and which plan fine-tune a model under a goal?"""
+
+    full: Annotated[bool | None, Option("Train all weights, not adapters beside them", GOAL, "", one_way=True)] = None
 
 
 class Promised(Record, kw_only=True):
@@ -117,6 +127,10 @@ class PlanServeAsk(Promised, Where, kw_only=True):
         Option("What to have least of: cost, gpus or energy; left out, cost", GOAL, "WHAT"),
     ] = None
     best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+    front: Annotated[
+        bool | None,
+        Option("Also what no other machine beats in price and time of a token, drawn as a front", GOAL, "", one_way=True),
+    ] = None
 
 
 class PlanCarriesAsk(Promised, kw_only=True):
@@ -126,6 +140,6 @@ class PlanCarriesAsk(Promised, kw_only=True):
 
 
 GOALS: Mapping[str, type[Record]] = {
-    "plan train": PlanTrainAsk, "plan serve": PlanServeAsk, "plan carries": PlanCarriesAsk,
+    "plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk, "plan serve": PlanServeAsk, "plan carries": PlanCarriesAsk,
 }  # fmt: skip
 """The questions of the planner, by command."""

@@ -38,7 +38,7 @@ def _parts(one: Candidate, after: Candidate) -> Iterator[str]:
         yield f"{one.offering.count:,} accelerators, not {after.offering.count:,}"
 
 
-def binds_of(one: Candidate, figure: str, limits: Sequence[Limit]) -> str:
+def binds_of(one: Candidate, limits: Sequence[Limit]) -> str:
     """What keeps the best from being better: limits that are nearly used up, its memory, and the largest part of its step."""
     made = [
         f"{limit.said} ({one.figures[limit.figure] / limit.most:.0%} of it is used)"

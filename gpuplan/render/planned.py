@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from gpuplan.estimate.planned import Candidate, Planned
+from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
@@ -28,8 +28,12 @@ def as_text(found: Planned, look: Look) -> str:
     if found.binds:
         made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
     made += ["", *wrap(_looked(found), look.width, "", "  ")]
-    if rows:
-        made += ["", *wrap(f"All of it: gpuplan train {found.model} --on {rows[0].offering.target}", look.width, "", "  ")]
+    if found.flips:
+        made += ["", "What would turn it", *(line for one in found.flips for line in wrap(_flip(one), look.width, "  - ", "    "))]
+    if found.front:
+        made += ["", *_front(found.front, look)]
+    if rows and found.command:
+        made += ["", *wrap(f"All of the first: {found.command}", look.width, "", "  ")]
     said = [*_offers(rows), *(noted(note) for note in found.notes)]
     if said:
         made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
@@ -58,6 +62,8 @@ def as_json(found: Planned) -> str:
             {"figure": one.limit.figure, "most": one.limit.most, "needs": one.needs, "on": one.offering} for one in found.relax
         ],
         "nearest": records(found.nearest),
+        "flips": [{"what": one.what, "at": one.at, "then": one.instead, "within_range": one.within} for one in found.flips],
+        "command": found.command,
         "front": [{"on": one.target, "wall_time_s": one.seconds, "cost_usd": one.usd} for one in found.front],
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
@@ -143,6 +149,26 @@ def _looked(found: Planned) -> str:
         f"Looked at {one.candidates:,} machines with a count: {one.bounded:,} ruled out by bounds, {one.estimated:,} estimated"
         f" with {one.plans:,} plans{refused}."
     )
+
+
+def _flip(one: Flip) -> str:
+    """What turns the decision, and what happens then."""
+    what = one.instead if one.instead.startswith("--") else f"{one.instead} wins"
+    return f"{one.what}: {what}"
+
+
+def _front(front: Sequence[Point], look: Look) -> Iterator[str]:
+    """The front drawn, and its points."""
+    from gpuplan.render.front import MARKS, drawn
+    from gpuplan.render.spec import stacked
+
+    yield "What no other machine beats in both cost and time (by the coarse look)"
+    yield from drawn(front, min(look.width, 100))
+    cells = [
+        [mark, one.target, shown("cost_usd", one.usd, "USD"), shown("wall_time_s", one.seconds, "s")]
+        for mark, one in zip(MARKS, front, strict=False)
+    ]
+    yield stacked(("", "on", "cost", "time"), cells, "llrr", look).rstrip("\n")
 
 
 def _offers(rows: Sequence[Candidate]) -> Iterator[str]:

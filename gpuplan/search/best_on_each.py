@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.recipe import training_profile
@@ -14,7 +14,6 @@ from gpuplan.machine.machines import Machines, Refused
 from gpuplan.num import Apart, ceil_div
 from gpuplan.plan.train import TrainPlan, even
 from gpuplan.ranges import time_ends
-from gpuplan.record import Record
 from gpuplan.search.best import FEW, Best, best, only
 from gpuplan.search.space import Part, Space
 from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, fastest, looked
@@ -26,17 +25,14 @@ TOGETHER = 2**16
 """Plans times machines that are estimated at once: what is made of them stays in the caches."""
 
 Foreseen: TypeAlias = Mapping[Hashable, Best[TrainPlan]]
-Sight = TypeVar("Sight", bound=Record)
-"""What is seen of plans: a record of arrays."""
 
 
 def place_of(subject: Subject, space: Space[TrainPlan]) -> Hashable:
     """What tells a machine and what there is to choose from on it apart from all others."""
-    return id(subject.hw), alike(subject, space)
+    return id(subject.hw), _alike(subject, space)
 
 
-def alike(subject: Subject, space: Space[TrainPlan]) -> Hashable:
-    """What machines have in common whose plans are looked at together."""
+def _alike(subject: Subject, space: Space[TrainPlan]) -> Hashable:
     axes = tuple((name, tuple(values)) for name, values in space.axes.items())
     cases = tuple((name, tuple(values)) for name, values in space.cases.items())
     return id(subject.arch), id(subject.engine), subject.hw.count, space.plan, axes, cases
@@ -50,7 +46,7 @@ def best_on_each(cases: Iterable[tuple[Subject, Space[TrainPlan]]]) -> Foreseen:
     """
     groups: dict[Hashable, list[tuple[Subject, Space[TrainPlan]]]] = {}
     for subject, space in cases:
-        groups.setdefault(alike(subject, space), []).append((subject, space))
+        groups.setdefault(_alike(subject, space), []).append((subject, space))
     made: dict[Hashable, Best[TrainPlan]] = {}
     for members in groups.values():
         subjects, space = [subject for subject, _ in members], members[0][1]
@@ -144,8 +140,8 @@ def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int,
     depth = subjects[0].arch.depth
     left = {at: _search(subject, space) for at, subject in enumerate(subjects)}
     for first in first_looks(space, depth):
-        light = seen_on_each(subjects, list(left), first.light, looked_with)
-        heavy = None if first.heavy is None else seen_on_each(subjects, list(left), first.heavy, looked_with)
+        light = _seen(subjects, list(left), first.light)
+        heavy = None if first.heavy is None else _seen(subjects, list(left), first.heavy)
         left = {at: one for at, one in left.items() if at in light and (heavy is None or at in heavy)}
         for at, search in left.items():
             search.take(first, light[at], None if heavy is None else heavy[at])
@@ -153,16 +149,9 @@ def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int,
     return {at: found for at, found in made.items() if found is not None}
 
 
-def looked_with(subject: Subject, plan: TrainPlan, works: Works) -> Looked:
-    """What a search sees of plans, with the work that was made of them on other machines."""
-    return looked(subject, plan, works=works)
-
-
-def seen_on_each(
-    subjects: Sequence[Subject], places: Sequence[int], part: Part[TrainPlan], look: Callable[[Subject, TrainPlan, Works], Sight]
-) -> dict[int, Sight]:
-    """What is seen of some plans on each machine where they can be estimated; as many of them at once as formulas can hold."""
-    works, made, shape = Works(), dict[int, Sight](), part.shape
+def _seen(subjects: Sequence[Subject], places: Sequence[int], part: Part[TrainPlan]) -> dict[int, Looked]:
+    """What is seen of some plans on each machine where they can be estimated."""
+    works, made, shape = Works(), dict[int, Looked](), part.shape
     most = max(TOGETHER // prod(shape), 1)
     todo = [tuple(places[start : start + most]) for start in range(0, len(places), most)]
     while todo:
@@ -170,7 +159,7 @@ def seen_on_each(
         hw = Machines([subjects[at].hw for at in here], len(shape)) if len(here) > 1 else subjects[here[0]].hw
         try:
             with part.quietly():
-                seen = look(subjects[here[0]].replaced(hw=hw), part.plan, works)
+                seen = looked(subjects[here[0]].replaced(hw=hw), part.plan, works=works)
         except Apart as apart:
             kinds = dict.fromkeys(apart.kinds)
             todo += [tuple(at for at, one in zip(here, apart.kinds, strict=True) if one == kind) for kind in kinds]
@@ -182,10 +171,10 @@ def seen_on_each(
     return made
 
 
-def _of(seen: Sight, number: int, behind: int) -> Sight:
+def _of(seen: Looked, number: int, behind: int) -> Looked:
     """What was seen on one of several machines: the first dimension is theirs, where there is one more than plans have."""
 
     def own(value: Any) -> Any:
         return value[number] if getattr(value, "ndim", 0) > behind else value
 
-    return type(seen)(*(own(getattr(seen, name)) for name in seen.field_names()))
+    return Looked(*(own(getattr(seen, name)) for name in seen.field_names()))

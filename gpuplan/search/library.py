@@ -15,6 +15,7 @@ from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
 from gpuplan.machine.vector_attention import with_vector_decode
@@ -195,7 +196,7 @@ class Library:
         """
         kernels = engine.attention_like or engine.id
         vector = None if engine.serving is None else engine.serving.vector_decode
-        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation}", memory
+        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation} {engine.half_sums}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
@@ -210,7 +211,7 @@ class Library:
             )  # fmt: skip
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
-            self._machines[key] = made
+            self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made
         return self._machines[key]
 
     def _spared(self, ask: Common, hw: Hardware) -> Hardware:

@@ -152,8 +152,8 @@ class Staged:
         self.fitting += int(np.count_nonzero(memory <= capacity)) + (
             0 if heavy is None else int(np.count_nonzero(memory_again <= capacity))
         )
-        surely = _between(step, step_again, high, high_again, capacity)
-        narrowly = _between(step, step_again, memory, memory_again, capacity)
+        surely = between(step, step_again, high, high_again, capacity)
+        narrowly = between(step, step_again, memory, memory_again, capacity)
         least = np.minimum(memory, memory_again)
         kept = {int(at) for by, most in ((surely, KEPT), (narrowly, KEPT), (least, 2)) for at in _smallest(by, most)}
         flat = np.flatnonzero(legal)[sorted(kept)]
@@ -262,8 +262,8 @@ class Staged:
         for light, heavy in again:
             if heavy in self.seen and (light, heavy) not in self.seeds:
                 one, two = self.seen[light], self.seen[heavy]
-                surely = _between(*_columns(one.step, two.step, one.high, two.high, one.capacity))
-                narrowly = _between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
+                surely = between(*_columns(one.step, two.step, one.high, two.high, one.capacity))
+                narrowly = between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
                 self.seeds[light, heavy] = Seed(light, heavy, float(surely[0]), float(narrowly[0]))
 
     def _fewer(self, heavy: Key) -> Iterator[Key]:
@@ -346,7 +346,7 @@ def _flat(value: Any, legal: NDArray[np.bool_]) -> Column:
     return found
 
 
-def _between(step: Column, step_again: Column, memory: Column, memory_again: Column, most: Column) -> Column:
+def between(step: Column, step_again: Column, memory: Column, memory_again: Column, most: Column) -> Column:
     """The time that recomputation of some of the layers may reach: as much of them as memory asks for."""
     with np.errstate(all="ignore"):
         share = np.clip((memory - most) / (memory - memory_again), 0.0, 1.0)

@@ -26,7 +26,7 @@ from gpuplan.units import human
 
 _DEGREES = ("tp", "pp", "dp", "ep")
 _OF_ONE = (
-    "own", "pue", "gpu_layers", "host_experts", "host_weights", "attention_dp", "draft", "images", "audio", "beams",
+    "own", "pue", "gpu_layers", "host_experts", "host_weights", "attention_dp", "decode_cp", "draft", "images", "audio", "beams",
     *TRIGGERS, *SIDES,
 )  # fmt: skip
 

@@ -1,0 +1,188 @@
+"""A plan is the best that there is: no bound is above an estimate, and asking about every machine finds no better one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuplan.errors import GpuplanError, InfeasibleError, UnknownError, UsageError
+from gpuplan.estimate.planned import Planned
+from gpuplan.models.catalog import find
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
+from gpuplan.planner.bounds import fastest
+from gpuplan.planner.prospects import FIGURES, Search
+from gpuplan.planner.survey import Survey
+from gpuplan.planner.train import plan_finetune, plan_train
+from gpuplan.planner.where import Machine, ladder, places
+from gpuplan.search.library import Library
+from gpuplan.search.on_targets import on_targets
+
+MODEL, TOKENS = "llama-3.1-8b", 1e11
+NAMES = "aws:p5.48xlarge,aws:p4d.24xlarge,coreweave:l40s,gcp:v6e-8"
+TIGHT = ("h100-sxm-80gb", "a100-sxm-80gb", "b200-sxm-180gb")
+TOLD_APART = 1.03
+"""As near as the full search itself goes for a plainer plan."""
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    """The shipped files, read once."""
+    return Library.shared()
+
+
+def asked(**goal: Any) -> PlanTrainAsk:
+    """A goal about a few machines."""
+    values: dict[str, Any] = {"on": NAMES, "max_count": 16} | goal
+    return PlanTrainAsk(**values)
+
+
+def run_of(**given: Any) -> TrainAsk:
+    """A run of a small model."""
+    values: dict[str, Any] = {"model": MODEL, "on": "any", "tokens": TOKENS} | given
+    return TrainAsk(**values)
+
+
+def searched(goal: PlanTrainAsk, library: Library, run: TrainAsk) -> Search:
+    """A search that went through."""
+    found = places(goal, run, library, priced=goal.least == "cost")
+    search = Search(goal, run, library, find(run.model), found.machines, Survey(library), run.tokens or 0.0)
+    search.go()
+    return search
+
+
+def every_estimate(search: Search, run: TrainAsk, library: Library) -> dict[str, dict[str, float]]:
+    """What `gpuplan train` says of every machine with every count, by brute force."""
+    targets = {machine.target(count): count for machine in search.machines for count in machine.counts(search.goal)}
+    made = on_targets({on: run.replaced(on=on) for on in targets}, library)
+    figures = made.figures()
+    for machine in search.machines:
+        for count in machine.counts(search.goal):
+            own = figures.get(machine.target(count))
+            if own is not None:
+                own["accelerators"] = float(count)
+                if machine.price is not None:
+                    own["cost_usd"] = own["wall_time_s"] * count * machine.price
+    return {on: one for on, one in figures.items() if one["peak_memory_bytes"] <= one["memory_capacity_bytes"]}
+
+
+@pytest.fixture(scope="module")
+def brute(library: Library) -> dict[str, dict[str, float]]:
+    """Every machine of the small catalog, asked about in full."""
+    return every_estimate(searched(asked(), library, run_of()), run_of(), library)
+
+
+@pytest.mark.parametrize("least", ["cost", "time", "energy", "gpus"])
+def test_no_bound_throws_a_winner_away(least: str, library: Library, brute: dict[str, dict[str, float]]) -> None:
+    search = searched(asked(minimize=least), library, run_of())
+    figure, seen = FIGURES[least], {one.target for one in search.seen}
+    values = {on: one[figure] for on, one in brute.items() if figure in one}
+    best = search.best()
+    assert best[0].figures[figure] <= TOLD_APART * min(values.values())
+    away = [on for on in values if on not in seen and on not in search.survey.refused]
+    worst = best[-1].figures[figure]
+    assert len(best) == search.shown
+    assert all(values[on] >= worst / TOLD_APART for on in away), away
+
+
+@pytest.mark.parametrize("deadline", [2.0, 10.0])
+def test_limits_bound_only_what_breaks_them(deadline: float, library: Library, brute: dict[str, dict[str, float]]) -> None:
+    search = searched(asked(deadline=deadline * 86400), library, run_of())
+    able = {on: one["cost_usd"] for on, one in brute.items() if one["wall_time_s"] <= deadline * 86400}
+    best = search.best()
+    assert bool(best) == bool(able)
+    assert all(one.figures["wall_time_s"] <= deadline * 86400 for one in best)
+    if able:
+        assert best[0].figures["cost_usd"] <= TOLD_APART * min(able.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "given"),
+    [
+        ("llama-3.1-70b", 64, {}), (MODEL, 8, {"precision": "fp8"}), (MODEL, 1, {"lora": 16}), ("mixtral-8x7b", 64, {}),
+    ],
+)  # fmt: skip
+def test_no_estimate_is_below_its_bounds(model: str, count: int, given: dict[str, Any], library: Library) -> None:
+    run = run_of(model=model, **given)
+    goal = PlanTrainAsk(count=count, minimize="time", best=100, cloud="aws,gcp,azure,lambda")
+    search = searched(goal, library, run)
+    looked = 0
+    for one in search.seen:
+        if one.rank < 0:
+            looked += 1
+            assert one.sharp
+            assert one.least_seconds <= one.seconds, one.target
+            assert one.least_seconds >= search.work.flop / (one.count * fastest(one.machine.chip, search.work)) * (1 - 1e-12)
+            assert one.least_seconds >= 0.3 * one.seconds or one.machine.accelerator not in TIGHT, one.target
+    assert looked > 8
+
+
+def test_what_is_found_is_what_train_says(library: Library) -> None:
+    found = plan_train(asked(), run_of(), library)
+    first = found.best[0]
+    alone = on_targets({first.offering.target: run_of(on=first.offering.target)}, library).estimates()[first.offering.target]
+    assert {key: float(term.value) for key, term in alone.figures.items()} == {
+        key: value for key, value in first.figures.items() if key != "accelerators"
+    }
+    assert found.looked.bounded + found.looked.estimated + found.looked.refused <= found.looked.candidates
+    assert all(one.beats for one in found.best[:-1])
+
+
+def test_an_offer_without_a_network_is_not_multiplied(library: Library) -> None:
+    found = plan_train(asked(on="crusoe:h100-sxm-80gb", max_count=64), run_of(model="llama-3.2-1b"), library)
+    assert [one.offering.count for one in found.best] == [1]
+
+
+def relaxed(library: Library, **goal: Any) -> Planned:
+    return plan_train(asked(**goal), run_of(), library)
+
+
+def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> None:
+    found = relaxed(library, deadline=86400.0, budget=50.0)
+    assert not found.best
+    assert {one.limit.figure for one in found.relax} == {"wall_time_s", "cost_usd"}
+    assert all(one.needs > one.limit.most for one in found.relax)
+    by_figure = {one.limit.figure: one for one in found.relax}
+    again = relaxed(library, **({} if by_figure["cost_usd"].alone else {"deadline": 86400.0}))
+    assert again.best[0].figures["cost_usd"] <= by_figure["cost_usd"].needs * TOLD_APART
+
+
+@pytest.mark.parametrize(
+    ("goal", "given", "error", "said"),
+    [
+        ({"any": True}, {}, UsageError, "--any is everything"),
+        ({"on": None, "filter": "memory>=40TiB"}, {}, UsageError, "no accelerator of the catalog is so"),
+        ({"on": None, "cloud": "awz"}, {}, UnknownError, "no provider is called `awz`"),
+        ({"count": 7}, {}, UsageError, "no machine that is allowed comes in such a number"),
+        ({"count": 64}, {}, UsageError, "--count 64 is more than --max-count 16"),
+        ({"on": "rtx-3090-ti", "minimize": "cost"}, {"price_kind": "reserved_3yr"}, UnknownError, "no reserved 3yr price"),
+        ({}, {"max_price_age": 1}, UnknownError, "older than --max-price-age 1 days"),
+        ({"on": "t4", "max_count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of"),
+        ({"on": None, "budget": 1e6}, {"price": 1 / 3600}, UsageError, "--price is that of one machine"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_says_why(
+    goal: dict[str, Any], given: dict[str, Any], error: type[GpuplanError], said: str, library: Library
+) -> None:  # fmt: skip
+    with pytest.raises(error, match=said):
+        plan_train(asked(**goal), run_of(**given), library)
+
+
+def test_fine_tuning_in_words(library: Library) -> None:
+    found = plan_finetune(PlanFinetuneAsk(on="2xrtx-3090"), TrainAsk(model="qwen3-32b", on="any"), library)
+    assert found.best[0].offering.target == "2xrtx-3090"
+    assert found.least == "wall_time_s"
+    assert "--lora 16 --qlora" in found.command
+    said = " ".join(note.text for note in found.notes)
+    assert "52,000 samples, 3 times" in said
+    assert "frozen in 4 bits" in said
+
+
+def test_the_counts_are_a_ladder(library: Library) -> None:
+    assert list(ladder(100)) == [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96]
+    one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True).machines[0]
+    assert isinstance(one, Machine)
+    assert [one.target(count) for count in one.counts(asked())] == [
+        "aws:p5.48xlarge", "2xaws:p5.48xlarge",
+    ]  # fmt: skip
