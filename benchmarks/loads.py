@@ -60,7 +60,7 @@ def simulated(service: Any, count: int) -> float:
     asked = open_loop(MILLION / DAY, count, prompt, output)
     asked = asked.replaced(prompt=asked.prompt.clip(max=16384), output=asked.output.clip(max=16384))
     start = time.process_time()
-    made = simulate(asked, service.lines, service.rules, replicas=4, host=service.host, token_host=service.token_host)
+    made = simulate(asked, service.replaced(replicas=4))
     took = time.process_time() - start
     if made.requests != count or not made.keeps_up:
         raise SystemExit("the simulated fleet does not keep up")

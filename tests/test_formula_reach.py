@@ -47,6 +47,8 @@ QUESTIONS = {
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --concurrency 64 --requests 640":
         "the burst of a run whose prompts are read elsewhere",
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --rate 2/s": "prompts in turn",
+    "serve llama-3.1-8b --on h100 --engine sglang --rate 6/s --prompt 1024 --output 256": "percentiles where prompts go first",
+    "serve deepseek-v3 --on 8xh200 --tp 1 --attention-dp 8 --rate 1/s --prompt 1024 --output 256": "the prompts of other ranks",
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --batch 16": "what both kinds of workers keep",
     "serve deepseek-v3 --on 8xh200 --attention-dp 8 --engine tensorrt-llm": "tokens that are gathered for experts",
     "serve qwen3-30b-a3b --on rtx-4090 --engine llama-cpp --host-experts 12": "experts in the memory of the host",

@@ -55,8 +55,8 @@ class Parameter(NamedTuple):
     """The era of the engine that it is of, by the name that it has in the file; empty: today's; None: all of them."""
     dense_alone: bool = True
     """Mixtures of experts are held apart: what their kernels and exchanges miss is no host time of a decode step."""
-    load: bool = False
-    """Only of runs with requests in flight."""
+    users: tuple[int, int] | None = None
+    """Requests in flight, from the first number to the second, where it is fitted to loads: those that it shows in."""
     without: float = 0.0
     """The value at which it is as if there were none."""
 
@@ -74,11 +74,11 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         "sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, HOST),
         "2025-04-16.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in the last of C++", "2025-04-16"),
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
-        "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of a server", None, False, True),
+        "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
+        "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
     },
-    "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, False, True)},
-    "sglang": {"request_host": Parameter(1e-1, 1.0, "ttft_s", LOADED, REQUEST, None, False, True)},
+    "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
 }  # fmt: skip
 """What is fitted of each engine."""
 
@@ -148,12 +148,7 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
             continue
         named = known.engine(ask.engine.partition("@")[0]) if ask.engine else None
         moes = known.card(ask.model).architecture.moes
-        if (
-            named is None
-            or named[0].id != engine
-            or (parameter.dense_alone and moes)
-            or (parameter.load and ask.concurrency is None)
-        ):
+        if named is None or named[0].id != engine or (parameter.dense_alone and moes) or not in_flight(ask, parameter):
             continue
         if parameter.era is None or era_of(named[0], ask.engine or "") == parameter.era:
             asks.append(ask)
@@ -169,6 +164,11 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
             )
         )  # fmt: skip
     return made
+
+
+def in_flight(ask: ServeAsk, parameter: Parameter) -> bool:
+    """Whether a question has as many requests in flight as a parameter shows in."""
+    return parameter.users is None or (ask.concurrency is not None and parameter.users[0] <= ask.concurrency <= parameter.users[1])
 
 
 def fit(

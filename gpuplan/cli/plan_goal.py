@@ -51,7 +51,8 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
         if file is not None and (front := getattr(found, "front", ())):
             from gpuplan.render.front import draw
 
-            draw(front, f"{found.model}: what no other machine beats in both cost and time", Path(file))
+            title = f"{found.model}: what no other machine beats in both cost and time"
+            draw(front, title, Path(file), tokens=found.page == "planned_serving")
         put_planned(found, form)
 
     parameters = [

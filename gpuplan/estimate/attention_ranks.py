@@ -8,6 +8,7 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
 from gpuplan.term import DEFINITION, Term, total
@@ -25,11 +26,12 @@ def sharing_of(subject: Subject, plan: ServePlan, profile: ServingProfile) -> Sh
     """The ranks of attention that share the experts of a plan, as its user or its engine has them."""
     p = plan.parallel
     ranks = subject.plan("attention_dp", p.attention_dp)
-    redundant = subject.plan("redundant_experts", p.redundant_experts) if p.redundant_experts else None
+    redundant = subject.plan("redundant_experts", p.redundant_experts) if any_true(p.redundant_experts > 0) else None
     own = profile.shares_experts
+    narrow = own is not None and own.quantised
     if plan.expert_exchange is not None or own is None or own.gathers is None:
-        return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", redundant=redundant)
-    return Sharing(attention_dp=ranks, gathers=subject.habit("gathering_ranks", own.gathers), redundant=redundant)
+        return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", quantised=narrow, redundant=redundant)
+    return Sharing(attention_dp=ranks, gathers=subject.habit("gathering_ranks", own.gathers), quantised=narrow, redundant=redundant)
 
 
 def by_turns(model: ServingModel) -> bool:
@@ -38,9 +40,16 @@ def by_turns(model: ServingModel) -> bool:
     return not (alone(model.serve.sharing.attention_dp) or (own is not None and own.aligned))
 
 
-def tokens_of_experts(model: ServingModel, name: str, tokens: Term, each: dict[str, Term], groups: tuple[Group, ...]) -> Term:
-    """Copies of the tokens of a mixed pass that the experts of a rank see, for one expert a token: prompts may be one rank's."""
+def tokens_of_experts(
+    model: ServingModel, name: str, tokens: Term, each: dict[str, Term], groups: tuple[Group, ...], shared_by: Term | None = None
+) -> Term:
+    """Copies of the tokens of a mixed pass that the experts of a rank see, for one expert a token: prompts may be one rank's.
+
+    `shared_by` are the tokens of all ranks of attention that share them, where that is known.
+    """
     named = f"{name}.expert_tokens"
+    if shared_by is not None:
+        return expert_tokens(named, shared_by, model.serve, alone=True)
     if not by_turns(model) or not groups:
         return expert_tokens(named, tokens, model.serve)
     found = {

@@ -16,7 +16,7 @@ from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Matmul
-from gpuplan.workload.context import ONE
+from gpuplan.workload.context import ONE, Group
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
@@ -96,10 +96,11 @@ class Drafter(Record):
         done: dict[int, Term] = {}
         parts = {key: apart(term, done) for key, term in phase.parts.items() if self.drafting.alone or key != "host"}
         if not self.drafting.alone:
-            parts["projection"] = apart(self._projection(rows, name), done)
+            parts["projection"] = apart(self.projection(rows, name), done)
         return total(f"{PREFIX}{name}.drafting", parts)
 
-    def _projection(self, rows: Term, name: str) -> Term:
+    def projection(self, rows: Term, name: str) -> Term:
+        """Seconds of the product of two inputs before a layer behind the model, of so many sequences."""
         leaves, types, serve = self.model.leaves, self.model.types(), self.model.serve
         hidden = leaves("hidden", self.drafting.arch.hidden)
         both = leaves.times("mtp.inputs_width", leaves("mtp.inputs", 2), hidden)
@@ -147,7 +148,7 @@ def draft_plan(plan: ServePlan, drafting: Drafting) -> ServePlan:
         tp: Num = p.tp
         for one in heads:
             tp = where(one % tp == 0, tp, 1.0)
-        p = p.replaced(tp=tp, ep=1.0, attention_dp=1.0, redundant_experts=0.0)
+        p = p.replaced(tp=tp, ep=1.0, attention_dp=1.0, redundant_experts=0.0, decode_cp=1.0)
     settings = plan.settings.replaced(gpu_layers=None, host_experts=None, host_weights=None)
     stored = {name: getattr(drafting, name) for name in ("weights", "group", "plain", "parts", "checkpoint")}
     return plan.replaced(parallel=p, drafting=None, load=None, images=None, settings=settings, **stored)
@@ -175,6 +176,13 @@ def with_draft_prompt(name: str, phase: ServingPhase, drafter: Drafter, sequence
     """A prefill in which the drafter reads the prompts too, for its caches."""
     own = drafter.model.prefill(name, sequences, alone=alone)
     parts = {**phase.parts, "drafting": drafter.pass_seconds(own, sequences, name)}
+    return phase.replaced(seconds=total(f"{name}.seconds_with_draft", parts), parts=parts)
+
+
+def beside_draft(name: str, phase: ServingPhase, drafter: Drafter, chunk: Group) -> ServingPhase:
+    """A step with a chunk of a prompt, which the drafter reads too."""
+    own = drafter.model.step(f"{name}_of_draft", (chunk,))
+    parts = {**phase.parts, "drafting": drafter.pass_seconds(own, chunk.sequences, name)}
     return phase.replaced(seconds=total(f"{name}.seconds_with_draft", parts), parts=parts)
 
 

@@ -50,6 +50,11 @@ def with_images(model: ServingModel, name: str, sequences: Term, language: Servi
     return language.replaced(seconds=total(f"{name}.seconds", parts), parts=parts)
 
 
+def encoded_seconds(model: ServingModel) -> Term:
+    """The time in which the images of one request pass the encoder."""
+    return _encoded(model, "request", ONE)
+
+
 def patches_at_once(model: ServingModel) -> Term:
     """Patches of the images of a request that pass the encoder together: what a pass holds, and one image at least."""
     shown = _shown(model)

@@ -14,6 +14,7 @@ from gpuplan.term import Term
 from gpuplan.units import human
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 Pins = Mapping[str, float]
 
 PACE: Mapping[str, tuple[str, ...]] = {"train": ("step_time_s",), "serve": ("engine.decode_residual", "engine.prefill_residual")}
@@ -100,6 +101,14 @@ def _given(value: Any, pins: Pins, done: dict[int, Term]) -> Any:
     if isinstance(value, Mapping):
         return {key: _given(part, pins, done) for key, part in value.items()}
     return tuple(_given(part, pins, done) for part in value) if isinstance(value, tuple) else value
+
+
+def with_values(made: T, pins: Pins) -> T:
+    """Terms, or a record of them, with the user's values in the place of terms of these names, and all above them recomputed."""
+    if not pins:
+        return made
+    again: T = _given(made, pins, {})
+    return again
 
 
 class Made(Record):

@@ -27,7 +27,7 @@ from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.num import agreed
+from gpuplan.num import agreed, any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
@@ -140,6 +140,7 @@ class ServingModel(Record, kw_only=True):
             host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
             sharing=sharing_of(subject, plan, profile),
+            context_ranks=subject.plan("decode_cp", p.decode_cp) if any_true(p.decode_cp != 1) else None,
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
         return cls(subject=subject, plan=plan, activation=activation, leaves=subject.leaves(), serve=serve, profile=profile)
@@ -332,7 +333,9 @@ class ServingModel(Record, kw_only=True):
         drafting = self.plan.drafting
         return None if drafting is None else Drafter.of(self, drafting)
 
-    def step(self, name: str, groups: tuple[Group, ...], tokens: Term | None = None) -> ServingPhase:
+    def step(
+        self, name: str, groups: tuple[Group, ...], tokens: Term | None = None, shared_by: Term | None = None
+    ) -> ServingPhase:  # fmt: skip
         """One pass as schedulers mix it: chunks of prompts beside sequences that decode, which need a row of logits each.
 
         A chunk is a group of `q_len` new tokens of which the last sees `kv_len` keys. `tokens` are all of the pass, where they are
@@ -346,7 +349,7 @@ class ServingModel(Record, kw_only=True):
         tokens = total(f"{name}.tokens", each) if tokens is None else tokens
         rows = {f"group_{at}": one.sequences for at, one in enumerate(groups)}
         shape = Pass(
-            tokens=tokens, groups=groups, expert_tokens=tokens_of_experts(self, name, tokens, each, groups),
+            tokens=tokens, groups=groups, expert_tokens=tokens_of_experts(self, name, tokens, each, groups, shared_by),
             expert_skew=serve.expert_skew, hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes,
             kernels=serve.kernels, source=self.source(),
         )  # fmt: skip

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import waited
+from gpuplan.estimate.attention_ranks import by_turns, waited
 from gpuplan.estimate.burst import of_burst
-from gpuplan.estimate.drafting import undrafted
+from gpuplan.estimate.drafting import beside_draft, undrafted
+from gpuplan.estimate.images import encoded_seconds
+from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import read_together, taken_up
 from gpuplan.formulas import inference as form
+from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
+from gpuplan.formulas.attention_ranks import step_under_way, tokens_read_beside
 from gpuplan.formulas.basic import difference, larger, rate_each, repeated_seconds, share, smaller
+from gpuplan.num import all_true
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
 from gpuplan.term import Parts, Source, Term, total
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EVEN = Source("definition", "all are as long unless a spread is given")
+EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
 
 class UnderLoad(Record, kw_only=True):
@@ -34,6 +40,8 @@ class UnderLoad(Record, kw_only=True):
     parts: Parts
     prompt: ServingPhase
     """One pass with a chunk of a prompt, and beside it those that decode where the engine mixes them."""
+    steady: Steady | None = None
+    """What percentiles are made of; None: only a simulation tells any."""
 
 
 class Prompts(Record, kw_only=True):
@@ -46,6 +54,8 @@ class Prompts(Record, kw_only=True):
     added: Term
     between: Term
     """The same with what ranks of attention wait for the prompts of others."""
+    room: Term
+    """Tokens of prompts of one pass."""
 
 
 class Users(Record, kw_only=True):
@@ -92,9 +102,12 @@ def refuse_without_steps(model: ServingModel) -> None:
     if model.profile.schedule is None:
         what = f"how `{model.subject.engine.id}` schedules a stream of requests is not on record: it serves batches"
         raise UsageError(Problem("load.no-schedule", what, "name an engine that does, such as `vllm`, or leave the load out"))
-    if model.plan.images is not None or model.plan.beams != 1:
-        what = "no load of images or of beams is modelled"
-        raise UsageError(Problem("load.shown", what, "ask with --batch, or leave the images or beams out"))
+    if model.plan.beams != 1:
+        what = "no load of beams is modelled"
+        raise UsageError(Problem("load.beams", what, "ask with --batch, or leave --beams out"))
+    if model.plan.images is not None and model.plan.images.across:
+        what = f"no load of images that layers of attention across see is modelled, as of {model.subject.model_name}"
+        raise UsageError(Problem("load.across", what, "ask with --batch, without a load"))
     if model.plan.settings.uses_host:
         what = "no load of a model that is partly in the host's memory is modelled"
         raise UsageError(Problem("load.host", what, "keep all of it on accelerators, or ask with --batch, without a load"))
@@ -145,8 +158,9 @@ def prompts_beside(
 
     Of a closed loop of `users` the one whose prompt it is does not decode.
     """
-    if model.plan.drafting is not None:
-        # What a prompt adds to a step is the same beside drafts and without.
+    drafter = model.drafter()
+    if drafter is not None:
+        # What a prompt adds to a step is the same beside drafts and without, but for the drafter, which reads it too.
         model = undrafted(model)
         step = step_of(model, f"load.{at}undrafted", batch)
     serve, first = model.serve, model.profile.steps == "prefill-first"
@@ -165,11 +179,21 @@ def prompts_beside(
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
     keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    groups: tuple[Group, ...] = (Group(sequences=some, q_len=tokens, kv_len=keys),)
+    chunk_alone = Group(sequences=some, q_len=tokens, kv_len=keys)
+    groups: tuple[Group, ...] = (chunk_alone,)
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, _output(model))
         groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
-    phase = model.step(f"{at}prompt_step", groups)
+    shared_by = None
+    if by_turns(model):
+        ranks = model.serve.sharing.attention_dp
+        beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
+        of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
+        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=_output(model))
+        shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
+    phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
+    if drafter is not None:
+        phase = beside_draft(f"{at}prompt_step", phase, drafter, chunk_alone)
     pipelined = model.subject.habit("pipelined_passes", model.profile.pipelined_passes)
     rounds = form.stage_rounds.term(f"load.{at}rounds", passes=passes, pipelined=pipelined, pp=serve.pp)
     own = repeated_seconds.term(f"load.{at}prefill", count=rounds, seconds=phase.seconds)
@@ -181,8 +205,21 @@ def prompts_beside(
         )  # fmt: skip
     if together is not None:
         added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
+    if model.plan.images is not None:
+        phase, own, added = _with_images(model, at, phase, own, added)
     between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
-    return Prompts(phase=phase, passes=passes, own=own, added=added, between=between)
+    return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
+
+
+def _with_images(model: ServingModel, at: str, phase: ServingPhase, own: Term, added: Term) -> tuple[ServingPhase, Term, Term]:
+    """A pass, a whole prompt and what it adds, with the encoder, which works before the first pass while all others wait."""
+    encoded = {"images": encoded_seconds(model)}
+    parts = {**phase.parts, **encoded}
+    return (
+        phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts),
+        total(f"load.{at}with_images", {"prefill": own, **encoded}),
+        total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
+    )
 
 
 def _cuts(model: ServingModel) -> bool:
@@ -254,7 +291,9 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
-        "step_in_progress": queue.step_rest_seconds.term("load.step_in_progress", step=decode.seconds, users=at_once),
+        "step_in_progress": queue.step_rest_seconds.term(
+            "load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once
+        ),
         "other_prompts": wait,
         "prefill": prompts.own,
     }
@@ -266,10 +305,38 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
     ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first)
-    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, prompts=prompts, rate=rate, running=running)
+    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
+    steady = None
+    if load.requests is None and _tells(model):
+        none = Term("load.no_growth", 0.0, "s", EVEN_LOOP)
+        each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
+        steady = _steady(model, load, prompts, decode, each, figures, later, growth=none, running=running, busy=None)
     return UnderLoad(
-        figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase
+        figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase,
+        steady=steady,
+    )  # fmt: skip
+
+
+def _tells(model: ServingModel) -> bool:
+    """Whether percentiles of such a plan were held against simulations: of one scheduler and one token a step."""
+    plan = model.plan
+    return (
+        not by_turns(model) and plan.drafting is None and plan.images is None and plan.settings.recv_interval is None
+        and plan.settings.batch_wait is None
+        and all_true(plan.parallel.pp == 1)
+    )  # fmt: skip
+
+
+def _steady(
+    model: ServingModel, load: Load, prompts: Prompts, decode: ServingPhase, rate: Term, figures: dict[str, Term], later: Term, *,
+    growth: Term, running: Term, busy: Term | None,
+) -> Steady:  # fmt: skip
+    return Steady(
+        rate=rate, added=prompts.added, prefill=prompts.own, step=decode.seconds, token=figures["tpot_s"], growth=growth,
+        running=running, first=figures["ttft_s"], later=later, end=figures["e2e_s"], output=_output(model),
+        prompt=model.uncached(model.prompt()), room=prompts.room, busy=busy, mixes=model.profile.steps == "mixed",
+        **_spreads(model, load),
     )  # fmt: skip
 
 
@@ -315,6 +382,15 @@ class _Waves(Record, kw_only=True):
         return cls(first=first, again=again, others=others, part=part)
 
 
+def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
+    """The step that runs when a request comes: of ranks that wait for each other's prompts it is a mean one with these."""
+    if not by_turns(model) or model.plan.drafting is not None:
+        return decode.seconds
+    return step_under_way.term(
+        "load.step_under_way", step=decode.seconds, token=token, ranks=model.serve.sharing.attention_dp
+    )  # fmt: skip
+
+
 def _spreads(model: ServingModel, load: Load) -> dict[str, Term]:
     """Standard deviations of the lengths over their means."""
     return {
@@ -354,46 +430,75 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     rate = rate_each.term("load.rate_of_replica", rate=asked, ways=replicas)
     room = full.places
 
-    def solved(name: str, at: Term, step: ServingPhase, added: Term) -> Term:
+    def solved(name: str, at: Term, step: ServingPhase, added: Term) -> tuple[Term, Term]:
         growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
         found = queue.running_at_rate.term(
             f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=added
         )  # fmt: skip
-        return smaller.term(f"{name}.running", a=found, b=room)
+        return smaller.term(f"{name}.running", a=found, b=room), growth
 
     # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts.between)
+    running, growth = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts.between)
     for name in ("near", "nearer"):
         at = larger.term(f"{name}.rows", a=running, b=ONE)
         step = step_of(model, f"decode_{name}", at)
         prompts = prompts_beside(model, running, step, at=f"{name}_")
-        running = solved(name, at, step, prompts.between)
+        running, growth = solved(name, at, step, prompts.between)
     decode = step_of(model, "decode", larger.term("load.rows_at_once", a=running, b=ONE))
     tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
-    spreads = _spreads(model, load)
+    of_lengths = _spreads(model, load)
     host, _ = _request(model)
+    rest = queue.step_rest_at_rate.term(
+        "load.step_in_progress", step=_under_way(model, decode, tpot), running=running
+    )  # fmt: skip
     parts = {
         **host,
         **taken_up(model, decode, tpot, running),
-        "step_in_progress": queue.step_rest_at_rate.term("load.step_in_progress", step=decode.seconds, running=running),
-        "other_prompts": queue.prompt_wait_seconds.term(
-            "load.queue", rate=rate, added=prompts.added, spread=spreads["prompt_spread"]
+        "step_in_progress": rest,
+        "other_prompts": _wait_at_rate(
+            model,
+            prompts,
+            rate=rate,
+            step=decode.seconds,
+            token=tpot,
+            running=running,
+            rest=rest,
+            spread=of_lengths["prompt_spread"],
         ),
         "prefill": prompts.own,
         "place": queue.place_wait_at_rate.term(
-            "load.place", running=running, places=room, stay=later, spread=spreads["output_spread"]
+            "load.place", running=running, places=room, stay=later, spread=of_lengths["output_spread"]
         ),
     }
     ttft = total("ttft", parts)
     running = queue.waiting_at_rate.term("load.running", rate=rate, wait=later)
-    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, prompts=prompts, rate=asked, running=running)
+    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=asked, running=running)
     figures |= {
         "waiting_requests": queue.waiting_at_rate.term("load.waiting", rate=asked, wait=ttft),
         "highest_rate_per_s": full.most,
         "utilization": queue.part_of_rate.term("load.utilization", rate=asked, most=full.most),
     }
-    return UnderLoad(figures=figures, decode=decode, first=ttft, parts=parts, prompt=prompts.phase)
+    steady = None
+    if _tells(model):
+        steady = _steady(
+            model, load, prompts, decode, rate, figures, later, growth=growth, running=running, busy=figures["utilization"]
+        )
+    return UnderLoad(figures=figures, decode=decode, first=ttft, parts=parts, prompt=prompts.phase, steady=steady)
+
+
+def _wait_at_rate(
+    model: ServingModel, prompts: Prompts, *, rate: Term, step: Term, token: Term, running: Term, rest: Term, spread: Term
+) -> Term:
+    """Mean wait for the prompts of others that came at random: in turn before decoding, or in the steps beside it."""
+    if model.profile.steps != "mixed":
+        return queue.prompt_wait_seconds.term("load.queue", rate=rate, added=prompts.added, spread=spread)
+    seen = spreads.prompts_seen.term("load.prompts_seen", rate=rate, between=prompts.between, added=prompts.added)
+    deviation = spreads.mixed_step_deviation.term(
+        "load.step_deviation", rate=seen, added=prompts.added, spread=spread, step=step
+    )  # fmt: skip
+    met = spreads.met_step_mean.term("load.met_step", mean=token, deviation=deviation)
+    return spreads.mixed_wait_seconds.term("load.queue", rate=seen, added=prompts.added, met=met, running=running, rest=rest)
 
 
 def saturated(model: ServingModel, full: Full) -> dict[str, Term]:
@@ -404,22 +509,17 @@ def saturated(model: ServingModel, full: Full) -> dict[str, Term]:
 
 
 def _told(
-    model: ServingModel, memory: ServingMemory, *, ttft: Term, tpot: Term, later: Term, decode: ServingPhase, prompts: Prompts,
+    model: ServingModel, memory: ServingMemory, *, ttft: Term, tpot: Term, later: Term, decode: ServingPhase,
     rate: Term, running: Term,
 ) -> dict[str, Term]:  # fmt: skip
     """The figures that every load has."""
     replicas = model.subject.plan("dp", model.plan.parallel.dp)
-    each = rate_each.term("load.requests_of_each", rate=rate, ways=replicas)
-    often = queue.steps_with_prompts.term("load.steps_with_prompts", rate=each, passes=prompts.passes, token=tpot)
     cached = model.replaced(serve=model.serve.replaced(batch=running)).cache_read("load")
     read = total("load.bytes_read", {"weights": decode.weights_read, "kv_cache": cached})
     figures = {
         "ttft_s": ttft,
         "tpot_s": tpot,
         "itl_s": decode.seconds,
-        "itl_p99_s": queue.late_step_seconds.term(
-            "load.late_step", step=decode.seconds, mixed=_gap(model, decode, prompts), often=often
-        ),
         "e2e_s": total("load.end_to_end", {"first": ttft, "later": later}),
         "requests_per_s": rate,
         "tokens_per_s": queue.tokens_of_requests.term("tokens_per_s", rate=rate, tokens=_output(model)),
@@ -430,10 +530,3 @@ def _told(
     if memory.max_sequences is not None:
         figures["kv_used_share"] = queue.cache_used.term("load.kv_used", running=running, size=held(model), pool=memory.pool)
     return figures
-
-
-def _gap(model: ServingModel, decode: ServingPhase, prompts: Prompts) -> Term:
-    """Time between two tokens with a chunk of a prompt beside or between them."""
-    if model.profile.steps == "mixed":
-        return prompts.phase.seconds
-    return total("load.interrupted_step", {"decode": decode.seconds, "prompt": prompts.phase.seconds})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.experts import expert_share
-from gpuplan.num import Bytes, Count, Ratio, log2, maximum, minimum, sqrt, where
+from gpuplan.num import Bytes, Count, Ratio, Seconds, log2, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _VLLM = Source(
@@ -87,6 +87,16 @@ def levelled_load(*, experts: Count, redundant: Count, ep: Count, skew: Ratio) -
     )
 
 
+@formula(DEFINITION)
+def packed_load(*, redundant: Count, packed: Ratio, loose: Ratio) -> Ratio:
+    """Tokens of the fullest rank over the mean, of plans that hold some experts twice and plans that hold none.
+
+    >>> packed_load(redundant=32.0, packed=1.0, loose=1.4), packed_load(redundant=0.0, packed=1.8, loose=1.4)
+    (1.0, 1.4)
+    """
+    return where(redundant > 0.0, packed, loose)
+
+
 @formula(_NORMAL)
 def uneven_context_share(*, ranks: Count, batch: Count, prompt: Count, output: Count) -> Ratio:
     """How much longer the contexts of the fullest rank are than the mean, as a share: each has `batch` requests of its own.
@@ -111,6 +121,30 @@ def passes_waited_for(*, ranks: Count, batch: Count, output: Count) -> Ratio:
     6.45
     """
     return (1.0 - (1.0 - minimum(batch / output, 1.0)) ** ranks) / minimum(batch / output, 1.0)
+
+
+@formula(_LOCKSTEP)
+def tokens_read_beside(*, tokens: Count, ranks: Count, batch: Count, output: Count) -> Count:
+    """Tokens of prompts in a step of all ranks in which one of them reads so many: others read one of their own by chance.
+
+    >>> tokens_read_beside(tokens=512.0, ranks=1.0, batch=64.0, output=1024.0)
+    512.0
+    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=1024.0, output=1024.0)
+    4096.0
+    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=64.0, output=1024.0)
+    634.8
+    """
+    return tokens * ranks / passes_waited_for(ranks=ranks, batch=batch, output=output)
+
+
+@formula(_LOCKSTEP)
+def step_under_way(*, step: Seconds, token: Seconds, ranks: Count) -> Seconds:
+    """The mean step of a rank: with the prompts of the others that it waits for, where there are others.
+
+    >>> step_under_way(step=0.02, token=0.05, ranks=1.0), step_under_way(step=0.02, token=0.05, ranks=8.0)
+    (0.02, 0.05)
+    """
+    return where(ranks > 1.0, token, step)
 
 
 @formula(DEFINITION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Count, Ratio, log2, maximum, minimum
+from gpuplan.num import Count, Ratio, floor, log2, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
 _WAIT = Source(
@@ -21,12 +21,12 @@ _LOOK = Source(
 
 @formula(_WAIT)
 def others_of_pass(*, tokens: Count, prompt: Count) -> Count:
-    """Prompts that a pass of so many tokens has room for beside a first one.
+    """Whole prompts that a pass of so many tokens has room for beside a first one.
 
     >>> others_of_pass(tokens=16384, prompt=1024), others_of_pass(tokens=1024, prompt=8192)
     (15.0, 0.0)
     """
-    return maximum(tokens / prompt - 1, 0.0)
+    return maximum(floor(tokens / prompt) - 1, 0.0)
 
 
 @formula(_BALANCE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, ceil_div, exp, maximum, minimum, sqrt
+from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt
 from gpuplan.term import DEFINITION, Source, formula
 
 _LITTLE = Source("paper", "A Proof for the Queuing Formula: L = λW", "https://doi.org/10.1287/opre.9.3.383", "theorem 1")
@@ -439,26 +439,6 @@ def cache_used(*, running: Count, size: Bytes, pool: Bytes) -> Ratio:
     (0.75, 1.0)
     """
     return running * size / maximum(pool, running * size)
-
-
-@formula(DEFINITION)
-def late_step_seconds(*, step: Seconds, mixed: Seconds, often: Ratio) -> Seconds:
-    """The time between two tokens that one in a hundred exceeds: that of a step with a prompt where as many have one.
-
-    >>> late_step_seconds(step=0.02, mixed=0.3, often=0.05), late_step_seconds(step=0.02, mixed=0.3, often=0.001)
-    (0.3, 0.02)
-    """
-    return step + (mixed - step) * minimum(ceil_div(maximum(often - 0.01, 0.0 * often), 1.0), 1.0)
-
-
-@formula(DEFINITION)
-def steps_with_prompts(*, rate: PerS, passes: Count, token: Seconds) -> Ratio:
-    """The part of the steps that has a chunk of a prompt.
-
-    >>> steps_with_prompts(rate=2.0, passes=1, token=0.02)
-    0.04
-    """
-    return minimum(rate * passes * token, 1.0)
 
 
 @formula(DEFINITION)

@@ -12,6 +12,8 @@ from gpuplan.term import Formula, Source, Term
 
 SPREADS = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "e2e": "e2e_s"}
 """Times that are told with their percentiles, and the figures of the steady state that they are multiples of."""
+STEADY = ("load.steady", "load.waits", "load.over", "load.percentiles", "disaggregated.steady")
+"""Notes that say something of the steady state alone."""
 FORMULAS: Mapping[str, Formula[...]] = {"s": simulated_seconds, "1/s": simulated_rate, "1": simulated_count}
 
 
@@ -24,7 +26,7 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     source = Source("derived", f"simulation of {made.requests:,} requests, step by step", note=f"seed {seed}")
     figures: dict[str, Term] = {}
     swaps: dict[int, Term] = {}
-    for key, value, unit, steady in _found(made):
+    for key, value, unit, steady in _found(made, ends=ends):
         base = answer.figures.get(steady)
         if base is None or base.unit != unit or not float(base.value) > 0:
             figures[key] = Term(f"simulated.{key}", value, unit, source)
@@ -37,16 +39,16 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     rest = {
         key: term.rebuilt(lambda one: swaps.get(id(one)), done)
         for key, term in answer.figures.items()
-        if key not in figures and not key.startswith("itl_p")
+        if key not in figures and not key.endswith(("_p50_s", "_p90_s", "_p99_s"))
     }
-    notes = [one for one in answer.notes if one.code not in ("load.steady", "load.waits", "load.over")]
+    notes = [one for one in answer.notes if one.code not in STEADY]
     verdict = _verdict(answer, made, ends=ends)
     return answer.replaced(
-        figures={**figures, **rest}, verdict=verdict, notes=(*notes, *_notes(made, over=verdict.overloaded))
+        figures={**figures, **rest}, verdict=verdict, notes=(*notes, *_notes(made, over=verdict.overloaded, ends=ends))
     )  # fmt: skip
 
 
-def _found(made: Simulated) -> Iterator[tuple[str, float, str, str]]:
+def _found(made: Simulated, *, ends: bool) -> Iterator[tuple[str, float, str, str]]:
     """Figures by JSON key, their value and unit, and the key of the steady state that they are a multiple of."""
     spreads: dict[str, Spread | None] = {"ttft": made.ttft, "tpot": made.tpot, "itl": made.itl, "e2e": made.end_to_end}
     for name, steady in SPREADS.items():
@@ -68,9 +70,14 @@ def _found(made: Simulated) -> Iterator[tuple[str, float, str, str]]:
     for key, value in counts.items():
         yield key, value, "1", key
     yield "busy_share", made.utilisation, "1", ""
+    if made.reading is not None:
+        yield "prefill_busy_share", made.reading, "1", ""
     yield "kv_peak_share", made.peak_cache, "1", ""
     yield "preemptions", float(made.preemptions), "1", ""
     yield "refused_requests", float(made.refused), "1", ""
+    if made.rates is not None and ends:
+        yield "offered_requests_per_s", made.rates.mean, "1/s", ""
+        yield "offered_peak_requests_per_s", made.rates.peak, "1/s", ""
 
 
 def _verdict(answer: Estimate, made: Simulated, *, ends: bool) -> Verdict:
@@ -88,9 +95,16 @@ def _verdict(answer: Estimate, made: Simulated, *, ends: bool) -> Verdict:
     return Verdict(False, line, answer.verdict.binding, overloaded=True)
 
 
-def _notes(made: Simulated, *, over: bool) -> Iterator[Note]:
+def _notes(made: Simulated, *, over: bool, ends: bool) -> Iterator[Note]:
     """What a reader must know of a simulation."""
     yield Note("load.simulated", f"{made.requests:,} requests were simulated, over {made.span:,.3g} s of the fleet's time")
+    if made.rates is not None and ends:
+        words = "minute" if made.rates.window == 60 else "second"
+        text = (
+            f"{made.rates.mean:.3g} requests came a second in the mean, {made.rates.peak:.3g} in the busiest {words}; figures of"
+            " sizes and the highest rate are those of the mean"
+        )
+        yield Note("load.offered", text)
     if made.refused:
         text = f"{made.refused:,} requests are longer than the caches of a replica hold: they are refused"
         yield Note("load.refused", text, "shorter sequences, more accelerators a replica or a smaller type of cache")

@@ -5,23 +5,35 @@ from __future__ import annotations
 from math import ceil, floor
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.drafting import undrafted
+from gpuplan.estimate.images import encoded_seconds
+from gpuplan.estimate.pins import with_values
 from gpuplan.estimate.serving import ServingModel
-from gpuplan.load.replica import Rules
+from gpuplan.load.drafts import Drafts, drafting_pace
+from gpuplan.load.pace import OneRank, Pace, Ranks
+from gpuplan.load.rules import Rules
 from gpuplan.load.step_lines import StepLines
-from gpuplan.load.step_times import StepTimes
+from gpuplan.load.step_times import StepTimes, chunk_group, decoding_group
 from gpuplan.record import Record
+from gpuplan.term import Term
 
 
 class Service(Record, eq=False, kw_only=True):
-    """A replica as a simulation needs it."""
+    """Replicas of one kind as a simulation needs them."""
 
-    times: StepTimes
-    lines: StepLines
+    pace: Pace
     rules: Rules
-    host: float
+    """Of each of its ranks."""
+    host: float = 0.0
     """Seconds of a request that no step takes."""
-    token_host: float
+    token_host: float = 0.0
     """Seconds of a token of a prompt in the process that reads requests one after the other."""
+    ranks: int = 1
+    """Ranks of attention, each with requests of its own, that share experts."""
+    waits: int = 0
+    """Steps for which prompts wait until all ranks have one to read, or those of the only one fill a pass; 0: none waits."""
+    replicas: int = 1
+    drafts: Drafts | None = None
 
     @classmethod
     def of(cls, model: ServingModel, *, longest: int, longest_prompt: int) -> Service:
@@ -36,28 +48,64 @@ class Service(Record, eq=False, kw_only=True):
         stages = max(round(float(model.serve.pp.value)), 1)
         of_pass = rules.tokens // stages if rules.cuts else max(rules.tokens // stages, longest_prompt)
         rows = ceil(rules.sequences / stages)
-        times = StepTimes.of(model, most_tokens=of_pass + rows, most_rows=rows, longest=longest)
+        drafter = model.drafter()
+        drafts = None if drafter is None else Drafts.of(drafter)
+        growth = 1.0 if drafts is None else drafts.expected
+        ranks = round(float(model.serve.sharing.attention_dp.value))
+        encode = 0.0 if model.plan.images is None else _number(model, encoded_seconds(model))
+
+        def lines_of(one: ServingModel) -> StepLines:
+            times = StepTimes.of(one, most_tokens=of_pass + rows * rules.verified, most_rows=rows, longest=longest)
+            return StepLines(times, stages=stages, pass_tokens=of_pass, growth=growth)
+
+        lines = lines_of(model)
+        pace: Pace = OneRank(lines, encode) if ranks == 1 else Ranks(lines, encode)
+        if drafter is not None and drafts is not None:
+            own = lines_of(drafter.model.replaced(subject=drafter.model.subject.replaced(pins=model.subject.pins)))
+            alone = own.times.experts is None
+            pace = drafting_pace(
+                pace, OneRank(own) if alone else Ranks(own), drafter, drafts.number, rules.sequences, own.times.host
+            )
         profile, habit = model.profile, model.subject.habit
-        host = float(habit("request_host", profile.request_host).value)
-        host += 0.0 if profile.server_host is None else float(habit("server_host", profile.server_host).value)
-        token_host = 0.0 if profile.token_host is None else float(habit("token_host", profile.token_host).value)
-        lines = StepLines(times, stages=stages, pass_tokens=of_pass)
-        return cls(times=times, lines=lines, rules=rules, host=host, token_host=token_host)
+        shared = profile.shares_experts
+        waits = None if shared is None or ranks == 1 or not shared.aligned else shared.waits
+        asked = model.plan.settings.batch_wait
+        waited = round(asked) if asked is not None else 0 if waits is None else round(_number(model, habit("aligned_steps", waits)))
+        host = _number(model, habit("request_host", profile.request_host))
+        host += 0.0 if profile.server_host is None else _number(model, habit("server_host", profile.server_host))
+        token_host = 0.0 if profile.token_host is None else _number(model, habit("token_host", profile.token_host))
+        return cls(
+            pace=pace, rules=rules, host=host, token_host=token_host, ranks=ranks, drafts=drafts,
+            waits=waited,
+            replicas=max(round(float(model.plan.parallel.dp) / ranks), 1),
+        )  # fmt: skip
+
+
+def names_below(model: ServingModel) -> set[str]:
+    """Names of the terms that the steps and the caches of a simulation are made of."""
+    groups = (chunk_group(64.0, 512.0), decoding_group(8.0, 512.0))
+    drafter, memory = model.drafter(), model.memory()
+    roots = [undrafted(model).step("step", groups).seconds, memory.pool, memory.sequence, model.limit(), model.chunk()]
+    if drafter is not None:
+        roots += [drafter.expected, drafter.model.step("step", groups).seconds]
+    if model.plan.images is not None:
+        roots.append(encoded_seconds(model))
+    profile, habit = model.profile, model.subject.habit
+    hosts = {"request_host": profile.request_host, "server_host": profile.server_host, "token_host": profile.token_host}
+    roots += [habit(name, one) for name, one in hosts.items() if one is not None]
+    return {term.name for root in roots for term in root.walk()}
+
+
+def _number(model: ServingModel, term: Term) -> float:
+    return float(with_values(term, model.subject.pins).value)
 
 
 def _refuse(model: ServingModel) -> None:
-    """Refuse plans whose steps are not those of one scheduler and one token a sequence; errors as `Service.of`."""
-    if model.plan.drafting is not None:
-        what = "a simulation counts one token of each sequence in a step: what drafts are accepted is not simulated"
-        raise UsageError(Problem("load.drafts", what, "leave --simulate out: the steady state counts drafts; or leave --draft out"))
-    if model.plan.settings.batch_wait is not None:
-        what = "a wait until prompts fill a pass is not simulated"
-        hint = "leave --simulate out: the steady state counts it; or leave --batch-wait out"
-        raise UsageError(Problem("load.batch-wait", what, hint))
-    if model.plan.parallel.attention_dp != 1:
-        what = "ranks of attention that wait for each other are not simulated"
-        hint = "leave --simulate out: the steady state counts them; or leave --attention-dp out"
-        raise UsageError(Problem("load.attention-dp", what, hint))
+    """Refuse plans whose steps are not those of one scheduler for each rank; errors as `Service.of`."""
+    if model.plan.settings.overlap_batches:
+        what = "two micro-batches that compute and travel by turns are not simulated"
+        hint = "leave --simulate out: the steady state counts them; or leave --overlap-batches out"
+        raise UsageError(Problem("load.overlap", what, hint))
 
 
 def rules_of(model: ServingModel, *, longest: int) -> Rules:
@@ -86,10 +134,12 @@ def rules_of(model: ServingModel, *, longest: int) -> Rules:
     tokens = model.plan.settings.cache_tokens
     if tokens is not None and page:
         pages = min(pages, floor(tokens / page))
+    drafting = model.plan.drafting
     return Rules(
-        tokens=round(float(model.setting("max_batched_tokens").value)) * stages, sequences=round(float(model.limit().value)),
+        tokens=round(_number(model, model.setting("max_batched_tokens"))) * stages, sequences=round(_number(model, model.limit())),
         mixes=schedule.steps == "mixed", cuts=cuts, reserves_output=schedule.admits == "reserved", pages=max(pages, 0),
         page_tokens=page, fixed_pages=fixed_pages, looks=max(round(model.plan.settings.recv_interval or 1), 1),
+        verified=1 if drafting is None else 1 + round(float(drafting.draft_tokens)),
     )  # fmt: skip
 
 
@@ -97,4 +147,4 @@ def _room(model: ServingModel, tokens: int) -> tuple[float, float]:
     """Bytes of the pool of caches, and of what a sequence of so many tokens keeps."""
     context = model.subject.plan("context", float(tokens))
     memory = model.replaced(serve=model.serve.replaced(context=context), leaves=model.subject.leaves()).memory()
-    return float(memory.pool.value), float(memory.sequence.value)
+    return _number(model, memory.pool), _number(model, memory.sequence)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuplan.load.replica import NEVER, Fates, Replica, Rules
-from gpuplan.load.requests import Requests
-from gpuplan.load.step_lines import StepLines
+from gpuplan.load.drafts import steps_of
+from gpuplan.load.replica import NEVER, Replica
+from gpuplan.load.requests import Rates, Requests, rates_of
+from gpuplan.load.rules import Rules
+from gpuplan.load.scheduler import Asked, Fates, Scheduler
+from gpuplan.load.service import Service
 from gpuplan.plan.words import Router
 from gpuplan.record import Record
 
@@ -35,6 +39,7 @@ class Simulated(Record, eq=False, kw_only=True):
     """What came of a load, in seconds, tokens and shares; times are those that a client sees."""
 
     replicas: int
+    """Of each the ranks of attention with requests of their own."""
     requests: int
     refused: int
     """Requests that are longer than a whole cache."""
@@ -53,11 +58,15 @@ class Simulated(Record, eq=False, kw_only=True):
     batch: float
     """Sequences that a replica has in work, in the mean of the time."""
     utilisation: float
-    """The share of the time in which replicas work."""
+    """The share of the time in which replicas work, or those that write answers."""
+    reading: float | None
+    """The same of workers that read prompts alone; None: there are none."""
     cache: float
     """The share of the caches that is taken, in the mean of the time; `peak_cache` at most."""
     peak_cache: float
     preemptions: int
+    rates: Rates | None
+    """At which they came; None: as others ended, or at once."""
     keeps_up: bool
     """Whether the queue does not grow from the beginning to the end of the load."""
     queue_times: Floats
@@ -69,53 +78,138 @@ class Simulated(Record, eq=False, kw_only=True):
     """By request, seconds; NaN of those that were refused."""
 
 
-def simulate(
-    requests: Requests, lines: StepLines, rules: Rules, *, replicas: int = 1, router: Router = "round-robin", host: float = 0.0,
-    token_host: float = 0.0, steady_from: int = 0,
-) -> Simulated:  # fmt: skip
-    """The load through `replicas` of one kind; `host` are seconds of a request before it reaches the queue of a replica.
+class Reading(Record, eq=False, kw_only=True):
+    """Workers that read prompts alone, and the links over which the caches go to those that write answers."""
 
-    `token_host` are seconds of each token of a prompt in the one process of a replica that reads all of its requests in turn. Times
-    are told of the requests from `steady_from` on: those before fill the replicas.
+    service: Service
+    transfer: float
+    """Seconds of a transfer whatever its size; `token_transfer` of each token of a prompt besides."""
+    token_transfer: float
+
+    def arrives(self, tokens: int, began: float, now: float, free: float) -> float:
+        """When the caches of a prompt that was read until `now` are all there, over a link that is `free` from then on.
+
+        Those of a chunk are sent when it is read, while the next one is.
+        """
+        chunks = -(-tokens // max(self.service.rules.tokens, 1))
+        whole = self.transfer + self.token_transfer * tokens
+        return max(max(free, began + (now - began) / chunks) + whole, now + whole / chunks)
+
+
+def simulate(
+    requests: Requests, service: Service, *, reading: Reading | None = None, router: Router = "round-robin", steady_from: int = 0,
+    seed: int = 0,
+) -> Simulated:  # fmt: skip
+    """The load through the replicas of a service; those of `reading` read its prompts, where there are others for them.
+
+    Times are told of the requests from `steady_from` on: those before fill the replicas. `seed` draws which drafts are accepted.
     Each replica goes from one change of its batch to the next: between them, decode steps are summed in closed form.
     """
-    front = Front(router=router, host=host, token_host=token_host)
-    fleet = _Fleet(requests, lines, rules, replicas, front)
+    fleet = _Fleet(requests, service, reading, router, seed)
     fleet.run()
     return fleet.answer(steady_from)
 
 
-class Front(Record, kw_only=True):
-    """What a request meets before the queue of a replica."""
+class _Pool:
+    """Replicas of one kind behind a router."""
 
-    router: Router
-    host: float
-    token_host: float
+    def __init__(self, service: Service, asked: Asked, router: Router, first: int) -> None:
+        self.service, self.router, self.first = service, router, first
+        self.fates = Fates.of(len(asked.prompt))
+        self.units = [
+            Replica(service.pace, [Scheduler(service.rules, self.fates, asked) for _ in range(service.ranks)], service.waits)
+            for _ in range(service.replicas)
+        ]
+        self.desks = [one for unit in self.units for one in unit.ranks]
+        self.desk_of = array("q", [0]) * len(asked.prompt)
+        self.prompt = asked.prompt
+        self._free = [0.0] * len(self.units)
+        """When the process that reads requests is done with the last one."""
+        self._turn = 0
+        self._loads = [(0, at) for at in range(len(self.desks))]
+
+    def route(self, request: int, now: float) -> tuple[float, int]:
+        """When a request reaches the queue of a replica, and the number of that one."""
+        at = self._desk()
+        self.desk_of[request] = at
+        self.desks[at].outstanding += 1
+        unit = at // self.service.ranks
+        if self.service.token_host:
+            now = self._free[unit] = max(self._free[unit], now) + self.prompt[request] * self.service.token_host
+        return now, self.first + unit
+
+    def enter(self, request: int, now: float) -> None:
+        """A request joins the queue of its rank."""
+        at = self.desk_of[request]
+        self.units[at // self.service.ranks].enter(request, now, at % self.service.ranks)
+
+    def ended(self, requests: Sequence[int]) -> None:
+        """What the router is told of replicas that are done with these."""
+        if self.router == "least-loaded":
+            for at in {self.desk_of[one] for one in requests}:
+                heappush(self._loads, (self.desks[at].outstanding, at))
+
+    def _desk(self) -> int:
+        if self.router == "round-robin" or len(self.desks) == 1:
+            at = self._turn
+            self._turn = (at + 1) % len(self.desks)
+            return at
+        loads = self._loads
+        while loads[0][0] != self.desks[loads[0][1]].outstanding:
+            heappop(loads)
+        at = loads[0][1]
+        # What is said of a replica is no longer true once the request is there.
+        heappush(loads, (self.desks[at].outstanding + 1, at))
+        if len(loads) > 64 * len(self.desks):
+            loads[:] = [(one.outstanding + (place == at), place) for place, one in enumerate(self.desks)]
+            heapify(loads)
+        return at
+
+    def shares(self, span: float) -> tuple[float, float, float, float]:
+        """Sequences in work of a rank, and the shares of the time and of the caches that are taken, the last at most."""
+        over, pages = span * len(self.desks) or 1.0, max(self.service.rules.pages, 1)
+        return (
+            sum(one.row_seconds for one in self.desks) / over, sum(one.busy for one in self.desks) / over,
+            sum(one.page_seconds for one in self.desks) / (over * pages), max(one.peak for one in self.desks) / pages,
+        )  # fmt: skip
 
 
 class _Fleet:
-    """Replicas behind a router, and requests on their way to them."""
+    """Replicas behind routers, and requests on their way to them."""
 
-    def __init__(self, requests: Requests, lines: StepLines, rules: Rules, replicas: int, front: Front) -> None:
-        self.requests, self.rules, self.front = requests, rules, front
-        self._free = [0.0] * replicas
-        """When the process that reads requests is done with the last one."""
+    def __init__(
+        self, requests: Requests, service: Service, reading: Reading | None, router: Router, seed: int
+    ) -> None:  # fmt: skip
+        self.requests, self.reading = requests, reading
         count = len(requests)
-        counts = (requests.prompt, requests.output, requests.cached)
-        self.prompt, output, cached = (array("q", np.ascontiguousarray(one, dtype=np.int64).tobytes()) for one in counts)
-        whole = requests.prompt + requests.output
-        pages = -(-whole // rules.page_tokens) if rules.page_tokens else 0
-        self.served = np.asarray(rules.fixed_pages + pages <= rules.pages) & np.ones(count, dtype=bool)
-        self.fates = Fates.of(count)
-        self.replicas = [Replica(lines, rules, self.fates, self.prompt, output, cached) for _ in range(replicas)]
+        prompt, output, cached = (
+            array("q", np.ascontiguousarray(one, dtype=np.int64).tobytes())
+            for one in (requests.prompt, requests.output, requests.cached)
+        )
+        self.output = output
+        drafts = service.drafts
+        whole = Asked(
+            prompt=prompt, output=output, cached=cached, given=reading is not None,
+            steps=None if drafts is None else steps_of(requests.output, drafts, seed),
+            growth=1.0 if drafts is None else drafts.expected,
+        )  # fmt: skip
+        self.served = _has_room(service.rules, requests.prompt + requests.output)
+        self.pools = [_Pool(service, whole, router, 0)]
+        if reading is not None:
+            alone = Asked(prompt=prompt, output=array("q", [1]) * count, cached=cached)
+            self.served &= _has_room(reading.service.rules, requests.prompt + 1)
+            self.pools.insert(0, _Pool(reading.service, alone, router, len(self.pools[0].units)))
+        self.writing = self.pools[-1]
+        self._links = [0.0] * len(self.pools[0].desks)
+        """When the link of a rank that reads prompts is free."""
+        self._there = array("d", [float("nan")]) * count
+        """When the first token of a request is told: with its caches, where another worker read its prompt."""
         self._sent = array("d", [float("nan")]) * count
-        self._turn = 0
-        self._loads = [(0, at) for at in range(replicas)]
 
     def run(self) -> None:
         """Every event in the order of time; of a request and the end of a step at one moment, the request comes first."""
         order = np.flatnonzero(self.served).tolist()
-        opened, host, sent = self.requests.arrival, self.front.host, self._sent
+        opened, host, sent = self.requests.arrival, self.pools[0].service.host, self._sent
         coming: deque[tuple[float, int]] = deque()
         if opened is None:
             users = min(max(self.requests.users, 1), len(order))
@@ -127,24 +221,24 @@ class _Fleet:
         for at, request in coming:
             sent[request] = at - host
         events: list[tuple[float, int, int]] = []
-        replicas = self.replicas
+        units = [unit for pool in sorted(self.pools, key=lambda one: one.first) for unit in pool.units]
+        pools = [pool for pool in sorted(self.pools, key=lambda one: one.first) for _ in pool.units]
         while coming or events:
             if coming and (not events or coming[0][0] <= events[0][0]):
                 now, request = coming.popleft()
-                at = self._route()
-                one = replicas[at]
-                one.outstanding += 1
-                if self.front.token_host:
-                    self._free[at] = max(self._free[at], now) + self.prompt[request] * self.front.token_host
-                    heappush(events, (self._free[at], at, -1 - request))
-                    continue
+                then, at = self.pools[0].route(request, now)
                 version = -1 - request
+                if then > now:
+                    heappush(events, (then, at, version))
+                    continue
             else:
                 now, at, version = heappop(events)
-                one = replicas[at]
+                if at < 0:
+                    _, at = self.writing.route(-1 - version, now)
+            one = units[at]
             if version < 0:
                 before = one.version
-                one.enter(-1 - version, now)
+                pools[at].enter(-1 - version, now)
                 if one.version != before:
                     heappush(events, (one.until, at, one.version))
                 continue
@@ -153,36 +247,36 @@ class _Fleet:
             done = one.turn()
             if one.until != NEVER:
                 heappush(events, (one.until, at, one.version))
-            if done and self.front.router == "least-loaded":
-                heappush(self._loads, (one.outstanding, at))
-            for _ in done:
-                if left:
-                    request = left.popleft()
-                    sent[request] = now
-                    coming.append((now + host, request))
+            if not done:
+                continue
+            pools[at].ended(done)
+            for request in done:
+                if pools[at] is not self.writing and (then := self._hand_over(request, now)) and self.output[request] > 1:
+                    heappush(events, (then, -1, -1 - request))
+                elif left:
+                    following = left.popleft()
+                    sent[following] = now
+                    coming.append((now + host, following))
 
-    def _route(self) -> int:
-        if self.front.router == "round-robin" or len(self.replicas) == 1:
-            at = self._turn
-            self._turn = (at + 1) % len(self.replicas)
-            return at
-        loads = self._loads
-        while loads[0][0] != self.replicas[loads[0][1]].outstanding:
-            heappop(loads)
-        at = loads[0][1]
-        # What is said of a replica is no longer true once the request is there.
-        heappush(loads, (self.replicas[at].outstanding + 1, at))
-        if len(loads) > 64 * len(self.replicas):
-            loads[:] = [(one.outstanding + (place == at), place) for place, one in enumerate(self.replicas)]
-            heapify(loads)
-        return at
+    def _hand_over(self, request: int, now: float) -> float:
+        """When the caches of a prompt are with the worker that writes its answer."""
+        assert self.reading is not None
+        pool = self.pools[0]
+        link = pool.desk_of[request]
+        tokens = pool.prompt[request]
+        then = self.reading.arrives(tokens, pool.fates.admitted[request], now, self._links[link])
+        self._links[link] = self._there[request] = then
+        return then
 
     def answer(self, steady_from: int) -> Simulated:
         """What came of it."""
-        asked, fates, count = self.requests, self.fates, len(self.replicas)
+        asked, fates, writing = self.requests, self.pools[0].fates, self.writing
         sent, entered, admitted, first, finished = (
-            np.array(one) for one in (self._sent, fates.entered, fates.admitted, fates.first, fates.finished)
+            np.array(one) for one in (self._sent, fates.entered, fates.admitted, fates.first, writing.fates.finished)
         )
+        if self.reading is not None:
+            first = np.array(self._there)
+            finished = np.where(asked.output > 1, finished, first)
         at = np.isfinite(finished)
         served = int(at.sum())
         told = at & (np.arange(len(asked)) >= (steady_from if steady_from < served else 0))
@@ -190,31 +284,32 @@ class _Fleet:
         span = float(finished[at].max()) - start if served else 0.0
         long = told & (asked.output > 1)
         gaps, counts = array("d"), array("q")
-        for one in self.replicas:
+        for one in writing.desks:
             gaps.extend(one.gaps)
             counts.extend(one.gap_tokens)
+        drafts = writing.service.drafts
         times = np.linspace(0.0, span, PLACES)
         queue = (
             np.searchsorted(np.sort(entered[at]), times + start, side="right")
             - np.searchsorted(np.sort(admitted[at]), times + start, side="right")
         ).astype(float)
-        over = span * count or 1.0
+        batch, busy, cache, peak = writing.shares(span)
 
         def rate(amount: float) -> float:
             return amount / span if span else 0.0
 
         return Simulated(
-            replicas=count, requests=served, refused=len(asked) - served, span=span,
+            replicas=len(writing.desks), requests=served, refused=len(asked) - served, span=span,
             ttft=_spread(first[told] - sent[told]), end_to_end=_spread(finished[told] - sent[told]),
             tpot=_spread((finished[long] - first[long]) / (asked.output[long] - 1)),
-            itl=_weighted(np.array(gaps), np.array(counts)),
+            itl=_weighted(np.array(gaps) / (1.0 if drafts is None else drafts.expected), np.array(counts)),
             requests_per_s=rate(served), input_tokens_per_s=rate(float(asked.prompt[at].sum())),
             output_tokens_per_s=rate(float(asked.output[at].sum())),
             unanswered=float((first[at] - sent[at]).sum()) / (span or 1.0),
-            batch=sum(one.row_seconds for one in self.replicas) / over, utilisation=sum(one.busy for one in self.replicas) / over,
-            cache=sum(one.page_seconds for one in self.replicas) / (over * max(self.rules.pages, 1)),
-            peak_cache=max(one.peak for one in self.replicas) / max(self.rules.pages, 1),
-            preemptions=sum(fates.preempted), keeps_up=self._keeps_up(times + start, queue, sent[at]),
+            batch=batch, utilisation=busy, cache=cache, peak_cache=min(peak, 1.0),
+            reading=None if self.reading is None else self.pools[0].shares(span)[1],
+            rates=rates_of(asked), preemptions=sum(sum(one.fates.preempted) for one in self.pools),
+            keeps_up=self._keeps_up(times + start, queue, sent[at]),
             queue_times=times, queue=queue, sent=sent, first=first, finished=finished,
         )  # fmt: skip
 
@@ -226,6 +321,12 @@ class _Fleet:
         last = coming[-max(len(coming) // 10, 1) :].mean()
         before = coming[len(coming) // 4 : len(coming) // 2].mean() if len(coming) > 4 else 0.0
         return bool(last <= BACKLOG * len(sent) or last <= 1.5 * before)
+
+
+def _has_room(rules: Rules, whole: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether requests of so many tokens are no longer than a whole cache."""
+    pages = -(-whole // rules.page_tokens) if rules.page_tokens else 0
+    return np.asarray(rules.fixed_pages + pages <= rules.pages) & np.ones(len(whole), dtype=bool)
 
 
 def _spread(values: Floats) -> Spread | None:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.drafting import undrafted
+from gpuplan.estimate.pins import with_values
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.formulas.inference import issue_wait_seconds, mixed_residual
 from gpuplan.formulas.training import unmodelled_seconds
@@ -17,8 +19,8 @@ from gpuplan.term import DEFINITION, Term
 from gpuplan.workload.context import ONE, Group
 
 Floats = NDArray[np.float64]
-AROUND = ("head", "issue_wait", "host", "sequences", "unmodelled")
-"""The parts of a step that are no work of its layers."""
+AROUND = ("head", "issue_wait", "host", "sequences", "unmodelled", "context_wait")
+"""The parts of a step that are no work of its layers; ranks of attention that wait for each other are simulated."""
 EACH_UP_TO = 1024
 """Every number of tokens up to here is estimated; beyond, the last and the first that kernels cut into as many tiles."""
 TILE = 64
@@ -59,12 +61,17 @@ class StepTimes(Record, eq=False, kw_only=True):
     sequence_host: float
     prefill_residual: float
     decode_residual: float
+    verified: int = 1
+    """Tokens of each sequence in a step that verifies drafts."""
+    experts: Floats | None = None
+    """Seconds of experts by the tokens of all ranks of attention that share them, which are then no part of `shared`."""
 
     @classmethod
     def of(cls, model: ServingModel, *, most_tokens: int, most_rows: int, longest: int) -> StepTimes:
         """The table of a serving model: of steps of at most so many tokens and sequences, none of which is longer.
 
-        `most_rows` are sequences and `most_tokens` tokens of one pass through the stages.
+        `most_rows` are sequences and `most_tokens` tokens of one pass through the stages, of one rank of attention. Where tokens
+        are drafted it is of the steps that verify them, without the drafter.
 
         Raises:
             UnknownError: the hardware lacks a parameter that the work needs.
@@ -77,42 +84,59 @@ class StepTimes(Record, eq=False, kw_only=True):
             raise UsageError(
                 Problem("load.host-weights", "no load of a model that is partly in the host's memory is modelled", hint)
             )
-        most_tokens = max(most_tokens, most_rows, 2)
-        model = model.replaced(serve=model.serve.replaced(batch=_term("batch", float(most_rows))))
+        drafter = model.drafter()
+        verified = 1 if drafter is None else round(float(drafter.verified.value))
+        most_tokens = max(most_tokens, most_rows * verified, 2)
+        model = undrafted(model).replaced(serve=model.serve.replaced(batch=_term("batch", float(most_rows))))
+        ranks = round(float(model.serve.sharing.attention_dp.value))
+        pins = model.subject.pins
 
-        def step(groups: tuple[Group, ...], tokens: Any) -> ServingPhase:
+        def step(groups: tuple[Group, ...], tokens: Any, experts: Any = None) -> ServingPhase:
             # Leaves of a model are made once by name, and those of a step have other values in the next call.
-            return model.replaced(leaves=model.subject.leaves()).step("step", groups, _term("tokens", tokens))
+            some = None if experts is None else _term("tokens_of_all", experts)
+            made = model.replaced(leaves=model.subject.leaves()).step("step", groups, _term("tokens", tokens), shared_by=some)
+            return with_values(made, pins)
 
         chunk_tokens, chunk_keys = _chunk_places(most_tokens), _places(longest)
         decode_rows, decode_keys = _places(most_rows), _places(longest)
-        tokens = np.union1d(_token_places(most_tokens), np.union1d(chunk_tokens, decode_rows))
-        shared = _line(tokens, most_tokens, lambda some: _layers(step((), some)))
-        head = _line(_token_places(most_rows), most_rows, lambda some: step((), some).parts["head"].value)
+        tokens = np.union1d(_token_places(most_tokens), np.union1d(chunk_tokens, decode_rows * verified))
+        apart = None if ranks == 1 else 1.0
+        shared = _line(tokens, most_tokens, lambda some: _layers(step((), some, apart)))
+        head = _line(_token_places(most_rows * verified), most_rows * verified, lambda some: step((), some).parts["head"].value)
+        experts = None
+        if ranks > 1:
+            alone = float(_layers(step((), 1.0, 1.0)))
+            whole = ranks * most_tokens
+            experts = _line(_token_places(whole), whole, lambda some: _layers(step((), np.ones_like(some), some)) - alone)
 
-        def own(make: Callable[[Floats, Floats], Group], counts: Floats, keys: Floats) -> Floats:
+        def own(make: Callable[[Floats, Floats], Group], counts: Floats, keys: Floats, each: int) -> Floats:
             across, along = (one.ravel() for one in np.meshgrid(counts, keys, indexing="ij"))
             places = np.arange(len(across))
 
             def of(some: Floats) -> Any:
                 at = some.astype(int)
-                return _layers(step((make(across[at], along[at]),), across[at]))
+                return _layers(step((make(across[at], along[at]),), across[at] * each, apart))
 
             whole = _each(places.astype(float), of).reshape(len(counts), len(keys))
-            return np.asarray(whole - shared[counts.astype(int)][:, None])
+            return np.asarray(whole - shared[(counts * each).astype(int)][:, None])
 
-        decoding = step((decoding_group(1.0, 1.0),), 1.0)
+        def decoding_rows(rows: Any, keys: Any) -> Group:
+            return decoding_group(rows, keys, verified)
+
+        decoding = step((decoding_rows(1.0, 1.0),), float(verified))
         wait = dict(decoding.parts["issue_wait"].args)
         profile, habit = model.profile, model.subject.habit
+        residuals = [
+            with_values(habit(f"{name}_residual", getattr(profile, f"{name}_residual")), pins) for name in ("prefill", "decode")
+        ]
         return cls(
-            shared=shared, head=head,
-            chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys),
-            decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_group, decode_rows, decode_keys),
+            shared=shared, head=head, experts=experts, verified=verified,
+            chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys, 1),
+            decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_rows, decode_rows, decode_keys, verified),
             layers=float(wait["layers"].value), layer_host=float(wait["layer_host"].value),
             host=float(decoding.parts["host"].value),
             sequence_host=float(decoding.parts["sequences"].value) if "sequences" in decoding.parts else 0.0,
-            prefill_residual=float(habit("prefill_residual", profile.prefill_residual).value),
-            decode_residual=float(habit("decode_residual", profile.decode_residual).value),
+            prefill_residual=float(residuals[0].value), decode_residual=float(residuals[1].value),
         )  # fmt: skip
 
     def seconds(
@@ -122,20 +146,23 @@ class StepTimes(Record, eq=False, kw_only=True):
         """Seconds of steps with so many tokens of prompts beside so many sequences that decode at a mean context.
 
         A token of a prompt sees `prefill_context` keys in the mean, itself among them. `prompts` are those that the step takes
-        chunks of; None: as many as there are if all are whole.
+        chunks of; None: as many as there are if all are whole. Ranks of attention that share experts all have the same.
         """
         read, keys, rows, context = np.broadcast_arrays(
             *(np.asarray(one, dtype=float) for one in (prefill_tokens, prefill_context, decode_rows, decode_context))
         )
         some = np.where(read > 0, np.maximum(1.0, read / np.maximum(2 * keys - 1, 1.0)), 0.0)
         some = some if prompts is None else np.asarray(prompts, dtype=float)
+        tokens = read + rows * self.verified
         busy = (
-            _along(self.shared, read + rows)
-            + _along(self.head, np.minimum(rows + some, len(self.head) - 1))
+            _along(self.shared, tokens)
+            + _along(self.head, np.minimum(rows * self.verified + some, len(self.head) - 1))
             + np.where(read > 0, _between(self.chunk_tokens, self.chunk_keys, self.chunk, read, keys), 0.0)
             + np.where(rows > 0, _between(self.decode_rows, self.decode_keys, self.decode, rows, context), 0.0)
         )
-        return np.asarray(self.whole(busy, read, read + rows, rows + some))
+        if self.experts is not None:
+            busy = busy + _along(self.experts, tokens * ((len(self.experts) - 1) / (len(self.shared) - 1)))
+        return np.asarray(self.whole(busy, read, tokens, rows + some))
 
     def whole(self, busy: Any, read: Any, tokens: Any, sequences: Any) -> Any:
         """Seconds of a step whose work keeps the accelerator busy so long: with the host's part, and what no part counts."""
@@ -153,9 +180,10 @@ def chunk_group(tokens: Any, keys: Any) -> Group:
     )
 
 
-def decoding_group(rows: Any, keys: Any) -> Group:
-    """Sequences that make a token each at a mean context."""
-    return Group(sequences=_term("rows", rows), q_len=ONE, kv_len=_term("context", keys), decodes=True)
+def decoding_group(rows: Any, keys: Any, verified: int = 1) -> Group:
+    """Sequences that make a token each at a mean context, or verify so many."""
+    each = ONE if verified == 1 else _term("verified", float(verified))
+    return Group(sequences=_term("rows", rows), q_len=each, kv_len=_term("context", keys), decodes=True)
 
 
 def _term(name: str, value: Any) -> Term:

@@ -127,6 +127,10 @@ class PlanServeAsk(Promised, Where, kw_only=True):
         Option("What to have least of: cost, gpus or energy; left out, cost", GOAL, "WHAT"),
     ] = None
     best: Annotated[int | None, Option("How many machines are shown; left out, 5", GOAL, most=100)] = None
+    front: Annotated[
+        bool | None,
+        Option("Also what no other machine beats in price and time of a token, drawn as a front", GOAL, "", one_way=True),
+    ] = None
 
 
 class PlanCarriesAsk(Promised, kw_only=True):

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from gpuplan.errors import Note
 from gpuplan.plan.ask_diffusion import GenerationAsk, PictureAsk
-from gpuplan.plan.option import LOADED, NUMBERS, PARALLEL, RUN, SERVED, Option
+from gpuplan.plan.option import LOADED, MONEY, NUMBERS, PARALLEL, RUN, SERVED, Option
 from gpuplan.plan.shared_options import (
     ATTENTION_DP,
     BATCH,
     CONTEXT,
+    DECODE_CP,
     DP,
+    EMIT,
     EP,
     EXCHANGE,
     GRAPHS,
@@ -28,6 +30,7 @@ from gpuplan.plan.shared_options import (
 )
 from gpuplan.plan.words import (
     Arrival,
+    Emit,
     ExpertExchange,
     KvFormat,
     Optimizer,
@@ -110,6 +113,7 @@ class ServeAsk(GenerationAsk, kw_only=True):
     dp: Annotated[int | None, DP] = None
     ep: Annotated[int | None, EP] = None
     attention_dp: Annotated[int | None, ATTENTION_DP] = None
+    decode_cp: Annotated[int | None, DECODE_CP] = None
     redundant_experts: Annotated[int | None, REDUNDANT] = None
     expert_exchange: Annotated[ExpertExchange | None, EXCHANGE] = None
     expert_skew: Annotated[float | None, SKEW] = None
@@ -233,6 +237,14 @@ class ServeAsk(GenerationAsk, kw_only=True):
             " --tensor-split)", SERVED, "SHARES",
         ),
     ] = None  # fmt: skip
+    emit: Annotated[Emit | None, EMIT] = None
+    api_price: Annotated[
+        str | None,
+        Option(
+            "To compare: what an API asks for a million tokens read, written and read from its cache, such as `0.60/2.40/0.06`",
+            MONEY, "USD/USD/USD",
+        ),
+    ] = None  # fmt: skip
     engine_args: Annotated[
         str | None, Option("Arguments of --engine as they are, such as `--max-num-seqs 64 -tp 4`", SERVED, "WORDS", reads="words")
     ] = None
@@ -249,6 +261,8 @@ class ServeAsk(GenerationAsk, kw_only=True):
     """Likewise: a whole command names the model."""
     as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
+    as_engine: bool | None = None
+    """Likewise, or a run is described: how replicas share experts is as the engine has it where nothing says otherwise."""
     heard: tuple[Note, ...] = ()
     """What is to be said of an engine's words."""
 

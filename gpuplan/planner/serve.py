@@ -7,7 +7,7 @@ then asked about as `gpuplan serve` is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias
 
@@ -129,13 +129,19 @@ class ServeSearch:
         self.want, self.library, self.formats = want, library, formats
         self.machines = tuple({one.name: one for one in machines}.values())
         self.card: ModelCard = library.card(want.run.model)
+        self.todo: list[Option] = []
+        self.pending: list[tuple[float, Group]] = []
         self.found: dict[Hashable, Served] = {}
+        self.divisions: list[Served] = []
+        """Every division of every option that keeps the promise within the limits."""
         self.broken: list[Broken] = []
         self.over: list[Served] = []
         """Fleets that keep the promise, of more accelerators or dollars than there may be."""
         self.refused: dict[str, GpuplanError] = {}
         self.nodes: dict[str, int] = {}
         self.same: dict[Hashable, list[Option]] = {}
+        self.groups: list[Group] = []
+        """All that was divided, whether or not a load was dealt to it."""
         self.dealt: dict[Hashable, tuple[Divided, int]] = {}
         self.candidates = self.bounded = self.estimated = self.plans = 0
 
@@ -144,31 +150,33 @@ class ServeSearch:
 
         Where bounds on the promise leave nothing, all that holds the model is looked at, to tell how far it is from it.
         """
-        self._go(self._options(self.want.promise), shown)
+        self.todo = self._options(self.want.promise)
+        self.go_on(lambda: self.to_beat(shown))
         if not self.found and not self.over and not self.broken:
             self.candidates = 0
-            self._go(self._options(Promise()), shown)
+            self.todo = self._options(Promise())
+            self.go_on(lambda: self.to_beat(shown))
 
-    def _go(self, todo: Sequence[Option], shown: int) -> None:
-        for at in range(0, len(todo), AT_ONCE):
-            limit = self.to_beat(shown)
-            batch = [one for one in todo[at : at + AT_ONCE] if one.bound <= limit]
+    def go_on(self, limit: Callable[[], float]) -> None:
+        """Look at all that is left of which bounds are not above a limit."""
+        while True:
+            batch = [one for one in self.todo[:AT_ONCE] if one.bound <= limit()]
+            self.todo = self.todo[len(batch) :]
+            self.pending = sorted([*self.pending, *self._new(batch)], key=lambda one: one[0])
+            while self.pending and self.pending[0][0] <= limit():
+                self._deal(self.pending.pop(0)[1])
             if not batch:
                 break
-            for least, group in sorted(self._new(batch), key=lambda one: one[0]):
-                if least <= self.to_beat(shown):
-                    self._deal(group)
         self.bounded = self.candidates - self.estimated - len(self.refused)
 
+    def look_at_all(self) -> None:
+        """Divide everything that holds the model and that bounds on the promise leave, without dealing the load to it."""
+        self.pending += self._new(self.todo)
+        self.todo = []
+
     def ranked(self) -> list[Served]:
-        """The best of each machine, the best first: what is to be least, then the fewest accelerators."""
-        order = sorted(
-            self.found.values(), key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key))
-        )
-        kept: dict[str, Served] = {}
-        for one in order:
-            kept.setdefault(one.option.machine.name, one)
-        return list(kept.values())
+        """The best of each machine, the best first."""
+        return ranked(self.found.values())
 
     def to_beat(self, shown: int) -> float:
         """What a bound must not be above: the figure of the last machine that would be shown."""
@@ -243,6 +251,7 @@ class ServeSearch:
             except GpuplanError as error:
                 self.refused[option.target] = error.with_traceback(None)
         groups, refused = grouped(sites, self.want.promise)
+        self.groups += groups
         for place, why in refused.items():
             self.refused |= dict.fromkeys((one.target for one in self.same[place]), why)
         made = []
@@ -268,7 +277,9 @@ class ServeSearch:
         self.estimated += 1
         self.plans += found.group.legal // len(found.group.sites)
         for fleet in found.fleets(at):
-            one = self._spared(option, fleet)
+            one = self.spared(option, fleet)
+            if one.within(self.want):
+                self.divisions.append(one)
             if best is None or (not one.within(self.want), *_order(one)) < (not best.within(self.want), *_order(best)):
                 best = one
         if best is not None:
@@ -285,7 +296,7 @@ class ServeSearch:
             least = {key: float(np.where(kept[key], idle[key], inf).min()) for key in limits}
             self.broken.append(Broken(option=option, idle={key: float(one.min()) for key, one in idle.items()}, least=least))
 
-    def _spared(self, option: Option, fleet: Fleet) -> Served:
+    def spared(self, option: Option, fleet: Fleet) -> Served:
         """A fleet with its spare parts, and what it takes of what is to be least."""
         each = fleet.accelerators // fleet.parts
         fleet = fleet.replaced(accelerators=each * (fleet.parts + self.want.spare))
@@ -297,9 +308,18 @@ class ServeSearch:
         return inf if each is None else each * accelerators
 
 
+def ranked(found: Iterable[Served]) -> list[Served]:
+    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators."""
+    order = sorted(found, key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key)))
+    kept: dict[str, Served] = {}
+    for one in order:
+        kept.setdefault(one.option.machine.name, one)
+    return list(kept.values())
+
+
 def _order(one: Served) -> tuple[float, ...]:
     """What prefers one division of an option to another: the least, then the fewest accelerators, ranks and stages."""
-    return one.figure, one.fleet.accelerators, one.fleet.tp * one.fleet.pp, one.fleet.pp
+    return one.figure, one.fleet.accelerators, *one.fleet.division.plainness
 
 
 def _doubling(number: float) -> int:

@@ -14,9 +14,11 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.promise import NAMES, Promise
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
+from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
 from gpuplan.planner.serve_load import Loaded, loaded, promised
-from gpuplan.planner.where import Places, places
+from gpuplan.planner.serve_percentiles import Percentiles
+from gpuplan.planner.where import places
 from gpuplan.planner.why import said_to_beat
 from gpuplan.search.library import SERVES, Library
 from gpuplan.search.load import rate_text
@@ -43,17 +45,28 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     Raises:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
-    load = loaded(goal, run)
+    # Fleets are of tp x pp x replicas, whose experts are shared as the engine does it unasked.
+    load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
     least = goal.minimize or "cost"
     where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None)
     want = Wanted(
-        run=load.run, promise=promise, rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
+        run=load.run, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
     search = ServeSearch(want, where.machines, library, formats(goal.lowest_bits or LOWEST, run, library))
-    search.go(goal.best or BEST)
-    return _Answer(goal, load, where, want, search, library).planned((*load.notes, *notes, *where.notes))
+    shown = goal.best or BEST
+    if promise.percent is None:
+        search.go(shown)
+        served = search.ranked()[:shown]
+    else:
+        served = Percentiles(search, promise).go(shown)[:shown]
+    made = _Answer(load, promise, served, search).planned((*load.notes, *notes, *where.notes))
+    if not goal.front:
+        return made
+    from gpuplan.planner.serve_front import front
+
+    return made.replaced(front=front(search))
 
 
 def formats(lowest: int, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:
@@ -82,12 +95,11 @@ def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]
 class _Answer:
     """The answer to one question, of what its search found."""
 
-    def __init__(
-        self, goal: PlanServeAsk, load: Loaded, where: Places, want: Wanted, search: ServeSearch, library: Library
-    ) -> None:
-        self.goal, self.load, self.where, self.want, self.search, self.library = goal, load, where, want, search, library
-        self.limits = limits_of(want.promise, want)
-        self.least = FIGURES[want.least]
+    def __init__(self, load: Loaded, promise: Promise, served: Sequence[Served], search: ServeSearch) -> None:
+        self.load, self.promise, self.served, self.search = load, promise, served, search
+        self.want, self.library = search.want, search.library
+        self.limits = limits_of(promise, self.want)
+        self.least = FIGURES[self.want.least]
 
     def planned(self, notes: tuple[Note, ...]) -> Planned:
         """All of it.
@@ -96,7 +108,7 @@ class _Answer:
             InfeasibleError: nothing holds the model.
             UnknownError: nothing that is allowed could be estimated for, as something about each is not known.
         """
-        served = self.search.ranked()[: self.goal.best or BEST]
+        served = self.served
         best = [self.candidate(one) for one in served]
         relax, nearest = ((), ()) if best else self.relaxed()
         if best:
@@ -111,31 +123,29 @@ class _Answer:
         )  # fmt: skip
 
     def asked(self) -> dict[str, str]:
-        """The load in words."""
+        """The load in words, and the figures of the times of requests."""
+        of = {name: self.promise.key(name) for name in NAMES}
         if self.want.rate is not None:
-            return {"load": rate_text(self.want.rate)}
-        return {"load": f"{self.want.users:,.0f} requests in flight"}
+            return {"load": rate_text(self.want.rate), **of}
+        return {"load": f"{self.want.users:,.0f} requests in flight", **of}
 
     def estimate(self, served: Served, parts: int) -> Estimate:
         """The whole answer for one unit of a fleet with so many parts, as `gpuplan serve` gives it."""
-        fleet, option = served.fleet, served.option
-        asked = self.want.loaded(self.want.amount * (fleet.dp if option.alone else 1) / parts)
-        return answer_serving(
-            asked.replaced(on=option.target, weights=option.weights, tp=fleet.tp, pp=fleet.pp, dp=fleet.dp), self.library
-        )
+        asked = unit_ask(self.want, served, parts, experts=bool(self.search.card.architecture.moes))
+        return answer_serving(asked.replaced(simulate=True) if self.promise.percent is not None else asked, self.library)
 
     def candidate(self, served: Served) -> Candidate:
         """A fleet with the whole answer for one of its units."""
         fleet, option = served.fleet, served.option
         unit = self.estimate(served, fleet.parts)
-        terms = fleet_figures(unit, served, self.want)
+        price, terms = price_each(unit), fleet_figures(unit, served, self.want)
         unit = unit.replaced(figures={**terms, **{key: term for key, term in unit.figures.items() if key not in terms}})
         figures = {key: float(term.value) for key, term in unit.figures.items()}
         broken = tuple(limit for limit in self.limits if limit.broken_by(figures.get(limit.figure, inf)))
         machine = option.machine
         count = fleet.accelerators // machine.each
         target = f"{count}x{machine.name}" if count > 1 and not machine.fixed else machine.name
-        offering = Offering(target, machine.accelerator, fleet.accelerators, price_each(unit), machine.offer, machine.kind)
+        offering = Offering(target, machine.accelerator, fleet.accelerators, price, machine.offer, machine.kind)
         return Candidate(offering, unit, figures, broken, fleet=fleet_words(served, self.want.spare))
 
     def binds(self, served: Served, best: Candidate) -> str:
@@ -144,25 +154,25 @@ class _Answer:
         name = "replica" if served.option.alone else "instance" if served.option.machine.kind == "instance" else "machine"
         if fleet.parts == 1:
             used = self._used(best)
-            return f"one {name} is all that it takes, the smallest that holds the model with its caches" + (
+            return f"a single {name} is all that it takes, the smallest that holds the model with its caches" + (
                 f" ({used})" if used else ""
             )
         fewer = self.estimate(served, fleet.parts - 1)
-        what = f"with {fleet.parts - 1:,} {name}s in place of {fleet.parts:,}"
+        what = f"with {fleet.parts - 1:,} {name}{'s' if fleet.parts > 2 else ''} in place of {fleet.parts:,}"
         if fewer.verdict.overloaded:
             return f"{what} more would come than is kept ({fewer.verdict.headline.partition(', ')[2].partition(';')[0]})"
-        over = [(float(fewer.figures[key].value) / limit, key, limit) for key, limit in self.want.promise.limits.items()]
+        over = [(float(fewer.figures[key].value) / limit, key, limit) for key, limit in self.promise.limits.items()]
         _, key, limit = max(over)
         term = float(fewer.figures[key].value)
         return f"{key.partition('_')[0].upper()}: {what} it would be {human(term, 's')}, and {human(limit, 's')} is promised"
 
     def _used(self, best: Candidate) -> str:
-        made = [f"{key.partition('_')[0].upper()} {best.figures[key] / most:.0%}" for key, most in self.want.promise.limits.items()]
+        made = [f"{key.partition('_')[0].upper()} {best.figures[key] / most:.0%}" for key, most in self.promise.limits.items()]
         return f"used of the promise: {', '.join(made)}" if made else ""
 
     def quality(self) -> Iterator[Note]:
         """What is known of the quality of quantised weights."""
-        chosen = next((one for one in self.search.ranked()[:1]), None)
+        chosen = next(iter(self.served), None)
         if chosen is None or chosen.option.weights is None or self.want.run.weights is not None:
             return
         weights = chosen.option.weights
@@ -176,7 +186,7 @@ class _Answer:
             return
         enough = next((parts for parts in _more(served.fleet.parts) if self._keeps_high(served, parts)), None)
         ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
-        hint = "" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
+        hint = "not even twice as many do" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
         yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 
     def _keeps_high(self, served: Served, parts: int) -> bool:
@@ -197,7 +207,7 @@ class _Answer:
                 served[1].option.machine.name,
             )
         if first.option.weights is not None and self.want.run.weights is None:
-            plain = [one for one in self.search.found.values() if one.option.weights is None]
+            plain = [one for one in self.search.found.values() if one.option.weights is None and self.promise.percent is None]
             if plain:
                 best = min(plain, key=lambda one: (one.figure, one.fleet.accelerators, one.option.target))
                 more = best.figure / first.figure
@@ -241,7 +251,7 @@ class _Answer:
         return tuple(made), (self.candidate(least if made and made[0].limit.figure == "cost_usd_per_month" else few),)
 
     def _times(self) -> list[Limit]:
-        return [limit for limit in self.limits if limit.figure in self.want.promise.limits]
+        return [limit for limit in self.limits if limit.figure in self.promise.limits]
 
     def _nothing(self) -> GpuplanError:
         """Why nothing was looked at that holds the model."""
@@ -263,12 +273,12 @@ class _Answer:
 
 
 def _more(parts: int) -> Iterator[int]:
-    """Some more parts, up to four times as many.
+    """Some more parts, up to twice as many.
 
-    >>> list(_more(1)), list(_more(27))[:3]
-    ([2, 3, 4], [30, 34, 38])
+    >>> list(_more(1)), list(_more(27))
+    ([2], [34, 43, 54])
     """
     at = parts
-    while at < 4 * parts:
-        at = min(max(at + 1, -(-at * 9 // 8)), 4 * parts)
+    while at < 2 * parts:
+        at = min(max(at + 1, -(-at * 5 // 4)), 2 * parts)
         yield at

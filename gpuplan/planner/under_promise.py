@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
 from gpuplan.planner.promise import Promise
 from gpuplan.record import Record
+from gpuplan.term import Term
 
 POINTS = 63
 """Loads that are looked at in one estimate: what it costs lies in its terms, not in the length of their arrays."""
@@ -84,13 +85,21 @@ class UnderPromise(Record, kw_only=True, eq=False):
 
     def times(self, amounts: Any) -> dict[str, Any]:
         """The figures that something is promised of under loads, by key; errors as `Promise.told`."""
+        return self.promise.told(self._made(amounts))
+
+    def figures(self, amounts: Any, keys: Sequence[str]) -> dict[str, Any]:
+        """Some figures under loads, by key."""
+        made = self._made(amounts)
+        return {key: made[key].value for key in keys}
+
+    def _made(self, amounts: Any) -> Mapping[str, Term]:
+        """All figures under loads."""
         name = "concurrency" if self.full is None else "rate"
         load = self.load.replaced(**{name: amounts})
         # What depends on the load has names of its own in each estimate.
         model = self.model.replaced(leaves=self.model.subject.leaves())
         with np.errstate(all="ignore"):
-            made = under_load(model, self.memory, load, self.full)
-        return self.promise.told(made.figures)
+            return under_load(model, self.memory, load, self.full).figures
 
     def keeps(self, amounts: Numbers) -> Truths:
         """Which loads are kept with the promise."""

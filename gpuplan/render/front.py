@@ -35,8 +35,8 @@ def drawn(front: Sequence[Point], width: int) -> list[str]:
     return [*lines, f"{'':>{AXIS}}└{'─' * wide}", f"{'':>{AXIS}} {first}{last:>{wide - len(first)}}"]
 
 
-def draw(front: Sequence[Point], title: str, file: Path) -> None:
-    """Write the same as a PNG, SVG or PDF.
+def draw(front: Sequence[Point], title: str, file: Path, *, tokens: bool = False) -> None:
+    """Write the same as a PNG, SVG or PDF; of `tokens`, prices are of a million of them and times of one.
 
     Raises:
         UsageError: the file cannot be written.
@@ -47,11 +47,13 @@ def draw(front: Sequence[Point], title: str, file: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7.2, 4.6), dpi=130)
-    days = [one.seconds / 86400 for one in front]
+    unit, across, up = (1e-3, "ms of each output token", "USD of a million output tokens") if tokens else (86400.0, "days", "USD")
+    days = [one.seconds / unit for one in front]
     axes.plot(days, [one.usd for one in front], marker="o", color="#1f6f8b", lw=1, drawstyle="steps-post")
-    for day, one in zip(days, front, strict=True):
+    first = [one.target != before for one, before in zip(front, [None, *(one.target for one in front)], strict=False)]
+    for day, one in ((day, one) for day, one, named in zip(days, front, first, strict=True) if named):
         axes.annotate(one.target, (day, one.usd), fontsize=6, rotation=25, xytext=(3, 4), textcoords="offset points")
-    axes.set(xscale="log", yscale="log", xlabel="days", ylabel="USD", title=title)
+    axes.set(xscale="log", yscale="log", xlabel=across, ylabel=up, title=title)
     axes.grid(visible=True, which="both", color="#ddd", lw=0.5)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
+MOST_POINTS = 12
+"""Points of a front that are drawn."""
 UNITS = {"cost_usd_per_month": "USD", "accelerators": "1", "fleet_power_watts": "W"}
 SAID = {"cost_usd_per_month": "cost a month", "accelerators": "accelerators", "fleet_power_watts": "power"}
 HEADS = (
@@ -33,7 +35,7 @@ def as_text(found: Planned, look: Look) -> str:
     made = [*wrap(_headline(found, look), look.width, "", "  "), *_relax(found), ""]
     rows = found.best or found.nearest
     if rows:
-        made += [stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n"), ""]
+        made += [stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n"), ""]
     for number, one in enumerate(found.best, 1):
         if one.beats:
             made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
@@ -41,6 +43,8 @@ def as_text(found: Planned, look: Look) -> str:
         made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
     for flip in found.flips:
         made += wrap(f"What turns it: where {flip.what}, {flip.instead} is best.", look.width, "", "  ")
+    if found.front:
+        made += ["", *_front(found, look)]
     made += ["", *wrap(_looked(found), look.width, "", "  ")]
     if rows:
         made += ["", *wrap(f"All of one unit: {_command(found, rows[0])}", look.width, "", "  ")]
@@ -56,7 +60,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [_headline(found, Look()), *_relax(found), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
+    lines = [_headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -79,6 +83,7 @@ def as_json(found: Planned) -> str:
             {"figure": one.limit.figure, "most": one.limit.most, "needs": one.needs, "on": one.offering} for one in found.relax
         ],
         "nearest": records(found.nearest),
+        "front": [{"on": one.target, "tpot_s": one.seconds, "cost_usd_per_million_output_tokens": one.usd} for one in found.front],
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
@@ -108,7 +113,7 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
             "price_usd_per_s": None if offering.price is None else float(offering.price.value), "offer": offering.offer or None,
             "replicas": one.fleet, "keeps_limits": not one.broken,
         }  # fmt: skip
-        for key in TOLD:
+        for key in (*TOLD, *(key for key in estimate.figures if key.startswith(("ttft_p", "tpot_p", "e2e_p")))):
             record[key] = one.figures.get(key)
             low, high = estimate.ranges[key] if key in estimate.figures else (None, None)
             record |= {f"{key}_low": low, f"{key}_high": high}
@@ -138,7 +143,14 @@ def _relax(found: Planned) -> list[str]:
     return made
 
 
-def _row(one: Candidate) -> list[str]:
+def _heads(found: Planned) -> list[str]:
+    """The heads of the table, with the part of the requests that times are of."""
+    of = found.asked["ttft"].split("_")[1]
+    return [f"{head[:4]} {of}{head[4:]}" if head[:4] in ("TTFT", "TPOT") and of != "s" else head for head in HEADS]
+
+
+def _row(one: Candidate, found: Planned) -> list[str]:
+    first, token = found.asked["ttft"], found.asked["tpot"]
     figures, ranges = one.figures, one.estimate.ranges
     price = one.offering.price
 
@@ -149,10 +161,22 @@ def _row(one: Candidate) -> list[str]:
         return " – ".join(span(key, ranges[key], "s", figures[key])) if key in figures else ""
 
     return [
-        one.offering.target, figure("cost_usd_per_month", "USD"), figure("ttft_s", "s"), figure("tpot_s", "s"),
+        one.offering.target, figure("cost_usd_per_month", "USD"), figure(first, "s"), figure(token, "s"),
         one.estimate.question.get("weights", ""), one.fleet, "" if price is None else shown("price", float(price.value), "USD/s"),
-        figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends("ttft_s"), ends("tpot_s"),
+        figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends(first), ends(token),
     ]  # fmt: skip
+
+
+def _front(found: Planned, look: Look) -> Iterator[str]:
+    """The front drawn, and the ends of what each machine has of it."""
+    from gpuplan.render.front import MARKS, drawn
+
+    some = [found.front[round(at * (len(found.front) - 1) / (MOST_POINTS - 1))] for at in range(MOST_POINTS)]
+    points = list(dict.fromkeys(some))
+    yield from wrap("Price of a million output tokens over the time of each, by what no other machine beats in both:", look.width)
+    yield from drawn(points, min(look.width, 100))
+    for mark, one in zip(MARKS, points, strict=False):
+        yield f"  {mark}  {shown('cost_usd', one.usd, 'USD'):>11}  {shown('tpot_s', one.seconds, 's'):>8}  {one.target}"
 
 
 def _command(found: Planned, one: Candidate) -> str:

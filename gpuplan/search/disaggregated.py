@@ -14,8 +14,10 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.disaggregated import SIDES, TRIGGERS
 from gpuplan.plan.read import said as told
+from gpuplan.record import Record
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.library import Library
+from gpuplan.search.load import NAMES, SIMULATED
 from gpuplan.search.serving import Settled, looked_up, settled
 from gpuplan.term import Source, Term
 
@@ -40,6 +42,24 @@ def answer_disaggregated(ask: ServeAsk, library: Library) -> Estimate:
         UnknownError: what is not known.
     """
     _refused(ask)
+    if ask.is_simulated:
+        from gpuplan.search.simulated_pair import answer_simulated_pair
+
+        return answer_simulated_pair(ask, library)
+    return paired(ask, library).answer
+
+
+class Pair(Record, kw_only=True):
+    """An answer for workers of two kinds, and what it is about."""
+
+    answer: Estimate
+    prompts: Side
+    answers: Side
+    links: tuple[Hardware, ...]
+
+
+def paired(ask: ServeAsk, library: Library) -> Pair:
+    """The steady state of workers of two kinds; errors as `answer_disaggregated`."""
     write, read = settled(_writing(ask), library), settled(_reading(ask), library)
     answers, prompts = _side(write, ask.decode_workers), _side(_filled(read), ask.prefill_workers)
     links = _links(ask, library, prompts, answers)
@@ -54,19 +74,22 @@ def answer_disaggregated(ask: ServeAsk, library: Library) -> Estimate:
     check_memory(made)
     if asked.rate is not None:
         _keeps(made, float(asked.rate.value))
-    return _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
+    answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
+    return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
 
 
 def _refused(ask: ServeAsk) -> None:
     """Refuse what is not modelled beside workers of two kinds."""
     for name in (
-        "command", "engine_args", "dp", "gpu_layers", "host_experts", "host_weights", "simulate", "trace", "burstiness", "router",
-        "seed", "cached_share",
+        "command", "engine_args", "dp", "gpu_layers", "host_experts", "host_weights",
+        *(() if ask.is_simulated else (*SIMULATED, "cached_share")),
     ):  # fmt: skip
         if getattr(ask, name) is not None:
             flag = "--" + name.replace("_", "-")
             hint = "use --prefill-workers and --decode-workers" if name == "dp" else "leave it out"
             raise UsageError(Problem("disaggregated.option", f"{flag} does not go with workers of two kinds", hint))
+    if ask.is_simulated:
+        return
     usual = "closed" if ask.concurrency is not None else "poisson" if ask.rate is not None else None
     if ask.arrival not in (None, usual):
         what = f"--arrival {ask.arrival}: workers of two kinds are asked with a steady load"
@@ -77,7 +100,7 @@ def _refused(ask: ServeAsk) -> None:
 
 def _alone(ask: ServeAsk) -> ServeAsk:
     """The question without what is about both sides."""
-    none = dict.fromkeys((*TRIGGERS, *SIDES, "concurrency", "rate", "requests", "arrival", "prompt_spread", "output_spread"))
+    none = dict.fromkeys((*TRIGGERS, *SIDES, *NAMES))
     return ask.replaced(**{name: value for name, value in none.items() if name in ask.field_names()})
 
 
@@ -94,6 +117,7 @@ def _reading(ask: ServeAsk) -> ServeAsk:
     own = {name: getattr(ask, given) for given, name in SIDES.items()}
     return _alone(ask).replaced(
         on=ask.prefill_on or ask.on, output=1, context=None, batch=None, draft=None, draft_tokens=None, acceptance=None,
+        decode_cp=None,
         dp=1 if own["attention_dp"] else None, **own,
     )  # fmt: skip
 
@@ -192,6 +216,7 @@ def _answer(
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
     more = [one for one in read.chosen if one.name in ("tp", "pp")]
     said = Said(
+        money=None if write.subject.money is None else write.subject.money.replaced(owned=None),
         question=asked,
         chosen=(*chosen, *(one.replaced(name=f"prefill_{one.name}") for one in more)),
         notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),

@@ -77,7 +77,7 @@ def _problems(ask: ServeAsk, given: dict[str, object]) -> list[Problem]:
         wrong("closed", "--arrival closed: requests come as others end, at no rate of their own", "use --concurrency")
     if ask.arrival == "poisson" and ask.concurrency is not None:
         wrong("poisson", "--arrival poisson: how many come a second?", "use --rate in place of --concurrency")
-    if ask.rate is not None and ask.requests is not None and not ask.simulate:
+    if ask.rate is not None and ask.requests is not None and not ask.is_simulated:
         hint = "add --simulate, or leave --requests out"
         wrong("steady", "--rate and --requests: what is told of a rate is its steady state, which has no end", hint)
     return found
@@ -93,6 +93,26 @@ def refuse_load_of_reader(ask: ServeAsk, arch: Architecture) -> None:
         return
     what = "the model only reads, and its answer is for batches: no load of it is modelled"
     raise UsageError(Problem("load.reads", what, "ask with --batch, and compare `sequences_per_s` with your rate"))
+
+
+TOLD = {"ttft": "to the first token", "tpot": "of a token", "itl": "between two tokens", "e2e": "of a whole request"}
+"""Times whose percentiles are told, in words."""
+
+
+def percentile_notes(made: ServingFigures) -> list[Note]:
+    """Which percentiles the steady state does not tell, because no bound of their error is known."""
+    if made.loaded is None:
+        return []
+    known = {name: [part for part in PARTS if f"{name}_{part}_s" in made.figures] for name in TOLD}
+    if not any(known.values()):
+        text = "percentiles of such a load are not told without a simulation: how far off they were is not known"
+        return [Note("load.percentiles", text, "add --simulate")]
+    left = [f"{', '.join(part for part in PARTS if part not in known[name])} of the time {words}" for name, words in TOLD.items()
+            if len(known[name]) < len(PARTS)]  # fmt: skip
+    return [Note("load.percentiles", f"not told without a simulation: {'; '.join(left)}", "add --simulate")] if left else []
+
+
+PARTS = ("p50", "p90", "p99")
 
 
 def load_notes(load: Load, made: ServingFigures) -> list[Note]:

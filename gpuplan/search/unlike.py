@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.memory_room import seen_memory
+from gpuplan.estimate.money import money_figures
 from gpuplan.estimate.result import Breakdown, Choice, Estimate, Verdict
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
@@ -24,7 +25,10 @@ from gpuplan.specs.unlike import joined_accelerators
 from gpuplan.units import human
 
 _DEGREES = ("tp", "pp", "dp", "ep")
-_OF_ONE = ("gpu_layers", "host_experts", "host_weights", "attention_dp", "draft", "images", "audio", "beams", *TRIGGERS, *SIDES)
+_OF_ONE = (
+    "own", "pue", "gpu_layers", "host_experts", "host_weights", "attention_dp", "decode_cp", "draft", "images", "audio", "beams",
+    *TRIGGERS, *SIDES,
+)  # fmt: skip
 
 
 def answer_unlike(ask: ServeAsk, library: Library) -> Estimate:
@@ -160,8 +164,9 @@ def _answer(
     command = "" if first.command is None else first.command.text
     if command and ask.tensor_split is not None:
         command = f"{command} --tensor-split {ask.tensor_split}"
+    figures = {**made.figures, **money_figures(made.figures, first.subject.money)}
     return Estimate(
-        "serve", question, _verdict(pieces, made, said), made.figures, breakdowns, tuple(chosen), (),
+        "serve", question, _verdict(pieces, made, said), figures, breakdowns, tuple(chosen), (),
         (*getattr(ask, "heard", ()), *notes.values()), command if ask.engine is not None else "",
     )  # fmt: skip
 

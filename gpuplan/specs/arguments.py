@@ -14,7 +14,7 @@ Target: TypeAlias = Literal[
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
     "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "cache_memory", "chunked_prefill", "recv_interval",
     "batch_wait", "mixed_chunk", "graphs", "adapters", "adapter_rank", "gpu_layers", "host_experts", "host_weights",
-    "redundant_experts", "expert_exchange", "draft_tokens", "draft_kind", "draft_model", "overlap_batches",
+    "redundant_experts", "expert_exchange", "decode_cp", "draft_tokens", "draft_kind", "draft_model", "overlap_batches",
     "file", "expert_parallel", "attention_dp", "key_cache", "value_cache", "slot_context", "tagged_model", "split", "lora",
     "tensor_split",
 ]  # fmt: skip
@@ -106,12 +106,23 @@ class OnLoad(Section):
     """The types; of others a checkpoint must be stored so."""
 
 
+class Container(Section):
+    """The engine's own container image."""
+
+    image: str
+    """Its name and tag."""
+    starts: tuple[str, ...] = ()
+    """The words that it starts by itself, so that only arguments are said to it."""
+
+
 class EngineArguments(SpecFile):
     """The command line of a serving engine; `id` is the engine's, or that of a program which runs it."""
 
     engine: Id
     """The engine that it starts."""
     commands: tuple[Command, ...]
+    container: Container | None = None
+    """The container image that serves, where there is one."""
     images: tuple[str, ...] = ()
     """Container images that start it, without their tags; all but the last word of a tag is a release."""
     dashes: Literal["apart", "alike"] = "apart"

@@ -27,6 +27,8 @@ class Sharing(Record, kw_only=True):
     None: by the number of ranks."""
     gathers: Term = ONE
     """Ranks up to which tokens are gathered, where nothing says how they travel."""
+    quantised: bool = False
+    """Tokens are gathered in the type that experts multiply, where that is a narrower one without blocks."""
     redundant: Term | None = None
     """Experts that are held a second time; None: none is."""
 
@@ -44,6 +46,8 @@ class Split(Record, kw_only=True):
     """What ranks do that are more than the key and value heads."""
     sharing: Sharing | None = None
     """Serving: the ranks of attention that share the experts of a replica. None: as in training."""
+    context_ranks: Term | None = None
+    """Serving: ranks that share the caches along the context, for attention of decode steps; None: none do."""
     experts_apart: bool = False
     """The ranks that share an expert (`etp`) are neighbours, and those that hold other experts are as far apart."""
 

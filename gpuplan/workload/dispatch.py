@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.formulas.attention_ranks import (
     gathered_tokens_bytes,
     levelled_load,
+    packed_load,
     ranks_above,
     ranks_up_to,
     with_copies,
@@ -13,6 +14,7 @@ from gpuplan.formulas.basic import larger
 from gpuplan.formulas.experts import fullest_rank_load
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import Moe
+from gpuplan.num import all_true
 from gpuplan.term import Term
 from gpuplan.work import Collective
 from gpuplan.workload.context import ONE, Sharing, Split
@@ -42,11 +44,14 @@ def shared_exchange(draft: Draft, moe: Moe, split: Split, sharing: Sharing, *, c
 
 def _gathered(draft: Draft, split: Split, sharing: Sharing, everyone: Term, width: Term) -> None:
     """All tokens to all ranks, and the sums of what their experts made back to the ranks of the tokens."""
-    at = draft.at
+    at, types = draft.at, draft.setting.types_of(draft.part)
+    all_of = {"tokens": draft.setting.work.tokens, "ranks": sharing.attention_dp, "width": width}
     tokens = gathered_tokens_bytes.term(
-        f"{at}.gathered_tokens", tokens=draft.setting.work.tokens, ranks=sharing.attention_dp, width=width,
-        element_bytes=draft.setting.types.activation,
-    )  # fmt: skip
+        f"{at}.gathered_tokens",
+        **all_of,
+        element_bytes=types.operand if sharing.quantised and not types.blocked else types.activation,
+    )
+    sums = gathered_tokens_bytes.term(f"{at}.scattered_sums", **all_of, element_bytes=types.activation)
     gathering = sharing.attention_dp
     summing = ranks_above.term(f"{at}.summing_ranks", ranks=everyone, of=sharing.attention_dp, least=ONE)
     if sharing.kind is None:
@@ -54,7 +59,7 @@ def _gathered(draft: Draft, split: Split, sharing: Sharing, everyone: Term, widt
         gathering = ranks_up_to.term(f"{at}.gathering_few", ranks=gathering, **few)
         summing = ranks_up_to.term(f"{at}.summing_few", ranks=summing, **few)
     draft.collective(Role.DISPATCH, "all_gather", tokens, gathering, split.tp)
-    draft.collective(Role.COMBINE, "reduce_scatter", tokens, summing, ONE)
+    draft.collective(Role.COMBINE, "reduce_scatter", sums, summing, ONE)
 
 
 def _sent(
@@ -84,7 +89,11 @@ def load_of(at: str, experts: Term, ep: Term, skew: Term, sharing: Sharing | Non
     """Tokens of the fullest rank over the mean."""
     if sharing is None or sharing.redundant is None:
         return fullest_rank_load.term(at, experts=experts, ep=ep, skew=skew)
-    return levelled_load.term(at, experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
+    if all_true(sharing.redundant.value > 0):
+        return levelled_load.term(at, experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
+    packed = levelled_load.term(f"{at}.packed", experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
+    loose = fullest_rank_load.term(f"{at}.loose", experts=experts, ep=ep, skew=skew)
+    return packed_load.term(at, redundant=sharing.redundant, packed=packed, loose=loose)
 
 
 def also_held(name: str, amount: Term, experts: Term, sharing: Sharing | None) -> Term:

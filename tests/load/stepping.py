@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuplan.load.replica import Rules
 from gpuplan.load.requests import Requests
+from gpuplan.load.rules import Rules
 from gpuplan.load.step_lines import StepLines
 
 

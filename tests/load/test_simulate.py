@@ -9,9 +9,12 @@ from typing import Literal, get_args
 import numpy as np
 import pytest
 
-from gpuplan.load.replica import Rules
+from gpuplan.load.pace import OneRank
 from gpuplan.load.requests import Lengths, Requests, burst, closed, open_loop
-from gpuplan.load.simulate import Router, Simulated, simulate
+from gpuplan.load.rules import Rules
+from gpuplan.load.service import Service
+from gpuplan.load.simulate import Router, Simulated
+from gpuplan.load.simulate import simulate as simulate_fleet
 from gpuplan.load.step_lines import StepLines
 from gpuplan.load.step_times import StepTimes
 from tests.load.stepping import stepped
@@ -41,6 +44,14 @@ PROMPT, OUTPUT = Lengths.lognormal(500, cv=1.0), Lengths.lognormal(120, cv=1.0)
 @cache
 def lines() -> StepLines:
     return StepLines(StepTimes.of(model_of(*SERVED[0]), most_tokens=16384, most_rows=256, longest=16384))
+
+
+def simulate(
+    asked: Requests, lines: StepLines, rules: Rules, *, replicas: int = 1, host: float = 0.0, token_host: float = 0.0,
+    router: Router = "round-robin", steady_from: int = 0,
+) -> Simulated:  # fmt: skip
+    service = Service(pace=OneRank(lines), rules=rules, replicas=replicas, host=host, token_host=token_host)
+    return simulate_fleet(asked, service, router=router, steady_from=steady_from)
 
 
 def loads() -> dict[str, Requests]:

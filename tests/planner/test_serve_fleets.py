@@ -24,6 +24,7 @@ from gpuplan.specs.engine import Engine
 LIBRARY = Library.shared()
 RUN = ServeAsk(model="llama-3.1-8b", on="any", prompt=2000, output=200)
 PROMISE = Promise(ttft=0.5, tpot=0.03)
+FORMATS: tuple[WeightFormat | None, ...] = (None, "fp8")
 NAMES = "lambda:gpu_8x_h100_sxm5,runpod:l40s,aws:g6.12xlarge,mi300x"
 
 
@@ -53,11 +54,11 @@ def fewest(want: Wanted, on: str, weights: WeightFormat | None, tp: int, pp: int
 ], ids=["rate", "users"])  # fmt: skip
 def test_brute_force_finds_no_better_fleet(want: Wanted) -> None:
     found = machines("lambda:gpu_1x_h100_pcie,aws:g6e.12xlarge")
-    search = ServeSearch(want, found, LIBRARY, (None, "fp8"))
+    search = ServeSearch(want, found, LIBRARY, FORMATS)
     search.go(len(found))
     for machine in found:
         ranks, best = machine.each, inf
-        for weights, tp, pp in product((None, "fp8"), (1, 2, 4), (1, 2)):
+        for weights, tp, pp in product(FORMATS, (1, 2, 4), (1, 2)):
             if ranks % (tp * pp) == 0:
                 best = min(best, ranks * fewest(want, machine.name, weights, tp, pp, ranks // (tp * pp)))
         mine = next((one.fleet.accelerators for one in search.ranked() if one.option.machine is machine), inf)

@@ -40,9 +40,9 @@ def library() -> Library:
         ({"rate": 4.0, "engine": "llama-cpp"}, "load.no-schedule"),
         ({"rate": 4.0, "model": "bge-m3", "output": None}, "load.reads"),
         ({"rate": 4.0, "host_weights": 2**30}, "load.host"),
-        ({"rate": 4.0, "model": "qwen2.5-vl-7b", "images": 1}, "load.shown"),
-        ({"rate": 4.0, "beams": 4}, "load.shown"),
-        ({"concurrency": 4, "simulate": True, "pins": {"hw.hbm_bandwidth": 1e12}}, "load.pins"),
+        ({"rate": 4.0, "model": "llama-3.2-11b-vision", "images": 1}, "load.across"),
+        ({"rate": 4.0, "beams": 4}, "load.beams"),
+        ({"concurrency": 4, "simulate": True, "pins": {"decode.attention": 1e-3}}, "load.pins"),
     ],
     ids=str,
 )
