@@ -99,7 +99,7 @@ def serving_ask(
     return ServeAsk(
         model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
         pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
-        **said,
+        as_engine=True, **said,
     )  # fmt: skip
 
 

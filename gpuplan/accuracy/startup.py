@@ -42,7 +42,7 @@ def startup_ask(row: Row, find: Callable[[str], ModelCard], keep: Callable[[Mode
         model=keep(card), on=f"{tp * pp}x{row.hardware['accelerator']}",
         engine=ENGINES.get(name, name) + (f"@{release}" if release else ""), prompt=1, output=1, batch=1,
         weights=weights_of(row), kv_cache=cast("KvFormat | None", kv), tp=tp, pp=pp,
-        ep=run.get("ep"), memory_utilization=run.get("memory_utilization"), graphs=run.get("graphs"), **given,
+        ep=run.get("ep"), memory_utilization=run.get("memory_utilization"), graphs=run.get("graphs"), as_engine=True, **given,
     )  # fmt: skip
 
 

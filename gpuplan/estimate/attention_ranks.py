@@ -8,6 +8,7 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
 from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
 from gpuplan.term import DEFINITION, Term, total
@@ -25,7 +26,7 @@ def sharing_of(subject: Subject, plan: ServePlan, profile: ServingProfile) -> Sh
     """The ranks of attention that share the experts of a plan, as its user or its engine has them."""
     p = plan.parallel
     ranks = subject.plan("attention_dp", p.attention_dp)
-    redundant = subject.plan("redundant_experts", p.redundant_experts) if p.redundant_experts else None
+    redundant = subject.plan("redundant_experts", p.redundant_experts) if any_true(p.redundant_experts > 0) else None
     own = profile.shares_experts
     if plan.expert_exchange is not None or own is None or own.gathers is None:
         return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", redundant=redundant)

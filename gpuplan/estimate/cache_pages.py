@@ -79,6 +79,9 @@ def pages_of(model: ServingModel, element: Term) -> Pages | None:
     limit = model.serve.context if given is None else subject.plan("max_context", given)
     groups = {one.name: whole_pieces.term(f"pages.{one.name}.groups", amount=one.layers, piece=group) for one in kinds}
     held = {one.name: form.tokens_of_page.term(f"pages.{one.name}.tokens", page=page, per_token=one.bytes) for one in tokens}
+    ranks = model.serve.context_ranks
+    if ranks is not None:  # A page of a sequence has as many tokens on each of the ranks that share it.
+        held = {key: model.leaves.times(f"pages.{key}.tokens_of_all", one, ranks) for key, one in held.items()}
     return Pages(
         size=repeated_bytes.term("pages.size", count=group, size=page),
         each=_needed(model, kinds, groups, held, model.serve.context, ONE, "each"),

@@ -147,7 +147,7 @@ def draft_plan(plan: ServePlan, drafting: Drafting) -> ServePlan:
         tp: Num = p.tp
         for one in heads:
             tp = where(one % tp == 0, tp, 1.0)
-        p = p.replaced(tp=tp, ep=1.0, attention_dp=1.0, redundant_experts=0.0)
+        p = p.replaced(tp=tp, ep=1.0, attention_dp=1.0, redundant_experts=0.0, decode_cp=1.0)
     settings = plan.settings.replaced(gpu_layers=None, host_experts=None, host_weights=None)
     stored = {name: getattr(drafting, name) for name in ("weights", "group", "plain", "parts", "checkpoint")}
     return plan.replaced(parallel=p, drafting=None, load=None, images=None, settings=settings, **stored)

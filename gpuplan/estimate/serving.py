@@ -27,7 +27,7 @@ from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.num import agreed
+from gpuplan.num import agreed, any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
@@ -140,6 +140,7 @@ class ServingModel(Record, kw_only=True):
             host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
             sharing=sharing_of(subject, plan, profile),
+            context_ranks=subject.plan("decode_cp", p.decode_cp) if any_true(p.decode_cp != 1) else None,
         )
         activation: Dtype = "bf16" if "bf16" in subject.hw.peaks else "fp16" if "fp16" in subject.hw.peaks else "fp32"
         return cls(subject=subject, plan=plan, activation=activation, leaves=subject.leaves(), serve=serve, profile=profile)

@@ -76,5 +76,6 @@ def kinds_of(layer: LayerProgram) -> dict[str, list[WorkItem]]:
         "attention": [op.item for op in whole.ops],
         "elementwise": [*by_pass.streams],
         "tensor_parallel": [*layer.tensor_collectives],
+        "context_parallel": [*layer.context_collectives],
         "expert_parallel": [*layer.expert_collectives],
     }

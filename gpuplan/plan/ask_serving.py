@@ -11,6 +11,7 @@ from gpuplan.plan.shared_options import (
     ATTENTION_DP,
     BATCH,
     CONTEXT,
+    DECODE_CP,
     DP,
     EP,
     EXCHANGE,
@@ -110,6 +111,7 @@ class ServeAsk(GenerationAsk, kw_only=True):
     dp: Annotated[int | None, DP] = None
     ep: Annotated[int | None, EP] = None
     attention_dp: Annotated[int | None, ATTENTION_DP] = None
+    decode_cp: Annotated[int | None, DECODE_CP] = None
     redundant_experts: Annotated[int | None, REDUNDANT] = None
     expert_exchange: Annotated[ExpertExchange | None, EXCHANGE] = None
     expert_skew: Annotated[float | None, SKEW] = None
@@ -249,6 +251,8 @@ class ServeAsk(GenerationAsk, kw_only=True):
     """Likewise: a whole command names the model."""
     as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
+    as_engine: bool | None = None
+    """Likewise, or a run is described: how replicas share experts is as the engine has it where nothing says otherwise."""
     heard: tuple[Note, ...] = ()
     """What is to be said of an engine's words."""
 

@@ -82,6 +82,8 @@ class ServeOptions(TypedDict, total=False):
     attention_dp: Whole
     """Ranks of attention in a replica, each with requests of its own, that share its experts (SGLang:
     --enable-dp-attention)."""
+    decode_cp: Whole
+    """Tensor parallel ranks that share the caches of sequences along their context (vLLM: --decode-context-parallel-size)."""
     redundant_experts: Whole
     """Experts of each layer that are held a second time, to even the load (EPLB)."""
     expert_exchange: words.ExpertExchange | None

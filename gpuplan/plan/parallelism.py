@@ -43,7 +43,9 @@ class Parallelism(Record, kw_only=True):
     """Ranks between which weights stay after the forward pass under ZeRO-3 (FSDP2, ZeRO++); None: as many as share states."""
     attention_dp: Num = 1.0
     """Serving: ranks of attention inside a replica that share its experts, of the `dp` there are."""
-    redundant_experts: float = 0.0
+    decode_cp: Num = 1.0
+    """Serving: tensor parallel ranks that share the caches of sequences along their context."""
+    redundant_experts: Num = 0.0
     """Serving: experts that are held a second time, of each layer."""
     expert_load: float | None = None
     """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
@@ -180,9 +182,8 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
         if not is_array(p.ep) and not is_array(p.ranks):
             known = stage if p.ranks == shape.ranks else shape.ranks
             by_ep = f"use ep {nearest(float(p.ep), legal_ep(shape, known))}"
-        held, what = shape.experts, f"the {shape.experts} experts"
-        if p.redundant_experts:
-            held += int(p.redundant_experts)
+        held, what = shape.experts + p.redundant_experts, f"the {shape.experts} experts"
+        if not is_array(p.redundant_experts) and p.redundant_experts:
             what = f"{what} and the {p.redundant_experts:g} that are held twice"
         yield divides("plan.ep-experts", "ep", p.ep, held, what, by_ep)
         yield divides("plan.ep-ranks", "ep", p.ep, stage, "the ranks of a pipeline stage (tp x cp x dp)", by_ep)

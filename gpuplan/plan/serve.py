@@ -10,6 +10,7 @@ from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_parts import StoredPart
 from gpuplan.num import Num
 from gpuplan.plan.attention_ranks import attention_rules
+from gpuplan.plan.context_ranks import context_rules
 from gpuplan.plan.drafting import Drafting, drafting_rules
 from gpuplan.plan.load import Load
 from gpuplan.plan.parallelism import Parallelism, Rule, Shape, at_least_one, parallel_rules
@@ -123,7 +124,10 @@ def serve_rules(
     `generates` nothing has no output. `can` is what the engine knows besides the usual degrees.
     """
     yield from parallel_rules(plan.parallel, shape)
-    yield from attention_rules(plan.parallel, shape, can, overlaps=bool(plan.settings.overlap_batches))
+    yield from attention_rules(
+        plan.parallel, shape, can, overlaps=bool(plan.settings.overlap_batches), exchange=plan.expert_exchange
+    )
+    yield from context_rules(plan.parallel, shape, can)
     yield from drafting_rules(plan.drafting, plan.parallel)
     lengths = {"batch": plan.batch, "prompt": plan.prompt, "output": plan.output if generates else 1, "context": plan.context}
     for name, value in lengths.items():

@@ -22,6 +22,9 @@ ATTENTION_DP = Option(
     "Ranks of attention in a replica, each with requests of its own, that share its experts (SGLang: --enable-dp-attention)",
     PARALLEL,
 )
+DECODE_CP = Option(
+    "Tensor parallel ranks that share the caches of sequences along their context (vLLM: --decode-context-parallel-size)", PARALLEL
+)
 REDUNDANT = Option("Experts of each layer that are held a second time, to even the load (EPLB)", PARALLEL, least=0)
 EXCHANGE = Option("How tokens reach experts that ranks of attention share: `gathered` or `all-to-all`", PARALLEL, "WAY")
 COMPILED = Option(

@@ -22,7 +22,7 @@ from gpuplan.planner.serve_space import Group, grouped, site_of
 from gpuplan.planner.under_promise import IDLE
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving
-from gpuplan.search.serving_space import Judges
+from gpuplan.search.serving_judges import Judges
 from gpuplan.search.what_runs import kind_of, obtainable
 from gpuplan.units import human
 
@@ -45,6 +45,7 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
+    run = run.replaced(as_engine=True)  # Divisions are of tp x pp x replicas: experts are shared as the engine does it unasked.
     promise, notes = promised(goal)
     per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
     limits = limits_of(promise)

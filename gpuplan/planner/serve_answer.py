@@ -45,7 +45,8 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     Raises:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
-    load = loaded(goal, run)
+    # Fleets are of tp x pp x replicas, whose experts are shared as the engine does it unasked.
+    load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
     least = goal.minimize or "cost"
     where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None)

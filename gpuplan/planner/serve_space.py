@@ -20,7 +20,8 @@ from gpuplan.record import Record
 from gpuplan.search.library import Found, Library
 from gpuplan.search.requests import requested
 from gpuplan.search.serving import looked_up, wanted
-from gpuplan.search.serving_space import Judges, Want, serving_space
+from gpuplan.search.serving_judges import Judges
+from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.space import Space
 from gpuplan.specs.target import Target
 from gpuplan.term import Term

@@ -190,7 +190,7 @@ def _command(estimate: Estimate, look: Look) -> list[str]:
         return []
     lines = [""]
     for word in _PIECES.findall(estimate.command):
-        if lines[-1] and len(lines[-1]) + len(word) + 5 > look.width:
+        if lines[-1] and len(lines[-1]) + len(word) + 7 > look.width:
             lines.append("")
         lines[-1] += f"{' ' if lines[-1] else ''}{word}"
     last = len(lines) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic
 
@@ -42,14 +42,26 @@ def best(space: Space[P], judge: Callable[[Part[P]], Judged[P]], *, few: int = F
 
     Spaces of at most `few` candidates are looked at one by one, in plain numbers.
     """
+    looked_at = 0
+
+    def judged() -> Iterator[Judged[P]]:
+        nonlocal looked_at
+        for part in candidates(space, few):
+            looked_at += part.count(True)
+            with part.quietly():
+                yield judge(part)
+
+    found = best_of(space, judged())
+    return None if found is None else found.replaced(looked_at=looked_at)
+
+
+def best_of(space: Space[P], judged: Iterable[Judged[P]], looked_at: int = 0) -> Best[P] | None:
+    """The plan of the smallest keys of what was judged of a space, of equals the first; None where nothing was."""
     chosen: tuple[tuple[float, ...], Index] | None = None
-    looked_at = fitting = 0
-    for part in candidates(space, few):
-        looked_at += part.count(True)
-        with part.quietly():
-            judged = judge(part)
-        fitting += judged.fitting
-        found = judged.part.least(judged.keys)
+    fitting = 0
+    for one in judged:
+        fitting += one.fitting
+        found = one.part.least(one.keys)
         if chosen is None or found < chosen:
             chosen = found
     if chosen is None:

@@ -94,6 +94,7 @@ def _reading(ask: ServeAsk) -> ServeAsk:
     own = {name: getattr(ask, given) for given, name in SIDES.items()}
     return _alone(ask).replaced(
         on=ask.prefill_on or ask.on, output=1, context=None, batch=None, draft=None, draft_tokens=None, acceptance=None,
+        decode_cp=None,
         dp=1 if own["attention_dp"] else None, **own,
     )  # fmt: skip
 

@@ -27,10 +27,10 @@ from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_notes, load_of, overloaded, refuse_load_of_reader
 from gpuplan.search.requests import Requested, requested
-from gpuplan.search.serving_space import FEW, Judges, Want, serving_space
+from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
+from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
-from gpuplan.search.space import Space
 from gpuplan.search.start_command import command_notes, start_command
 from gpuplan.specs.unlike import is_joined
 from gpuplan.term import Source
@@ -86,7 +86,7 @@ class Settled(Record, kw_only=True):
 
 def settled(ask: ServeAsk, library: Library) -> Settled:
     """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
-    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp"))
+    positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp", "decode_cp"))
     found = looked_up(ask, library)
     refuse_load_of_reader(ask, found.card.architecture)
     chosen: list[Choice] = []
@@ -99,18 +99,18 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     chosen += said + more
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
     at_rate = want.load is not None and want.load.rate is not None
-    fastest = _required(space, best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found.subject)
+    first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found.subject)
+    fastest = judges.plainest(space, first)
     plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} plans, none of which fits"
     if fastest.fits and at_rate:
-        kept = fastest.keys[1] == 0.0
+        kept = first.keys[1] == 0.0
         what = "keep the rate: the shortest time of a request" if kept else "fit: the highest rate, which is less than comes"
         plan, why = judges.plan(fastest.plan), f"of those that {what}"
     elif fastest.fits:
-        if fastest.fitting > 1:
-            rank, speed = fastest.keys[0], -fastest.keys[1]
-            fastest = best(space, judges.fewest_stages(rank, speed), few=FEW) or fastest
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} plans that fit"
-    choices = _chosen(ask, plan, why, chosen)
+    if fastest.fits and fastest.plan != first.plan and want.opens(found.subject):
+        why += f"; of those within {1 - AS_PLAIN:.0%} the plainest"
+    choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     command = start_command(ask, found, plan, library)
@@ -131,7 +131,7 @@ def looked_up(ask: ServeAsk, library: Library) -> Found:
         raise type(error)(Problem(first.code, first.message, hint, first.where)) from None
 
 
-def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:
+def _required(found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:
     """What was found.
 
     Raises:
@@ -139,6 +139,7 @@ def _required(space: Space[ServePlan], found: Best[ServePlan] | None, want: Want
     """
     if found is not None:
         return found
+    space = serving_space(want.replaced(shares=False), subject)
     require(space.rules(space.of({}, {"tp": float(want.tp or 1), "pp": float(want.pp or 1)})))
     hint = "name another count or tp"
     raise PlanError(Problem("plan.none-legal", f"{subject.hw.count} accelerators cannot be divided into legal replicas", hint))
@@ -179,7 +180,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
         )
         chosen.append(Choice("batch", "1", why))
     space = serving_space(want, found.subject)
-    smallest = _required(space, best(space, Judges(want, found.subject).smallest, few=FEW), want, found.subject)
+    smallest = _required(best(space, Judges(want, found.subject).smallest, few=FEW), want, found.subject)
     plan, why = smallest.plan, "the fewest accelerators a replica that fit"
     if not smallest.fits:
         why = f"least memory of {smallest.looked_at} divisions, none of which fits"
@@ -230,21 +231,29 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             spread_experts=bool(ask.spread_experts),
             settings=settings,
             attention_dp=ask.attention_dp,
-            redundant_experts=ask.redundant_experts or 0,
+            decode_cp=ask.decode_cp,
+            redundant_experts=ask.redundant_experts,
             expert_exchange=ask.expert_exchange,
+            shares=not (ask.as_engine or ask.is_simulated),
         )
     return want, said
 
 
-def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice]) -> list[Choice]:
+def _chosen(
+    ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choice], *, shares: bool = False
+) -> list[Choice]:  # fmt: skip
     p = plan.parallel
     made = [Choice(name, f"{getattr(p, name):g}", why) for name in _TP_PP if getattr(ask, name) is None]
     made = [one for one in made if one.name == "tp" or one.value != "1"]
-    sharing = p.attention_dp if getattr(ask, "attention_dp", None) is not None else 1.0
+    sharing = p.attention_dp if shares or getattr(ask, "attention_dp", None) is not None else 1.0
     if p.dp != sharing and getattr(ask, "dp", None) is None:
         made.append(Choice("dp", f"{p.dp / sharing:g}", "replicas on the accelerators that are left"))
-    if sharing > 1 and getattr(ask, "ep", None) is None:
+    if shares:
+        made += [Choice(name, text, why) for name, text in _sharing(plan).items() if getattr(ask, name) is None]
+    elif sharing > 1 and getattr(ask, "ep", None) is None:
         made.append(Choice("ep", f"{p.ep:g}", "experts whole, over all ranks of attention"))
+    if p.decode_cp > 1 and getattr(ask, "decode_cp", None) is None:
+        made.append(Choice("decode_cp", f"{p.decode_cp:g}", why))
     drafts = plan.drafting
     if drafts is not None and getattr(ask, "draft_tokens", None) is None and not any(one.name == "draft_tokens" for one in before):
         made.append(Choice("draft_tokens", f"{drafts.draft_tokens:g}", "most tokens a second at this rate of acceptance"))
@@ -252,6 +261,18 @@ def _chosen(ask: ServeAsk | FitAsk, plan: ServePlan, why: str, before: list[Choi
         each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
         made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: of what the cache holds and the engine runs"))
     return [*before, *made]
+
+
+def _sharing(plan: ServePlan) -> dict[str, str]:
+    """What a replica has to share its experts, in the words of the options."""
+    p = plan.parallel
+    found = {"attention_dp": p.attention_dp, "ep": p.ep}
+    made = {name: f"{value:g}" for name, value in found.items() if value > 1}
+    if plan.expert_exchange is not None and p.attention_dp > 1:
+        made["expert_exchange"] = plan.expert_exchange
+    if plan.settings.overlap_batches:
+        made["overlap_batches"] = "yes"
+    return made | ({"redundant_experts": f"{p.redundant_experts:g}"} if p.redundant_experts else {})
 
 
 def _origins(ask: ServeAsk | FitAsk, choices: list[Choice]) -> dict[str, Source]:
@@ -286,13 +307,17 @@ def _answered(
     if task == "serve":
         asked |= {"prompt": f"{plan.prompt:g}"} | ({"output": f"{plan.output:g}"} if found.card.architecture.generates else {})
     asked |= {"context": f"{plan.context:g}"} | ({"batch": f"{plan.batch * p.dp:g}"} if plan.load is None else {})
-    named = getattr(ask, "attention_dp", None) is not None
+    picked = {one.name: one.value for one in chosen}
+    named = getattr(ask, "attention_dp", None) is not None or "attention_dp" in picked
     sharing = p.attention_dp if named else 1.0
     asked |= {"tp": f"{p.tp:g}", "pp": f"{p.pp:g}", "dp": f"{p.dp / sharing:g}"}
     if named:
         asked["attention_dp"] = f"{sharing:g}"
     if p.ep != 1 or sharing > 1:
         asked["ep"] = f"{p.ep:g}"
+    asked |= {
+        name: picked[name] for name in ("decode_cp", "expert_exchange", "overlap_batches", "redundant_experts") if name in picked
+    }
     asked |= {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
     notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture, shares=float(p.attention_dp) > 1)]
     running = float(made.memory.running.value)

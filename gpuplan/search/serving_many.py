@@ -22,12 +22,14 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_of
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving import looked_up, wanted
-from gpuplan.search.serving_space import PARTS, Judges, Want, serving_space
+from gpuplan.search.serving_judges import Judges, held
+from gpuplan.search.serving_space import PARTS, Want, serving_space
 from gpuplan.search.space import placed
 
 NAMED = ("model", "on", "engine", "prompt", "output", "batch", "context", "weights", "kv_cache", "tp", "pp", "dp", "ep",
          "concurrency", "arrival", "requests", "recv_interval", "cached_share", "prompt_spread", "output_spread",
-         "max_batched_tokens", "max_sequences", "batch_wait", "mixed_chunk", "draft", "draft_tokens")  # fmt: skip
+         "max_batched_tokens", "max_sequences", "batch_wait", "mixed_chunk", "draft", "draft_tokens",
+         "as_engine")  # fmt: skip
 """What such a question may say; any other is answered alone."""
 DIFFER = ("prompt", "output", "batch", "context", "concurrency", "requests")
 """What may differ between those that are priced at once."""
@@ -104,6 +106,8 @@ def _divided(want: Want, subject: Subject) -> Want | None:
 
     Errors as `serving_space`.
     """
+    if want.opens(subject):
+        return None
     found = {(plan.parallel.tp, plan.parallel.pp) for _, plan in serving_space(want.replaced(batch=None), subject).singles()}
     if len(found) != 1:
         return None
@@ -142,10 +146,10 @@ def _open_batch(plan: ServePlan, want: Want, subject: Subject) -> Any:
     """Of the batches that a search looks at where none is named, the best of each question."""
     judges = Judges(want, subject)
     tried = judges.plan(plan.replaced(batch=np.array(PARTS)[:, None] + 0.0 * plan.prompt))
-    fits, rank, memory = judges.held(tried)
+    fits, rank, memory = held(subject, tried)
     speed = np.broadcast_to(served_figures(subject, tried).figures["tokens_per_s"].value, np.shape(tried.batch))
-    held = np.broadcast_to(memory.needed.value, np.shape(tried.batch))
-    order = np.where(fits, -speed, held)
+    needed = np.broadcast_to(memory.needed.value, np.shape(tried.batch))
+    order = np.where(fits, -speed, needed)
     rank = np.broadcast_to(rank, np.shape(tried.batch))
     least = rank.min(axis=0)
     best = np.where(rank == least, order, np.inf).argmin(axis=0)

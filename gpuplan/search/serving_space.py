@@ -1,4 +1,4 @@
-"""Which divisions of accelerators into replicas does serving choose from, and what makes one better than another?"""
+"""Which divisions of accelerators into replicas does serving choose from, and how may each share its experts?"""
 
 from __future__ import annotations
 
@@ -7,35 +7,29 @@ from math import prod
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.estimate.reading import served_figures
-from gpuplan.estimate.serving import ServingModel
-from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.under_load import under_load, when_full
-from gpuplan.num import ceil_div, floor, maximum, minimum, where
+from gpuplan.models.architecture import Architecture, Attention, Mla
+from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.drafting import Drafting
 from gpuplan.plan.load import Load
-from gpuplan.plan.parallelism import Parallelism, Rule, divisors, nearest
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, divisors, nearest
 from gpuplan.plan.serve import Images, ServePlan, Settings, serve_rules
 from gpuplan.plan.words import ExpertExchange
-from gpuplan.ranges import high_end
 from gpuplan.record import Record
-from gpuplan.search.best import Judged
 from gpuplan.search.serving_types import StoredTypes
 from gpuplan.search.shape import shape_of
-from gpuplan.search.space import Part, Space
-
-FEW = 16
-"""So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
-AS_FAST = 0.995
-"""Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
-
+from gpuplan.search.space import Space
+from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 
 OPEN_DRAFTS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 """Numbers of drafts that are looked at where nobody says."""
 _FLAGS = {"tp": "tp", "pp": "pp", "attention_dp": "attention-dp", "dp": "dp"}
 PARTS = (1.0, 8 / 7, 4 / 3, 8 / 5, 2.0)
 """What the largest batch is divided by: kernels may leave more of the machine idle with a few sequences more."""
+CUTS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Ranks that may share each expert where nobody says, besides all of them."""
+MORE = (0.0, 1.0, 2.0, 4.0)
+"""Experts that a rank may hold beside its share of them where nobody says."""
 
 
 class Want(Record, kw_only=True):
@@ -52,8 +46,11 @@ class Want(Record, kw_only=True):
     dp: int | None = None
     ep: int | None = None
     attention_dp: int | None = None
-    redundant_experts: int = 0
+    decode_cp: int | None = None
+    redundant_experts: int | None = None
     expert_exchange: ExpertExchange | None = None
+    shares: bool = False
+    """How replicas share their experts is open where it is not said; otherwise that is as the engine has it."""
     drafting: Drafting | None = None
     """What drafts; with no number of drafts, that is open."""
     spread_experts: bool = False
@@ -70,11 +67,32 @@ class Want(Record, kw_only=True):
     beams: float = 1.0
     """Hypotheses that a search keeps of each sequence."""
 
+    def opens(self, subject: Subject) -> bool:
+        """Whether ranks of attention, spread experts and what travels to them are chosen."""
+        named = self.spread_experts or (self.dp is not None and (self.ep or 1) > (self.tp or 1))
+        return self.shares and not named and shares_experts(subject) is not None and subject.hw.count > 1
+
+
+def shares_experts(subject: Subject) -> SharedExperts | None:
+    """How the engine's ranks of attention share experts; None: it has none, or the model has no experts."""
+    serving = subject.engine.serving
+    return None if serving is None or not subject.arch.moes else serving.shares_experts
+
+
+def sees_all(arch: Architecture, stripes: ContextRanks) -> bool:
+    """Whether every layer keeps a cache of the whole context, of a kind that the engine can divide along it."""
+    latents = [isinstance(mixer, Mla) for mixer in arch.mixers]
+    whole = [isinstance(mixer, Attention) and not (mixer.window or mixer.chunk) for mixer in arch.mixers]
+    return not arch.two_stacks and all(
+        one or (other and not stripes.latents_alone) for one, other in zip(latents, whole, strict=True)
+    )
+
 
 def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     """The divisions of all accelerators into replicas of tp x pp that share the batch evenly.
 
-    Of an open batch, plans say what part of the largest one they run (`filled`). Where a batch cannot be shared evenly, the
+    Where it is open, each replica may have ranks of attention that share its experts, which are spread over them or cut, some held
+    twice. Of an open batch, plans say what part of the largest one they run (`filled`). Where a batch cannot be shared evenly, the
     division that was asked for is left, or replicas of one accelerator.
     """
     ranks = subject.hw.count
@@ -82,17 +100,19 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
     tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits or want.pp else [1]
     pp = [want.pp] if want.pp else divisors(ranks) if "pp" in splits else [1]
-    sharing = want.attention_dp or 1
+    opens = want.opens(subject)
+    sharing = [want.attention_dp or 1] if want.attention_dp or not opens else divisors(ranks)
     if want.dp:
-        tp, pp = _with_replicas(want, ranks, tp, pp)
-    elif sharing > 1:
-        tp, pp = _with_sharing(sharing, ranks, tp, pp)
+        tp, pp = _with_replicas(want, ranks, tp, pp, sharing)
+    elif sharing[0] > 1:
+        tp, pp = _with_sharing(sharing[0], ranks, tp, pp)
     batch = want.batch
     replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == 0]
     shared = batch is not None and want.load is None and any(batch % dp == 0 for dp in replicas)
     if batch is not None and not shared and not want.dp and want.load is None:
         tp, pp = [want.tp or 1], [want.pp or 1]
-
+        sharing = sharing[:1]
+    sharing = [one for one in sharing if any(ranks % (one * first * other) == 0 for first in tp for other in pp)] or [1]
     can = _can(subject)
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
@@ -100,45 +120,111 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
-        spread = {"ep": values["tp"] * float(want.dp or 1)} if want.spread_experts else {}
-        if sharing > 1 and want.ep is None:
-            spread = {"ep": values["tp"] * float(sharing)}
-        if want.attention_dp is None:
-            # Experts that reach over replicas make these ranks of attention of one.
-            ep = spread.get("ep", float(want.ep or 1))
-            spread["attention_dp"] = where(ep > values["tp"], ep / values["tp"], 1.0)
-        return {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, **spread, "dp": dp}
+        made = {"batch": 1.0 if batch is None else ceil_div(batch, dp), **values, "dp": dp}
+        return _shared(want, shape, made) if opens else {**made, **_as_said(want, values)}
 
     def wanted(plan: ServePlan) -> Any:
         fair = batch % plan.parallel.dp == 0 if batch is not None and shared else True
-        whole = plan.parallel.dp % sharing == 0
-        return fair & whole if want.dp is None else fair & (plan.parallel.dp == want.dp * sharing)
+        p = plan.parallel
+        replicas = p.attention_dp if opens or want.attention_dp else 1.0
+        whole = p.dp % replicas == 0
+        kept = fair & whole if want.dp is None else fair & (p.dp == want.dp * replicas)
+        return kept & _once(plan, want) if opens else kept
 
     plan = ServePlan(
         parallel=Parallelism(zero_stage=0, sequence_parallel=False, ep=float(want.ep or 1), expert_skew=want.expert_skew,
-            attention_dp=float(sharing), redundant_experts=float(want.redundant_experts)),
+            attention_dp=float(want.attention_dp or 1), decode_cp=float(want.decode_cp or 1),
+            redundant_experts=float(want.redundant_experts or 0)),
         expert_exchange=want.expert_exchange, drafting=want.drafting,
         batch=1.0, prompt=float(want.prompt), output=float(want.output), context=float(want.context), queues=want.queues,
         settings=want.settings, load=want.load, weights=want.types.weights, kv_cache=want.types.kv_cache, group=want.types.group,
         plain=want.types.plain, parts=want.types.parts, checkpoint=want.types.checkpoint, images=want.images, audio=want.audio,
         beams=want.beams,
     )  # fmt: skip
-    axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
+    axes: dict[str, Sequence[float]] = {"pp": [one for one in pp if one <= shape.layers] or pp, "tp": tp}
+    cases: dict[str, Sequence[Any]] = {}
+    if opens:
+        axes["attention_dp"] = sharing
+        axes |= _axes(want, can)
+        if max(sharing) > 1:
+            cases = _cases(want, subject, can)
+    stripes = _stripes(want, shape, can, max(axes["tp"]))
+    if len(stripes) > 1:
+        axes["decode_cp"] = stripes
     if batch is None:
         axes["batch"] = PARTS if want.load is None else (1.0,)
     if want.drafting is not None and not want.drafting.draft_tokens:
         axes["draft_tokens"] = OPEN_DRAFTS
-    return Space(plan=plan, axes=axes, rules=rules, completed=completed, wanted=wanted)
+    return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed, wanted=wanted)
 
 
-def _with_replicas(want: Want, ranks: int, tp: list[int], pp: list[int]) -> tuple[list[int], list[int]]:
+def _stripes(want: Want, shape: Shape, can: frozenset[str], tp: float) -> list[float]:
+    """How many ranks may share caches along the context where nobody says: at most those that would hold copies of a head."""
+    if want.decode_cp or not want.shares or "decode_cp" not in can or not (shape.latent or shape.kv_heads):
+        return [1.0]
+    most = tp if shape.latent else tp / max(shape.kv_heads)
+    return [float(2**at) for at in range(12) if 2**at <= most] or [1.0]
+
+
+def _axes(want: Want, can: frozenset[str]) -> dict[str, Sequence[float]]:
+    """How experts may lie on the ranks of a replica: `cut` so many ways each (0: all ways), and `more` of them beside."""
+    cuts: Sequence[float] = (0.0,) if want.ep else (0.0, 1.0) if "whole" in can else (0.0, *CUTS)
+    twice = want.redundant_experts is None and "redundant_experts" in can
+    return {"cut": cuts, "more": MORE if twice else (0.0,)}
+
+
+def _cases(want: Want, subject: Subject, can: frozenset[str]) -> dict[str, Sequence[Any]]:
+    """How tokens may travel to experts, and whether two micro-batches take turns: what the engine does unasked first."""
+    own = shares_experts(subject)
+    ways: list[ExpertExchange | None] = [want.expert_exchange]
+    if want.expert_exchange is None and "all-to-all" in can:
+        ways.append("all-to-all")
+    if want.expert_exchange is None and own is not None and own.gathers is not None:
+        ways.append("gathered")
+    turns: list[bool | None] = [want.settings.overlap_batches]
+    if want.settings.overlap_batches is None and "overlap_batches" in can and "all-to-all" in ways:
+        turns.append(True)
+    return {"expert_exchange": ways, "overlap_batches": turns}
+
+
+def _as_said(want: Want, values: Mapping[str, Any]) -> dict[str, Any]:
+    """How a replica shares its experts where that is not open: ranks of attention only where they are asked for, or follow."""
+    if want.attention_dp is not None:
+        return {"ep": values["tp"] * float(want.attention_dp)} if want.attention_dp > 1 and want.ep is None else {}
+    # Experts that reach over replicas make these ranks of attention of one.
+    ep = values["tp"] * float(want.dp or 1) if want.spread_experts else float(want.ep or 1)
+    return {"ep": ep, "attention_dp": where(ep > values["tp"], ep / values["tp"], 1.0)}
+
+
+def _shared(want: Want, shape: Shape, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The degrees that candidates stand for, without the axes that say so in other words."""
+    everyone = values["tp"] * values["attention_dp"]
+    cut = values["cut"]
+    # Cut all ways, every rank has a part of all experts; as many ways by number is the same once more.
+    spread = where(cut < everyone, everyone / maximum(cut, 1.0), 0.0)
+    ep = float(want.ep) if want.ep else where(cut == 0, 1.0, spread)
+    # The fewest copies with which every rank holds as many experts, and `more` on each rank beside those.
+    each = ceil_div(shape.experts + 1.0, maximum(ep, 1.0)) + values["more"] - 1.0
+    copies = where(values["more"] > 0, each * ep - shape.experts, 0.0)
+    kept = {name: value for name, value in values.items() if name not in ("cut", "more")}
+    return {**kept, "ep": ep, "redundant_experts": copies if want.redundant_experts is None else float(want.redundant_experts)}
+
+
+def _once(plan: ServePlan, want: Want) -> Any:
+    """Whether a candidate is none that stands for the same as another: without ranks of attention nothing travels to experts."""
+    p = plan.parallel
+    plain = plan.expert_exchange == want.expert_exchange and plan.settings.overlap_batches == want.settings.overlap_batches
+    spread = (p.ep >= 1) & (p.ep == floor(p.ep))
+    return spread & ((p.attention_dp > 1) | plain)
+
+
+def _with_replicas(want: Want, ranks: int, tp: list[int], pp: list[int], sharing: list[int]) -> tuple[list[int], list[int]]:
     """The degrees with which there are as many replicas as are wanted.
 
     Raises:
         PlanError: there are none.
     """
-    sharing = want.attention_dp or 1
-    legal = [(one, other) for one in tp for other in pp if one * other * (want.dp or 1) * sharing == ranks]
+    legal = [(one, other) for one in tp for other in pp for more in sharing if one * other * (want.dp or 1) * more == ranks]
     if legal:
         return sorted({one for one, _ in legal}), sorted({one for _, one in legal})
     given = {_FLAGS[name]: value for name in _FLAGS if (value := getattr(want, name))}
@@ -166,109 +252,14 @@ def _with_sharing(sharing: int, ranks: int, tp: list[int], pp: list[int]) -> tup
 
 
 def _can(subject: Subject) -> frozenset[str]:
-    """What the engine knows besides the usual degrees."""
+    """What the engine knows besides the usual degrees, on these accelerators."""
     serving = subject.engine.serving
+    stripes = None if serving is None else serving.decode_cp
+    along = frozenset(("decode_cp",) if stripes is not None and sees_all(subject.arch, stripes) else ())
     own = None if serving is None else serving.shares_experts
     if own is None:
-        return frozenset()
-    return frozenset(("attention_dp", "redundant_experts") if own.redundant else ("attention_dp",))
-
-
-def filled(plan: ServePlan, subject: Subject) -> ServePlan:
-    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
-    memory = ServingModel.of(subject, plan).memory()
-    most, limit = memory.max_sequences, memory.limit.value
-    whole = limit if most is None else minimum(most.value, limit)
-    return plan.replaced(batch=maximum(floor(whole / plan.batch), 1.0))
-
-
-class Judges(Record):
-    """What prefers one division to another; of equals the smaller replica is taken, and of those the one of fewer stages."""
-
-    want: Want
-    subject: Subject
-
-    def plan(self, plan: ServePlan) -> ServePlan:
-        """A division with its batch."""
-        return filled(plan, self.subject) if self.want.batch is None else plan
-
-    def smallest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the fewest accelerators a replica that surely fit, then that fit, or else the least memory."""
-        p = part.plan.parallel
-        fits, rank, memory = self.held(self.plan(part.plan))
-        return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
-
-    def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the most tokens a second of those that surely fit, then of those that fit, or else the least memory.
-
-        The time of those that do not fit is not estimated.
-        """
-        fits, rank, memory = self.held(self.plan(part.plan))
-        fitting = part.count(fits)
-        if not fitting:
-            return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
-        part = part.where(fits)
-        _, rank, _ = self.held(self.plan(part.plan))
-        return Judged(part, fitting, (rank, -self._speed(part), *_size(part)))
-
-    def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers, of divisions that surely fit, those that keep the rate, by the time of a request; or else the highest rate.
-
-        Divisions that do not keep it have no time of a request.
-        """
-        fits, rank, memory = self.held(self.plan(part.plan))
-        fitting = part.count(fits)
-        if not fitting:
-            return Judged(part, 0, (rank, 0.0, memory.needed.value, *_size(part)))
-        part = part.where(fits)
-        model = ServingModel.of(self.subject, self.plan(part.plan))
-        rate = when_full(model, model.memory()).most.value
-        keeps = rate > self._rate()
-        if not part.count(keeps):
-            _, rank, _ = self.held(self.plan(part.plan))
-            return Judged(part, fitting, (rank, 1.0 + 0.0 * rate, -rate, *_size(part)))
-        part = part.where(keeps)
-        _, rank, _ = self.held(self.plan(part.plan))
-        model = ServingModel.of(self.subject, self.plan(part.plan))
-        memory = model.memory()
-        load = model.plan.load
-        if load is None:
-            raise TypeError("only a rate can be kept")
-        time = under_load(model, memory, load, when_full(model, memory)).figures["e2e_s"].value
-        return Judged(part, fitting, (rank, 0.0 * time, time, *_size(part)))
-
-    def _rate(self) -> float:
-        load = self.want.load
-        return 0.0 if load is None or load.rate is None else float(load.rate)
-
-    def fewest_stages(self, rank: float, speed: float) -> Any:
-        """What prefers the fewest stages of those that are as sure and nearly as fast as the fastest, then the fastest of them."""
-
-        def judge(part: Part[ServePlan]) -> Judged[ServePlan]:
-            fits, _, memory = self.held(self.plan(part.plan))
-            fitting = part.count(fits)
-            if not fitting:
-                return Judged(part, 0, (1.0, memory.needed.value, 0.0, *_size(part)))
-            part = part.where(fits)
-            _, own, _ = self.held(self.plan(part.plan))
-            fast = self._speed(part)
-            near = (own <= rank) & (fast >= speed * AS_FAST)
-            return Judged(part, fitting, (where(near, 0.0, 1.0), part.plan.parallel.pp + 0.0 * fast, -fast, *_size(part)))
-
-        return judge
-
-    def _speed(self, part: Part[ServePlan]) -> Any:
-        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
-
-    def held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
-        """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
-        memory = ServingModel.of(self.subject, plan).memory()
-        fits = memory.needed.value <= memory.budget.value
-        sure = high_end(at_least(memory.needed)) <= memory.budget.value
-        return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
-
-
-def _size(part: Part[ServePlan]) -> tuple[Any, Any]:
-    """Accelerators and stages of a replica."""
-    p = part.plan.parallel
-    return p.tp * p.pp, p.pp
+        return along
+    sends = subject.hw.asked("kernels that send tokens to experts", lambda one: one.family in own.sends_on)
+    said = {"attention_dp": True, "redundant_experts": own.redundant, "whole": own.whole, "all-to-all": sends,
+            "overlap_batches": own.overlaps and sends}  # fmt: skip
+    return along | frozenset(name for name, holds in said.items() if holds)

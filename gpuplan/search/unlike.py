@@ -24,7 +24,19 @@ from gpuplan.specs.unlike import joined_accelerators
 from gpuplan.units import human
 
 _DEGREES = ("tp", "pp", "dp", "ep")
-_OF_ONE = ("gpu_layers", "host_experts", "host_weights", "attention_dp", "draft", "images", "audio", "beams", *TRIGGERS, *SIDES)
+_OF_ONE = (
+    "gpu_layers",
+    "host_experts",
+    "host_weights",
+    "attention_dp",
+    "decode_cp",
+    "draft",
+    "images",
+    "audio",
+    "beams",
+    *TRIGGERS,
+    *SIDES,
+)
 
 
 def answer_unlike(ask: ServeAsk, library: Library) -> Estimate:

@@ -27,6 +27,7 @@ from gpuplan.specs.engine_policies import (
     Tensors,
 )
 from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
+from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
     BytesField,
@@ -247,20 +248,6 @@ class HostWork(Schema):
     """The share of the link's bandwidth that copies of weights to an accelerator reach."""
 
 
-class SharedExperts(Schema):
-    """How ranks of attention with requests of their own share the experts of a replica."""
-
-    source: Id
-    """What says that the engine has them."""
-    gathers: CountField | None = None
-    """Ranks up to which all tokens are gathered, where its user says nothing; between more, copies are sent to their experts alone.
-    None: all tokens are gathered, unless its user says otherwise."""
-    redundant: bool = False
-    """Whether experts may be held twice."""
-    aligned: bool = False
-    """Whether ranks read prompts in the same steps; otherwise all wait whenever one does."""
-
-
 class ServingProfile(Schema):
     """How an engine serves."""
 
@@ -343,6 +330,8 @@ class ServingProfile(Schema):
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
     shares_experts: SharedExperts | None = None
     """Ranks of attention that share the experts of a replica; None: it has none."""
+    decode_cp: ContextRanks | None = None
+    """Tensor parallel ranks that share caches along the context; None: it has none."""
     padded_experts: PaddedExperts | None = None
     host_embedding: bool = False
     """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""

@@ -44,6 +44,8 @@ class Split(Record, kw_only=True):
     """What ranks do that are more than the key and value heads."""
     sharing: Sharing | None = None
     """Serving: the ranks of attention that share the experts of a replica. None: as in training."""
+    context_ranks: Term | None = None
+    """Serving: ranks that share the caches along the context, for attention of decode steps; None: none do."""
     experts_apart: bool = False
     """The ranks that share an expert (`etp`) are neighbours, and those that hold other experts are as far apart."""
 

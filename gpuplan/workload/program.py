@@ -95,6 +95,10 @@ class Role(Enum):
     DISPATCH = "dispatch"
     COMBINE = "combine"
     GATHERED_COPIES = "gathered_copies"
+    GATHERED_QUERIES = "gathered_queries"
+    GATHERED_SCALES = "gathered_scales"
+    MERGED = "merged"
+    """Attention of ranks that each see a stripe of the context."""
 
 
 ENDS = frozenset((Role.OUT, Role.DOWN, Role.EXPERTS_DOWN))
@@ -105,6 +109,7 @@ OVER_SEQUENCES = frozenset((Role.ATTENTION, Role.INDEX_SCORES, Role.CHOICE))
 """What sees sequences as a whole, however many passes their tokens take."""
 ADAPTERS = frozenset((Role.ADAPTER_DOWN, Role.ADAPTER_UP, Role.SCALES))
 TENSOR_PARALLEL = frozenset((Role.SUM, Role.GATHERED_QKV, Role.GATHERED_INPUT))
+CONTEXT_PARALLEL = frozenset((Role.GATHERED_QUERIES, Role.GATHERED_SCALES, Role.MERGED))
 EXPERT_PARALLEL = frozenset((Role.DISPATCH, Role.COMBINE, Role.GATHERED_COPIES))
 
 
@@ -206,6 +211,11 @@ class LayerProgram(Record):
     def tensor_collectives(self) -> list[Collective]:
         """What tensor parallel ranks exchange."""
         return [op.item for op in self.ops if op.role in TENSOR_PARALLEL and isinstance(op.item, Collective)]
+
+    @property
+    def context_collectives(self) -> list[Collective]:
+        """What ranks exchange that each see a stripe of the context."""
+        return [op.item for op in self.ops if op.role in CONTEXT_PARALLEL and isinstance(op.item, Collective)]
 
     @property
     def expert_collectives(self) -> list[Collective]:

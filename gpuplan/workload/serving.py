@@ -61,10 +61,15 @@ class ServeTerms(Record, kw_only=True):
     sharing: Sharing = NOT_SHARED
     """Ranks of attention that share the experts."""
 
+    context_ranks: Term | None = None
+    """Tensor parallel ranks that share caches along the context; None: none do."""
+
     def split(self) -> Split:
         """How the ranks of a replica divide a layer."""
         ways = expert_cut_ways.term("plan.etp", tp=self.tp, attention_dp=self.sharing.attention_dp, ep=self.ep)
-        return Split(tp=self.tp, ep=self.ep, etp=ways, kv_heads=self.kv_heads, sharing=self.sharing)
+        return Split(
+            tp=self.tp, ep=self.ep, etp=ways, kv_heads=self.kv_heads, sharing=self.sharing, context_ranks=self.context_ranks
+        )
 
 
 class PassWork(Record):
@@ -327,6 +332,8 @@ def cache_bytes(
     held = fullest_stage(arch, counts, leaves, pp=serve.pp)
     read = None if source is None else paged_tokens.term(f"{at}.source_tokens", tokens=source, page_tokens=serve.page)
     tokens = paged_tokens.term(f"{at}.tokens", tokens=serve.context, page_tokens=serve.page)
+    if serve.context_ranks is not None:
+        tokens = share.term(f"{at}.tokens_of_stripe", amount=tokens, ways=serve.context_ranks)
     parts: dict[str, Term] = {}
     for key, (index, block_name) in block_keys(arch).items():
         stack = arch.stacks[index]

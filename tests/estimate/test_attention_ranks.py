@@ -10,7 +10,10 @@ from gpuplan.errors import PlanError
 from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
 
-ONE_NODE: dict[str, Any] = {"on": "8xh200", "engine": "vllm", "prompt": 1000, "output": 1000, "batch": 256, "pp": 1}
+ONE_NODE: dict[str, Any] = {
+    "on": "8xh200", "engine": "vllm", "prompt": 1000, "output": 1000, "batch": 256, "pp": 1, "expert_exchange": "gathered",
+    "redundant_experts": 0, "overlap_batches": False,
+}  # fmt: skip
 FOUR_NODES: dict[str, Any] = {**ONE_NODE, "on": "4x8xh200", "engine": "sglang", "batch": 1024, "tp": 1, "attention_dp": 32}
 
 
@@ -53,16 +56,16 @@ def test_nothing_travels_to_experts_where_every_rank_has_every_token() -> None:
 
 @pytest.mark.parametrize(("ep", "ways"), [(8, 1), (4, 2), (2, 4), (1, 8)])
 def test_experts_are_cut_over_the_ranks_that_hold_no_others(ep: int, ways: int) -> None:
-    made = served(**ONE_NODE, tp=1, attention_dp=8, ep=ep)
+    made = served(**{**ONE_NODE, "engine": "sglang"}, tp=1, attention_dp=8, ep=ep)
     assert part(made, "plan.etp") == ways
     # However they are cut, a rank holds an eighth of all experts.
     assert figure(made, "weights_bytes") == pytest.approx(
-        figure(served(**ONE_NODE, tp=1, attention_dp=8), "weights_bytes"), rel=1e-3
+        figure(served(**{**ONE_NODE, "engine": "sglang"}, tp=1, attention_dp=8, ep=8), "weights_bytes"), rel=1e-3
     )
 
 
 def test_redundant_experts_take_their_memory_and_even_the_load() -> None:
-    plain, doubled = served(**FOUR_NODES), served(**FOUR_NODES, redundant_experts=32)
+    plain, doubled = served(**FOUR_NODES), served(**{**FOUR_NODES, "redundant_experts": 32})
     # 58 layers of 3 matrices of 7168 x 2048 in fp8: 44 MB an expert, of which each of 32 ranks holds one more.
     more = figure(doubled, "weights_bytes") - figure(plain, "weights_bytes")
     assert more == pytest.approx(58 * 3 * 7168 * 2048, rel=0.01)
@@ -72,13 +75,13 @@ def test_redundant_experts_take_their_memory_and_even_the_load() -> None:
 def test_a_count_of_ranks_that_divides_experts_only_with_their_copies() -> None:
     """256 experts and 32 that are held twice lie on 72 ranks, four each, as in SGLang's deployment on 96 H100."""
     wide = {**FOUR_NODES, "on": "9x8xh100", "attention_dp": 72, "batch": 4608}
-    assert part(served(**wide, redundant_experts=32), "plan.ep") == 72
+    assert part(served(**{**wide, "redundant_experts": 32}), "plan.ep") == 72
     with pytest.raises(PlanError, match="ep = 72 does not divide the 256 experts"):
         served(**wide)
 
 
 def test_copies_are_sent_in_the_type_that_is_multiplied_and_come_back_in_16_bits() -> None:
-    made = served(**FOUR_NODES, expert_exchange="all-to-all")
+    made = served(**{**FOUR_NODES, "expert_exchange": "all-to-all"})
     sent, back = made.find("decode.moe.experts.sent_bytes"), made.find("decode.moe.experts.returned_bytes")
     assert sent is not None
     assert back is not None
@@ -89,13 +92,13 @@ def test_gathering_grows_with_the_ranks_and_sending_does_not() -> None:
     """All tokens to all is twice as much between twice the ranks; the copies that a rank sends are those of its own tokens."""
     twice = {**FOUR_NODES, "on": "8x8xh200", "attention_dp": 64, "batch": 2048}
     for way, name, growth in (("gathered", "gathered_tokens", 2.0), ("all-to-all", "own_copies", 1.0)):
-        few, many = served(**FOUR_NODES, expert_exchange=way), served(**twice, expert_exchange=way)
+        few, many = served(**{**FOUR_NODES, "expert_exchange": way}), served(**{**twice, "expert_exchange": way})
         assert part(many, f"decode.moe.experts.{name}") == pytest.approx(growth * part(few, f"decode.moe.experts.{name}"))
 
 
 def test_one_request_has_the_experts_of_all_ranks_for_itself() -> None:
     """Other ranks of attention are idle: its experts see its tokens, and no more of them than those of one rank."""
-    made = served(**FOUR_NODES, expert_exchange="all-to-all")
+    made = served(**{**FOUR_NODES, "expert_exchange": "all-to-all"})
     assert part(made, "prefill.expert_tokens_of_one") == pytest.approx(1000 / 32)
 
 
@@ -147,13 +150,30 @@ def test_sglang_on_96_h100_is_met_with_two_batches_by_turns() -> None:
 
 
 def test_batches_by_turns_hide_what_travels_and_read_weights_twice() -> None:
-    plain, turns = (answered("serve", {**LARGE, "overlap_batches": on}, advise=False, keep=True) for on in (None, True))
+    plain, turns = (answered("serve", {**LARGE, "overlap_batches": on}, advise=False, keep=True) for on in (False, True))
     assert figure(turns, "tpot_s") < figure(plain, "tpot_s")
     few = {**LARGE, "batch": 72 * 2}
-    plain, turns = (answered("serve", {**few, "overlap_batches": on}, advise=False, keep=True) for on in (None, True))
+    plain, turns = (answered("serve", {**few, "overlap_batches": on}, advise=False, keep=True) for on in (False, True))
     assert part(turns, "decode.both.matmuls") > part(plain, "decode.matmuls")
 
 
 def test_there_is_nothing_to_overlap_without_ranks_of_attention() -> None:
     with pytest.raises(PlanError, match="no tokens travel to experts"):
-        served(**ONE_NODE, tp=8, ep=8, overlap_batches=True)
+        served(**{**ONE_NODE, "overlap_batches": True, "expert_exchange": "all-to-all"}, tp=8, ep=8)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"overlap_batches": True}, "wants tokens that are sent"),
+        ({"overlap_batches": True, "expert_exchange": "all-to-all", "engine": "tensorrt-llm"}, "does not run two micro-batches"),
+        ({"expert_exchange": "all-to-all", "on": "8xa100-sxm-80gb"}, "no kernels that send tokens"),
+        ({"expert_exchange": "all-to-all", "engine": "sglang", "ep": 4}, "cuts them over 2 ranks"),
+        ({"ep": 4}, "over all 8 ranks of a replica"),
+        ({"redundant_experts": 8, "ep": 1}, "use --ep 2 or more"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_cannot_do_with_ranks_of_attention_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as error:
+        served(**{"model": "deepseek-v3", **ONE_NODE, "tp": 1, "attention_dp": 8, **given})
+    assert any(said in problem.message or said in problem.hint for problem in error.value.problems)

@@ -11,7 +11,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.formulas.drafting import tokens_a_step
 from gpuplan.search.ask import answered
 
-DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "engine": "sglang", "tp": 8, "pp": 1, "batch": 1}
+DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "engine": "sglang", "tp": 8, "pp": 1, "ep": 1, "batch": 1}
 LLAMA: dict[str, Any] = {"model": "llama-3.1-70b", "on": "8xh100", "engine": "vllm", "tp": 8, "pp": 1, "batch": 1}
 
 

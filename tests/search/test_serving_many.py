@@ -30,7 +30,7 @@ def library() -> Library:
 def test_at_once_as_alone(library: Library, kind: str, batches: tuple[int | None, ...]) -> None:
     """Every figure to the last digits, its range, and the verdict."""
     asks = [
-        ServeAsk(prompt=prompt, output=output, batch=batch, **KINDS[kind])  # type: ignore[arg-type]
+        ServeAsk(prompt=prompt, output=output, batch=batch, as_engine=True, **KINDS[kind])  # type: ignore[arg-type]
         for (prompt, output), batch in zip(LENGTHS, batches, strict=True)
     ]
     found = answers_at_once(asks, library)

@@ -76,7 +76,7 @@ def surely(memory: ServingMemory) -> bool:
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: f"{asked['model']} {asked['on']}")
 def test_the_division_is_the_best_of_all_that_were_tried(asked: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "FEW", few)
-    ask = ServeAsk(**asked)
+    ask = ServeAsk(**asked, as_engine=True)
     answer, found = serving.answer_serving(ask, LIBRARY), LIBRARY.look_up(ask, "serve")
     prompt, output = lengths_of(ask, found.card.architecture.max_context)
     tried = divisions(found, float(prompt), float(output), float(prompt + output), asked)
@@ -134,3 +134,20 @@ def test_what_no_division_allows_is_said() -> None:
         "plan.tp-kv-heads",
         "plan.tp-width",
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [("gpt-oss-120b", "vllm"), ("gpt-oss-120b", "sglang"), ("gpt-oss-120b", "tensorrt-llm"), ("deepseek-v2-lite", "vllm")],
+)
+def test_ways_to_share_experts_are_the_same_one_by_one_and_on_meshes(
+    model: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = ServeAsk(model=model, on="2xh200", engine=engine, concurrency=64)
+    found = []
+    for few in (0, 10**6):
+        monkeypatch.setattr(serving, "FEW", few)
+        found.append(serving.settled(ask, LIBRARY))
+    whole, single = found
+    assert whole.plan == single.plan
+    assert [one.reason for one in whole.chosen] == [one.reason for one in single.chosen]

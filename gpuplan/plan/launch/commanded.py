@@ -19,7 +19,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine_era import split_name
 from gpuplan.units import brief
 
-HIDDEN = ("spread_experts", "as_model", "commanded", "heard")
+HIDDEN = ("spread_experts", "as_model", "as_engine", "commanded", "heard")
 """What such words say beyond what an option can."""
 
 
@@ -174,6 +174,7 @@ def _merged(said: dict[str, Any], made: Options, heard: Heard, run: Started, *, 
         hint = "name it: `gpuplan serve MODEL --on … --command …`" if whole else ""
         raise UsageError(Problem("usage.missing", "MODEL is missing: the engine's words name none", hint))
     merged["commanded"] = said.get("model") is None or None
+    merged["as_engine"] = True
     merged["heard"] = (*notes, *_notes(heard, run))
     return merged
 

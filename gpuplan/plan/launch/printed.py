@@ -166,6 +166,8 @@ def _degrees(said: _Said, plan: ServePlan) -> None:
                 said.unsaid["ep"] = f"{name} spreads experts over all {whole} ranks, not over {ep}"
         elif ep > 1:
             said.must("ep", ep)
+    if plan.parallel.decode_cp > 1:
+        said.must("decode_cp", plan.parallel.decode_cp)
     if plan.parallel.redundant_experts:
         said.must("redundant_experts", plan.parallel.redundant_experts)
     if plan.expert_exchange is not None and sharing > 1:

@@ -12,7 +12,7 @@ from gpuplan.record import Record
 
 _DIRECT = (
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
-    "redundant_experts", "expert_exchange", "draft_tokens", "overlap_batches", "max_batched_tokens",
+    "redundant_experts", "expert_exchange", "decode_cp", "draft_tokens", "overlap_batches", "max_batched_tokens",
     "memory_utilization", "page_tokens", "cache_tokens", "graphs", "chunked_prefill", "recv_interval", "batch_wait", "mixed_chunk",
     "adapters", "adapter_rank", "gpu_layers", "host_experts", "tensor_split",
 )  # fmt: skip

@@ -13,6 +13,7 @@ from gpuplan.workload.context import Group, Leaves, Split
 from gpuplan.workload.counts import count
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.base import Caching, MixerKind
+from gpuplan.workload.kinds.stripes import striped
 from gpuplan.workload.program import Matrix, Part, Role, Tensor
 
 LOG_SUM_EXP = Term(
@@ -84,6 +85,7 @@ class AttentionKind(MixerKind[Attention]):
                 window=leaf(f"{path}.window", mixer.window) if mixer.window else None,
                 appends=group.appends,
             )
+            item = striped(draft, group, item)
             kept = (draft.tensor("context", out, alternate=True), draft.tensor("log_sum_exp", heads, element=LOG_SUM_EXP))
             draft.attention(item, makes=kept if index == 0 else ())
         end = draft.matrix("out", out, hidden, adapted_as=MATRICES)

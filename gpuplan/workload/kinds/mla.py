@@ -12,6 +12,7 @@ from gpuplan.workload.context import ONE, Group, Leaves
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.attention import LOG_SUM_EXP, MATRICES, QUERY_VALUE, packed
 from gpuplan.workload.kinds.base import Caching, MixerKind
+from gpuplan.workload.kinds.stripes import striped
 from gpuplan.workload.program import Matrix, Role, Tensor
 
 
@@ -91,6 +92,7 @@ class MlaKind(MixerKind[Mla]):
             kv_heads=kv_heads, k_dim=k_dim, v_dim=v_dim,
             kv_element_bytes=types.kv, dtype=types.attention, causal=True, v_shared=group.decodes, appends=group.appends,
         )  # fmt: skip
+        item = striped(draft, group, item)
         kept = (draft.tensor("context", wide.out, alternate=True), draft.tensor("log_sum_exp", wide.heads, element=LOG_SUM_EXP))
         draft.attention(item, makes=() if group.decodes else kept)
 

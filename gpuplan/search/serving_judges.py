@@ -1,0 +1,157 @@
+"""What makes one division of a serving question better than another?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.estimate.reading import served_figures
+from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.serving_memory import ServingMemory, at_least
+from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.under_load import under_load, when_full
+from gpuplan.num import floor, maximum, minimum, where
+from gpuplan.plan.serve import ServePlan
+from gpuplan.ranges import high_end
+from gpuplan.record import Record, field
+from gpuplan.search.best import Best, Judged, best_of
+from gpuplan.search.serving_space import Want
+from gpuplan.search.space import Part, Space
+
+FEW = 16
+"""So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
+AS_FAST = 0.995
+"""Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
+AS_PLAIN = 0.97
+"""Where replicas may share experts, of divisions within so much of the fastest the one with the fewest means of it is taken: an
+estimate does not tell them apart, and each of them is one more thing to set up."""
+
+
+def filled(plan: ServePlan, subject: Subject) -> ServePlan:
+    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
+    memory = ServingModel.of(subject, plan).memory()
+    most, limit = memory.max_sequences, memory.limit.value
+    whole = limit if most is None else minimum(most.value, limit)
+    return plan.replaced(batch=maximum(floor(whole / plan.batch), 1.0))
+
+
+class Seen(Record, eq=False):
+    """What was found of some divisions that fit: how sure they are, and last the value that should be small."""
+
+    part: Part[ServePlan]
+    keys: tuple[Any, ...]
+
+
+class Judges(Record, eq=False):
+    """What prefers one division to another; of equals the smaller replica is taken, and of those the one of fewer stages."""
+
+    want: Want
+    subject: Subject
+    seen: list[Seen] = field(default_factory=list)
+    """What was found of the divisions that fit, in pieces, so that they can be compared otherwise without another estimate."""
+
+    def plan(self, plan: ServePlan) -> ServePlan:
+        """A division with its batch."""
+        return filled(plan, self.subject) if self.want.batch is None else plan
+
+    def smallest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
+        """What prefers the fewest accelerators a replica that surely fit, then that fit, or else the least memory."""
+        p = part.plan.parallel
+        fits, rank, memory = self.held(self.plan(part.plan))
+        return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
+
+    def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
+        """What prefers the most tokens a second of those that surely fit, then of those that fit, or else the least memory.
+
+        The time of those that do not fit is not estimated.
+        """
+        fits, rank, memory = self.held(self.plan(part.plan))
+        fitting = part.count(fits)
+        if not fitting:
+            return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
+        part = part.where(fits)
+        _, rank, _ = self.held(self.plan(part.plan))
+        return self._seen(part, fitting, (rank, -self._speed(part)))
+
+    def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
+        """What prefers, of divisions that surely fit, those that keep the rate, by the time of a request; or else the highest rate.
+
+        Divisions that do not keep it have no time of a request.
+        """
+        fits, rank, memory = self.held(self.plan(part.plan))
+        fitting = part.count(fits)
+        if not fitting:
+            return Judged(part, 0, (rank, 0.0, memory.needed.value, *_size(part)))
+        part = part.where(fits)
+        model = ServingModel.of(self.subject, self.plan(part.plan))
+        rate = when_full(model, model.memory()).most.value
+        keeps = rate > self._rate()
+        if not part.count(keeps):
+            _, rank, _ = self.held(self.plan(part.plan))
+            return self._seen(part, fitting, (rank, 1.0 + 0.0 * rate, -rate))
+        part = part.where(keeps)
+        _, rank, _ = self.held(self.plan(part.plan))
+        model = ServingModel.of(self.subject, self.plan(part.plan))
+        memory = model.memory()
+        load = model.plan.load
+        if load is None:
+            raise TypeError("only a rate can be kept")
+        time = under_load(model, memory, load, when_full(model, memory)).figures["e2e_s"].value
+        return self._seen(part, fitting, (rank, 0.0 * time, time))
+
+    def _seen(self, part: Part[ServePlan], fitting: int, keys: tuple[Any, ...]) -> Judged[ServePlan]:
+        """The judgement of some divisions, which is kept."""
+        self.seen.append(Seen(part, keys))
+        return Judged(part, fitting, (*keys, *_size(part)))
+
+    def _rate(self) -> float:
+        load = self.want.load
+        return 0.0 if load is None or load.rate is None else float(load.rate)
+
+    def plainest(self, space: Space[ServePlan], found: Best[ServePlan]) -> Best[ServePlan]:
+        """The plainest of those that were looked at which are as sure and nearly as fast as the best that was found."""
+        if not found.fits or found.fitting < 2 or not self.seen:
+            return found
+        *sure, least = found.keys[: len(self.seen[0].keys)]
+        chosen = best_of(space, (self._near(one, tuple(sure), least) for one in self.seen), found.looked_at)
+        return found if chosen is None else chosen.replaced(fits=True, fitting=found.fitting)
+
+    def _near(self, one: Seen, sure: tuple[float, ...], least: float) -> Judged[ServePlan]:
+        """What prefers the plainest of those that can hardly be told from the one of the least value, then the fastest of them."""
+        *ranks, value = one.keys
+        fast = AS_PLAIN if self.want.opens(self.subject) else AS_FAST
+        near = value <= (least * fast if least < 0 else least / fast)
+        for own, rank in zip(ranks, sure, strict=True):
+            near = near & (own <= rank)
+        plan = one.part.plan
+        beside = _beside(plan) + 0.0 * value
+        plain = (beside, plan.parallel.pp + 0.0 * value)
+        return Judged(one.part, 0, (where(near, 0.0, 1.0), *plain, value, *_size(one.part)))
+
+    def _speed(self, part: Part[ServePlan]) -> Any:
+        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+
+    def held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
+        """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
+        return held(self.subject, plan)
+
+
+def held(subject: Subject, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
+    """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
+    memory = ServingModel.of(subject, plan).memory()
+    fits = memory.needed.value <= memory.budget.value
+    sure = high_end(at_least(memory.needed)) <= memory.budget.value
+    return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
+
+
+def _beside(plan: ServePlan) -> Any:
+    """How many means of sharing experts a division has."""
+    p = plan.parallel
+    means = (p.attention_dp > 1, p.ep > 1, p.decode_cp > 1, p.redundant_experts > 0)
+    one = [where(holds, 1.0, 0.0) for holds in means]
+    return sum(one) + float(plan.expert_exchange is not None) + float(bool(plan.settings.overlap_batches))
+
+
+def _size(part: Part[ServePlan]) -> tuple[Any, Any]:
+    """Accelerators and stages of a replica."""
+    p = part.plan.parallel
+    return p.tp * p.attention_dp * p.pp, p.pp

@@ -1,0 +1,36 @@
+"""How do the ranks of a replica share the experts of a mixture, and caches that they would hold copies of?"""
+
+from __future__ import annotations
+
+from gpuplan.schema import Schema
+from gpuplan.specs.base import Id
+from gpuplan.specs.quantity import CountField
+
+
+class SharedExperts(Schema):
+    """How ranks of attention with requests of their own share the experts of a replica."""
+
+    source: Id
+    """What says that the engine has them."""
+    gathers: CountField | None = None
+    """Ranks up to which all tokens are gathered, where its user says nothing; between more, copies are sent to their experts alone.
+    None: all tokens are gathered, unless its user says otherwise."""
+    redundant: bool = False
+    """Whether experts may be held twice."""
+    aligned: bool = False
+    """Whether ranks read prompts in the same steps; otherwise all wait whenever one does."""
+    whole: bool = False
+    """Whether experts are either spread over all ranks of a replica or cut over all of them, and nothing between."""
+    sends_on: tuple[Id, ...] = ()
+    """Families of accelerators that it has kernels for which send copies of tokens to their experts alone."""
+    overlaps: bool = False
+    """Whether two micro-batches may compute and travel by turns, where copies are sent."""
+
+
+class ContextRanks(Schema):
+    """How tensor parallel ranks share caches that they would hold copies of, along the context."""
+
+    source: Id
+    """What says that the engine has it."""
+    latents_alone: bool = False
+    """Whether only caches of latents (MLA) are shared so."""
