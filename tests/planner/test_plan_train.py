@@ -18,10 +18,10 @@ from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from tools.published_plans import RUNS, place
 
 MODEL, TOKENS = "llama-3.1-8b", 1e11
 NAMES = "aws:p5.48xlarge,aws:p4d.24xlarge,coreweave:l40s,gcp:v6e-8"
-TIGHT = ("h100-sxm-80gb", "a100-sxm-80gb", "b200-sxm-180gb")
 TOLD_APART = 1.03
 """As near as the full search itself goes for a plainer plan."""
 
@@ -114,7 +114,6 @@ def test_no_estimate_is_below_its_bounds(model: str, count: int, given: dict[str
             assert one.sharp
             assert one.least_seconds <= one.seconds, one.target
             assert one.least_seconds >= search.work.flop / (one.count * fastest(one.machine.chip, search.work)) * (1 - 1e-12)
-            assert one.least_seconds >= 0.3 * one.seconds or one.machine.accelerator not in TIGHT, one.target
     assert looked > 8
 
 
@@ -186,3 +185,12 @@ def test_the_counts_are_a_ladder(library: Library) -> None:
     assert [one.target(count) for count in one.counts(asked())] == [
         "aws:p5.48xlarge", "2xaws:p5.48xlarge",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MegaScale", "PaLM", "MT-NLG", "DeepSeek"])
+def test_published_divisions_are_among_the_best(name: str) -> None:
+    run = next(one for one in RUNS if one.name.startswith(name))
+    made = place(run)
+    assert made.share <= 0.05
+    assert made.low / 1.1 <= run.days <= made.high
