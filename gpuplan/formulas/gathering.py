@@ -80,13 +80,13 @@ def gathered(*, steps: Count, each: Ratio, ranks: Count) -> Count:
 
 
 @formula(_LOOK)
-def looked_at(*, steps: Count, each: Ratio, ranks: Count) -> Count:
-    """Requests that are taken up together on a rank where the engine looks at new ones after as many steps.
+def looked_at(*, steps: Count, each: Ratio) -> Count:
+    """Requests that are taken up together where the engine looks at new ones after as many steps.
 
-    >>> looked_at(steps=30, each=0.1, ranks=1), looked_at(steps=30, each=0.01, ranks=1)
+    >>> looked_at(steps=30, each=0.1), looked_at(steps=30, each=0.01)
     (3.0, 1.0)
     """
-    return maximum(steps * each / ranks, 1.0)
+    return maximum(steps * each, 1.0)
 
 
 @formula(DEFINITION)

@@ -1,8 +1,8 @@
-"""What do spot instances that are taken back do to a run and to a service, and what is paid for a term in advance?"""
+"""What do spot instances that are taken back do to a run and to a service, and what do credits pay?"""
 
 from __future__ import annotations
 
-from gpuplan.num import Count, PerS, Ratio, Seconds, Usd, UsdPerS, maximum, minimum
+from gpuplan.num import PerS, Ratio, Seconds, Usd, UsdPerS, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
 _RATES = Source("definition", "independent causes of interruption that come at random add their rates")
@@ -49,16 +49,6 @@ def available_rate(*, rate: PerS, available: Ratio) -> PerS:
     900.0
     """
     return rate * available
-
-
-@formula(DEFINITION)
-def committed_usd(*, price: UsdPerS, units: Count, term: Seconds) -> Usd:
-    """Money that a commitment binds to: all machines for the whole term, used or not.
-
-    >>> committed_usd(price=2 / 3600, units=8.0, term=8766 * 3600)
-    140256.0
-    """
-    return price * units * term
 
 
 @formula(DEFINITION)

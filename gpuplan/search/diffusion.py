@@ -38,6 +38,7 @@ from gpuplan.plan.read import said as told
 from gpuplan.plan.words import Guidance, OffloadComponents, WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.library import Library, Place, Unsaid
+from gpuplan.search.taken import refuse
 from gpuplan.term import Source
 
 ENGINE = "diffusers"
@@ -137,19 +138,8 @@ def _refuse(ask: ServeAsk | FitAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    kind = type(ask)
-    allowed = {*Common.field_names(), *Spending.field_names(), *grouped(kind, "pictures"), *SHARED}
-    problems = [
-        Problem("diffusion.option", f"{one.flag}: a diffusion model has no such thing", "leave it out")
-        for name, one in entries(kind).items()
-        if name not in allowed and getattr(ask, name) is not None and name not in ("tp", "pp", "ep")
-    ]
-    for name in ("tp", "pp", "ep"):
-        if getattr(ask, name, None) not in (None, 1):
-            what = f"--{name} {getattr(ask, name)}: a diffusion model is replicated here, not cut"
-            problems.append(Problem("diffusion.degree", what, "leave it out"))
-    if problems:
-        raise UsageError(*problems)
+    kept = {*Common.field_names(), *Spending.field_names(), *grouped(type(ask), "pictures"), *SHARED, "tp", "pp", "ep"}
+    refuse(ask, "pictures", but=frozenset(kept))
 
 
 def _plan(ask: ServeAsk | FitAsk, card: DiffusionCard, hw: Hardware) -> tuple[DiffusionPlan, list[Choice]]:
