@@ -299,6 +299,13 @@ def loads(*, short: bool) -> list[Figure]:
     return [Figure(*found) for found in measured(short=short)]
 
 
+def plans() -> list[Figure]:
+    """The planner over the whole catalog."""
+    from plans import measured
+
+    return [Figure(*found) for found in measured()]
+
+
 def main() -> int:
     """Measure, report, and say with the exit code whether `--check` was kept."""
     parser = argparse.ArgumentParser(description="How fast is gpuplan on this machine?")
@@ -308,7 +315,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the process timings (15)")
     given = parser.parse_args()
     rounds = 3 if given.smoke else max(given.rounds, 1)
-    figures = [*processes(rounds), *questions(rounds), *searches(short=given.smoke), *targets(rounds), *loads(short=given.smoke)]
+    figures = [
+        *processes(rounds),
+        *questions(rounds),
+        *searches(short=given.smoke),
+        *targets(rounds),
+        *loads(short=given.smoke),
+        *plans(),
+    ]
     for figure in figures:
         print(figure.line())
     return int(given.check and not all(figure.held for figure in figures))

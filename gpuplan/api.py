@@ -120,16 +120,18 @@ class Answer:
             raise UsageError(Problem("answer.no-figure", f"the answer has no figure `{figure}`", hint))
         return self.figures[figure]
 
-    def explain(self, term: str | None = None, *, depth: int | None = None, width: int = 100) -> str:
+    def explain(self, term: str | None = None, *, depth: int | Literal["all"] | None = None, width: int = 100) -> str:
         """The working of a figure or of any term below it, down to its sources; of all figures where none is named.
+
+        `depth` are its levels, or "all"; None: all of them where they are not more than a reader may search through.
 
         Raises:
             UsageError: no such term, or several that could be meant.
         """
         from gpuplan.render.text import Look
-        from gpuplan.render.working import working
+        from gpuplan.render.working import ALL, working
 
-        return working(self.estimate, term, Look(width), depth)
+        return working(self.estimate, term, Look(width), ALL if depth == "all" else depth)
 
     def given(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Answer:
         """The answer to the same question with values of your own for some terms, as `set` takes them.

@@ -48,6 +48,7 @@ ADDED = Window("share of a link's rate: it lies above 0 and is 2 at most, where 
 START = Window("time to start a kernel: that takes between 0.1 us and 1 ms", 1e-7, 1e-3)
 LATENCY = Window("latency of a link: that is between 0.1 us and 1 ms", 1e-7, 1e-3)
 OVER = Window("oversubscription: it lies between 1 and 100", 1.0, 100.0)
+PUE = Window("power usage effectiveness: it lies between 1 and 10", 1.0, 10.0)
 EXTRA = Window("time that is added to one kernel: that is 10 ms at most", 0.0, 1e-2)
 SETTLES = Window("time in which a clock settles: that is 1 s at most", 0.0, 1.0)
 OPERATIONS = Window("number of operations for one value: there are 256 at most", 0.0, 256.0)

@@ -1,6 +1,7 @@
 """Text with a unit to a number in base units, and back: the only place that knows 1e12 and 2**30.
 
-Base units inside gpuplan: B, FLOP, s, B/s, FLOP/s, USD, USD/s, W, J, Hz, 1/s, FLOP/B and the plain count 1.
+Base units inside gpuplan: B, FLOP, s, B/s, FLOP/s, USD, USD/s, USD/J, W, J, Hz, 1/s, FLOP/B, kg, kg/J and
+the plain count 1.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def _table() -> dict[str, tuple[float, str]]:
     units |= {"min": (60.0, "s"), "h": (HOUR, "s"), "day": (DAY, "s"), "days": (DAY, "s"), "year": (YEAR, "s")}
     units |= {"d": (DAY, "s"), "week": (7 * DAY, "s"), "weeks": (7 * DAY, "s")}
     units |= {"kWh": (3.6e6, "J"), "MWh": (3.6e9, "J"), "USD": (1.0, "USD")}
+    for name, factor in {"g": 1e-3, "kg": 1.0, "t": 1e3}.items():
+        units |= {name: (factor, "kg"), f"{name}/kWh": (factor / 3.6e6, "kg/J")}
     for name, seconds in {"s": 1.0, "min": 60.0, "h": HOUR, "day": DAY}.items():
         units[f"/{name}"] = units[f"1/{name}"] = (1 / seconds, "1/s")
     units |= {"FLOP/B": (1.0, "FLOP/B"), "USD/s": (1.0, "USD/s"), "USD/h": (1 / HOUR, "USD/s"), "USD/kWh": (1 / 3.6e6, "USD/J")}
@@ -48,7 +51,7 @@ UNITS = _table()
 WINDOWS: Mapping[str, tuple[float, float]] = {
     "1": (1e-30, 1e30), "B": (1e-6, 1e24), "B/s": (1e-6, 1e21), "FLOP": (1e-6, 1e36), "FLOP/s": (1e-6, 1e27), "s": (1e-18, 1e15),
     "W": (1e-9, 1e18), "J": (1e-18, 1e30), "Hz": (1e-9, 1e18), "USD": (1e-18, 1e18), "USD/s": (1e-18, 1e12), "1/s": (1e-18, 1e24),
-    "FLOP/B": (1e-9, 1e12), "USD/J": (1e-18, 1e6),
+    "FLOP/B": (1e-9, 1e12), "USD/J": (1e-18, 1e6), "kg": (1e-18, 1e18), "kg/J": (1e-18, 1e3),
 }  # fmt: skip
 """The smallest amount above zero and the largest that a text may give, in base units: far beyond what can be meant, and close
 enough that no figure made of several of them leaves the range of a float."""
@@ -201,7 +204,7 @@ def example(unit: str | None) -> str:
     return {
         "B": "80 GiB", "B/s": "3.35 TB/s", "FLOP/s": "989.4 TFLOP/s", "FLOP": "1 TFLOP", "s": "5 s", "W": "700 W",
         "USD/s": "2.50 USD/h", "USD": "3 USD", "Hz": "1.83 GHz", "J": "1 kWh", "1/s": "100/s",
-        "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "1": "80 %",
+        "FLOP/B": "281 FLOP/B", "USD/J": "0.10 USD/kWh", "kg": "10 kg", "kg/J": "0.35 kg/kWh", "1": "80 %",
     }.get(unit or "B/s", f"1 {unit}")  # fmt: skip
 
 
@@ -231,6 +234,8 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
     ('70.6 B', '0.412', '12', '1,234 USD')
     >>> human(2.48e6, "J"), human(2.48e6, "J", like=3.64e6)
     ('2.48 MJ', '0.689 kWh')
+    >>> human(0.35 / 3.6e6, "kg/J"), human(812.0, "kg"), human(0.1 / 3.6e6, "USD/J")
+    ('0.350 kg/kWh', '812 kg', '0.10 USD/kWh')
     """
     if not math.isfinite(value):
         return f"{value} {unit}".strip()
@@ -247,6 +252,13 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
         return f"{_money(value * HOUR)} USD/h"
     if unit == "USD":
         return f"{_money(value)} USD"
+    if unit == "USD/J":
+        return f"{_money(value * 3.6e6)} USD/kWh"
+    if unit == "kg/J":
+        return f"{_digits(value * 3.6e6, digits)} kg/kWh"
+    if unit == "kg":
+        step, name = next((p for p in ((1e3, "t"), (1.0, "kg")) if size >= p[0]), (1e-3, "g"))
+        return f"{_digits(value / step, digits)} {name}"
     if unit == "J" and size >= 3.6e6:
         return f"{_digits(value / 3.6e6, digits)} kWh"
     if unit in _PREFIXED:

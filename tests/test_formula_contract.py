@@ -29,7 +29,7 @@ ALL = [made for made in FORMULAS.values() if made.fn.__module__.startswith("gpup
 
 # FLOP and counts are plain numbers; what is left has dimensions of its own, so that a byte never passes for a second.
 DIMENSIONS: Any = pint.UnitRegistry(None)
-for definition in ("s = [time]", "B = [data]", "USD = [money]", "J = [energy]", "W = J / s", "Hz = 1 / s"):
+for definition in ("s = [time]", "B = [data]", "USD = [money]", "J = [energy]", "W = J / s", "Hz = 1 / s", "kg = [mass]"):
     DIMENSIONS.define(definition)
 LITERALS = {"1": "dimensionless", "FLOP": "dimensionless", "FLOP/s": "1 / s", "FLOP/B": "1 / B"}
 ALLOWED_CALLS = {"maximum", "minimum", "ceil", "floor", "ceil_div", "sqrt", "log2", "exp", "where"}

@@ -44,9 +44,10 @@ OWN = ("maxtext", "mlx-lm", "unsloth")
 RANGE = "memory_residual"
 TITLE = "published peaks of training memory, among them those of Qwen's fine-tuning profile"
 URL = "https://github.com/QwenLM/Qwen/blob/2df8e8ac450fa185c421a08b0090ef81826caa6e/README.md"
-ABOVE, BELOW = 0.06, 0.08
-"""The shares of rows, sources counting alike, that may lie above the range and below. Of those above, four hundredths are
-ms-swift's: left out, nobody knows that lengths of samples vary (`spread_lengths`), which no useful range would hold."""
+ABOVE, BELOW = 0.055, 0.08
+"""The shares of rows, sources counting alike, that may lie above the range and below: above, somewhat less than the six hundredths
+that are promised. Of those, four hundredths are ms-swift's: left out, nobody knows that lengths of samples vary
+(`spread_lengths`), which no useful range would hold."""
 WIDEST = 1.6
 STEP = 0.01
 

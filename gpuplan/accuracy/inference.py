@@ -295,7 +295,7 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
     if waited is not None and "highest_rate_per_s" in figures and "ttft_s" not in figures:
         raise Skip("more requests come than the estimate keeps: there is no time to the first token")
     if waited is not None:
-        yield "ttft", waited * 1e-3, figures["ttft_s"]
+        yield "ttft", waited * 1e-3, _first_token(row, made)
     if step is not None:
         # Where nothing but answers is written, no prompt comes between two tokens.
         yield "tpot", step * 1e-3, figures["itl_s" if row.run.get("mode") == "single-stream" else "tpot_s"]
@@ -316,6 +316,13 @@ def _rate(row: Row, made: Estimate, whole: float, step: float | None) -> Term:
     if abs(float(value) / (step * 1e-3) / whole - 1.0) > SAME:
         return made.figures["tokens_per_s"]
     return rate.term("row.decode_tokens_per_s", count=sequences, seconds=made.figures["itl_s"])
+
+
+def _first_token(row: Row, made: Estimate) -> Term:
+    """The time to the first token: of a request, or of a batch that is run as one, whose tokens come when all prompts are read."""
+    sequences = _sequences(row) if row.run.get("mode") in CLOSED else None
+    together = sequences is not None and float(cast("float", sequences.value)) > 1 and "batch_prefill_s" in made.figures
+    return made.figures["batch_prefill_s" if together else "ttft_s"]
 
 
 def _prompt_rate(row: Row, made: Estimate) -> Term:

@@ -54,6 +54,7 @@ class Recipe(Record, kw_only=True):
     """Requests in flight, from the first number up to below the second."""
     lengths: tuple[tuple[int, int], ...] = ()
     tp: tuple[int, ...] = ()
+    ep: tuple[int, ...] = ()
     shares: bool | None = None
     """Whether ranks of attention share the experts; None: either."""
     ids: str = ""
@@ -77,6 +78,7 @@ class Recipe(Record, kw_only=True):
             and isinstance(users, int) and self.users[0] <= users < self.users[1]
             and (not self.lengths or (run.get("input_len"), run.get("output_len")) in self.lengths)
             and (not self.tp or run.get("tp") in self.tp)
+            and (not self.ep or (run.get("ep") or 1) in self.ep)
             and (self.shares is None or self.shares == ((run.get("dp") or 1) > 1))
             and row.id.startswith(self.ids)
         )  # fmt: skip
@@ -132,7 +134,7 @@ def _recipes() -> Mapping[str, list[Recipe]]:
 def _read(entries: Iterable[Mapping[str, Any]]) -> Iterable[Recipe]:
     for entry in entries:
         given = {name: value for name, value in entry.items() if name != "source"}
-        for name in ("models", "on", "weights", "users", "tp"):
+        for name in ("models", "on", "weights", "users", "tp", "ep"):
             if name in given:
                 given[name] = tuple(given[name])
         if "lengths" in given:

@@ -21,8 +21,20 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
     """Answer one question on standard output and end with the exit code of its verdict."""
     form_of(given)
     made = estimate(task, given)
-    write(made, given)
+    if given.get("emit"):
+        emit(made)
+    else:
+        write(made, given)
     raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
+
+
+def emit(made: Estimate) -> None:
+    """Write what starts the plan, and the verdict with what was chosen beside it."""
+    from gpuplan.render.table import headline
+    from gpuplan.render.text import look_of
+
+    put(made.launch)
+    print(headline(made, look_of(sys.stderr)), file=sys.stderr)
 
 
 def estimate(task: str, given: Mapping[str, Any]) -> Estimate:
@@ -76,10 +88,10 @@ def tree(made: Estimate, given: Mapping[str, Any]) -> str:
     """The working of the figure or term that `--explain` names, or of all figures."""
     from gpuplan.plan.read import count
     from gpuplan.render.text import look_of
-    from gpuplan.render.working import working
+    from gpuplan.render.working import ALL, working
 
     wanted = str(given["explain"])
-    depth = count("depth", given["depth"]) if given.get("depth") is not None else None
+    depth = None if given.get("depth") is None else ALL if given["depth"] == "all" else count("depth", given["depth"])
     return working(made, None if wanted == EVERYTHING else wanted, look_of(sys.stdout), depth)
 
 
@@ -95,6 +107,9 @@ def form_of(given: Mapping[str, Any]) -> str:
     if asked and given.get("explain") is not None:
         hint = "leave one out; `--json` has all of the working"
         raise UsageError(Problem("usage.forms", f"--explain draws a tree, which --{asked[0]} is not", hint))
+    if given.get("emit") and (asked or given.get("explain") is not None):
+        hint = "leave one out; the answer without --emit has the plan"
+        raise UsageError(Problem("usage.forms", "--emit prints a launch and nothing else", hint))
     if given.get("depth") is not None and given.get("explain") is None:
         raise UsageError(Problem("usage.depth", "--depth means nothing without --explain", "add --explain TERM"))
     return asked[0] if asked else ""

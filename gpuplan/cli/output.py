@@ -16,7 +16,7 @@ class Output(Record, kw_only=True):
     """How an answer is written: options of the command line alone."""
 
     explain: Annotated[str | None, Option("Show the working of a figure or term, down to its sources", OUTPUT, "[TERM]")] = None
-    depth: Annotated[int | None, Option("With --explain: how many levels down", OUTPUT)] = None
+    depth: Annotated[str | None, Option("With --explain: how many levels down, or `all`", OUTPUT, "LEVELS")] = None
     json: Annotated[
         bool, Option("JSON with all working (schema: gpuplan specs schema estimate)", OUTPUT, "", one_way=True)
     ] = False  # fmt: skip

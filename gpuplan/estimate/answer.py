@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import ImpossibleError, Note
+from gpuplan.estimate.money import Money, money_figures
 from gpuplan.estimate.pins import answered, checked, no_number
 from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
 from gpuplan.estimate.serving_memory import at_least
@@ -32,6 +33,8 @@ class Said(Record, kw_only=True):
     """What an answer says beside its figures."""
 
     question: Mapping[str, str]
+    money: Money | None = None
+    """What its place says of money, which adds figures to those of the estimate."""
     chosen: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -127,6 +130,7 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
 
 def _answer(task: Task, said: Said, figures: Mapping[str, Term], breakdowns: Sequence[Breakdown]) -> Estimate:
     """The answer whose last breakdown is that of memory."""
+    figures = {**figures, **money_figures(figures, said.money)}
     verdict = _verdict(figures, breakdowns[-1])
     return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.changes, said.notes)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gpuplan.errors import Note
 from gpuplan.estimate.planned import Limit
 from gpuplan.estimate.result import Estimate
@@ -18,9 +21,10 @@ class Most(Record, eq=False, kw_only=True):
     value: float
     model: str
     weights: str
-    tp: int
-    pp: int
-    dp: int
+    replicas: str
+    """How many of them, each divided how."""
+    asked: Mapping[str, Any]
+    """The options of `gpuplan serve` that divide it so."""
     bound: str = ""
     """What keeps it from being more, in words."""
     estimate: Estimate | None = None

@@ -12,6 +12,7 @@ from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import cost
 from gpuplan.formulas import diffusion as form
 from gpuplan.formulas.basic import product, rate, remaining_seconds, repeated_bytes, repeated_flop, repeated_seconds, whole_pieces
+from gpuplan.formulas.carbon import site_watts
 from gpuplan.formulas.collectives import wire_seconds
 from gpuplan.formulas.flop import mfu
 from gpuplan.formulas.inference import fleet_watts
@@ -384,6 +385,8 @@ def diffusion_figures(model: DiffusionModel, times: DiffusionTimes, memory: Mapp
         figures[f"cost_usd_per_thousand_{what}"] = form.usd_per_thousand.term(f"cost.thousand_{what}", price=fleet, per_s=made)
     if setting.hw.power is not None:
         power = fleet_watts.term("fleet.power", chips=setting.accelerators(), watts=setting.hw.power)
+        if setting.money is not None and setting.money.pue is not None:
+            power = site_watts.term("site.power", watts=power, pue=setting.money.pue)
         figures[f"energy_joules_per_{what[:-1]}"] = cost.joules_per_token.term(
             f"energy.{what[:-1]}", watts=power, tokens_per_s=made
         )

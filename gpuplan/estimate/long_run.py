@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.money import Spot
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Setting
 from gpuplan.formulas import cost, reliability
+from gpuplan.formulas import spot as reclaiming
 from gpuplan.formulas.rl import moved_seconds
 from gpuplan.formulas.training import run_seconds
 from gpuplan.num import agreed
@@ -52,7 +54,7 @@ def run_figures(
     if subject.price is not None:
         found["cost_usd"] = cost.run_usd.term("run.cost", chips=chips, seconds=wall, price=subject.price)
     if subject.hw.power is not None:
-        pue = Term("site.pue", 1.0, "1", _ENERGY)
+        pue = Term("site.pue", 1.0, "1", _ENERGY) if subject.money is None or subject.money.pue is None else subject.money.pue
         found["energy_joules"] = cost.energy_joules.term("run.energy", accelerator_seconds=used, watts=subject.hw.power, pue=pue)
     return found
 
@@ -64,7 +66,8 @@ def _interrupted(
     part = usual.term("run.accelerator_mtbf", usual.accelerator_mtbf, usual.accelerator_mtbf.accept)
     if run.accelerator_mtbf is not None:
         part = Term("run.accelerator_mtbf", run.accelerator_mtbf, "s", USER)
-    mtbf = reliability.job_mtbf_seconds.term("run.mtbf", part_mtbf=part, parts=chips)
+    spot = None if subject.money is None else subject.money.spot
+    mtbf = reliability.job_mtbf_seconds.term("run.mtbf" if spot is None else "run.failures_mtbf", part_mtbf=part, parts=chips)
     size = reliability.checkpoint_bytes.term(
         "run.checkpoint_bytes",
         params=params,
@@ -79,6 +82,8 @@ def _interrupted(
         bandwidth=reliability.job_bandwidth.term("run.checkpoint_bandwidth", part_bandwidth=written, parts=chips),
     )
     restart = usual.term("run.restart", usual.restart, usual.restart.accept)
+    if spot is not None:
+        mtbf, restart = _reclaimed(spot, mtbf, restart)
     if agreed(mtbf.value < restart.value + save.value):
         return {NEVER: mtbf, "checkpoint_bytes": size}
     if run.checkpoint_interval is not None:
@@ -92,6 +97,22 @@ def _interrupted(
         "wall_time_s": wall,
         "effective_training_share": reliability.effective_share.term("run.effective_share", training=training, wall=wall),
         "interruptions": reliability.interruptions.term("run.interruptions", wall=wall, mtbf=mtbf),
+        **({} if spot is None else {"reclaims": reliability.interruptions.term("run.reclaims", wall=wall, mtbf=_reclaims(spot))}),
         "checkpoint_interval_s": interval,
         "checkpoint_bytes": size,
     }
+
+
+def _reclaims(spot: Spot) -> Term:
+    """Time between reclaims of any instance of a job."""
+    return reliability.job_mtbf_seconds.term("run.reclaims_mtbf", part_mtbf=spot.life, parts=spot.units)
+
+
+def _reclaimed(spot: Spot, failures: Term, restart: Term) -> tuple[Term, Term]:
+    """Time between interruptions of a job whose instances are taken back too, and the mean time until it goes on."""
+    reclaims = _reclaims(spot)
+    mtbf = reclaiming.mtbf_of_two.term("run.mtbf", failures=failures, reclaims=reclaims)
+    if spot.wait is None:
+        return mtbf, restart
+    mean = reclaiming.mean_restart_seconds.term("run.mean_restart", restart=restart, wait=spot.wait, mtbf=mtbf, reclaims=reclaims)
+    return mtbf, mean

@@ -94,6 +94,7 @@ def _alike(subjects: Sequence[Subject], plans: Sequence[Plan]) -> Iterator[tuple
         key = (
             *map(id, same),
             subject.price is None,
+            None if subject.money is None else subject.money.alike(),
             id(kept.setdefault(rest, rest)),
             plan.parallel.dp == 1,
             len(subject.hw.levels),
@@ -118,7 +119,7 @@ def _together(subjects: Sequence[Subject], plans: Sequence[Plan]) -> tuple[Subje
     several = Subjects(
         model_name=first.model_name, card=first.card, arch=first.arch, counts=first.counts, engine=first.engine,
         origins=first.origins, pins=first.pins, operations=first.operations, hw=Machines([one.hw for one in subjects]),
-        price=together(prices) if prices else None, members=tuple(subjects),
+        price=together(prices) if prices else None, money=first.money, members=tuple(subjects),
     )  # fmt: skip
     plan = plans[0]
     changes: dict[str, Any] = {name: arranged([getattr(one, name) for one in plans]) for name in ALONG if hasattr(plan, name)}

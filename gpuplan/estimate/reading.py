@@ -9,6 +9,7 @@ from gpuplan.estimate.serving_figures import ServingFigures, memory_figures, ser
 from gpuplan.estimate.spent import spent
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import product, rate, share
+from gpuplan.machine.half_sums import products_peak
 from gpuplan.plan.serve import ServePlan
 from gpuplan.term import total
 from gpuplan.workload.context import ONE
@@ -51,6 +52,6 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         del figures["kv_cache_bytes_per_sequence"]
     figures |= spent(subject, tokens_per_s, "tokens")
     bounds = shares_of_peak(
-        subject, model.serve, {"prefill": (model.prompt(), alone.seconds)}, peak=subject.hw.peak(model.types().matmul)
+        subject, model.serve, {"prefill": (model.prompt(), alone.seconds)}, peak=products_peak(subject.hw, model.types().matmul)
     )
     return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone, whole=whole, bounds=bounds), subject.pins)

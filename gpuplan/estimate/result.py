@@ -98,6 +98,8 @@ class Estimate(Record):
     notes: tuple[Note, ...] = ()
     command: str = ""
     """What starts it, where the question names an engine whose arguments are on file."""
+    launch: str = ""
+    """What `--emit` asks for: the text that starts the plan."""
     prints: tuple[str, ...] = ()
     """The lines in which the engine tells of its memory at its start; `{kv_cache_tokens}` stands for the figure of that key."""
     bounds: Mapping[str, Term] = field(default_factory=dict)

@@ -35,7 +35,8 @@ from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.samples import SamplesPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.specs.engine import Samples, TrainingProfile
+from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.training_habits import Samples
 from gpuplan.term import DEFINITION, USER, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream
 from gpuplan.workload.context import ONE

@@ -21,6 +21,7 @@ from gpuplan.formulas.basic import (
     share,
 )
 from gpuplan.formulas.drafting import token_bytes
+from gpuplan.machine.half_sums import products_peak
 from gpuplan.num import agreed
 from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
@@ -120,7 +121,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "prefill": (model.prompt(), alone_prefill.seconds),
         "decode": (model.serve.batch, decode.seconds),
     }
-    bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
+    bounds = shares_of_peak(subject, model.serve, passed, peak=products_peak(subject.hw, model.types().matmul))
     made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds, prints=habits.prints)
     return as_set(made, subject.pins)
 
@@ -144,7 +145,7 @@ def _loaded_figures(model: ServingModel, memory: ServingMemory, load: Load) -> S
     alone = model.prefill("prefill", ONE, alone=True)
     figures |= image_figures(model, alone.parts)
     passed = {"prefill": (model.uncached(model.prompt()), alone.seconds)}
-    bounds = shares_of_peak(subject, model.serve, passed, peak=subject.hw.peak(model.types().matmul))
+    bounds = shares_of_peak(subject, model.serve, passed, peak=products_peak(subject.hw, model.types().matmul))
     made = ServingFigures(
         figures=figures, memory=memory, prefill=alone, decode=None if found is None else found.decode, loaded=found,
         bounds=bounds, prints=model.profile.prints,

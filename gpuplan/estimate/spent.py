@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import cost
+from gpuplan.formulas.carbon import site_watts
 from gpuplan.formulas.inference import fleet_watts
 from gpuplan.term import Term
 
@@ -13,6 +14,9 @@ def spent(subject: Subject, tokens_per_s: Term, what: str = "output_tokens") -> 
     chips, power = subject.accelerators(), subject.hw.power
     price = None if subject.price is None else cost.usd_per_s_of_all.term("fleet.price", units=chips, price=subject.price)
     drawn = None if power is None else fleet_watts.term("fleet.power", chips=chips, watts=power)
+    pue = None if subject.money is None else subject.money.pue
+    if drawn is not None and pue is not None:
+        drawn = site_watts.term("site.power", watts=drawn, pue=pue)
     return spent_by(price, drawn, tokens_per_s, what)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuplan.estimate.money import Money
 from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
@@ -57,6 +58,8 @@ class Setting(PlanTerms, kw_only=True):
     hw: Hardware
     price: Term | None = None
     """USD a second of one accelerator (`hw.price`), where known."""
+    money: Money | None = None
+    """What else its place says of money and power."""
     operations: Operations | None = None
     """How long runs go where this one runs; None: a run without interruptions."""
 

@@ -46,7 +46,8 @@ def read_together(model: ServingModel, at: str, running: Term) -> Term | None:
         come = form.gathered.term(f"{at}.gathered", steps=_steps(model, at, each), each=each, ranks=ranks)
     else:
         interval = model.subject.plan("recv_interval", settings.recv_interval or 1.0)
-        come = form.looked_at.term(f"{at}.looked_at", steps=interval, each=each, ranks=ranks)
+        own = _each(model, f"{at}.come_to_rank", running, of_ranks=False)
+        come = form.looked_at.term(f"{at}.looked_at", steps=interval, each=own)
     room = form.others_of_pass.term(f"{at}.others_of_pass", tokens=model.chunk(), prompt=model.uncached(model.prompt()))
     return form.of_pass.term(f"{at}.together", come=come, others=room)
 
@@ -57,11 +58,11 @@ def _tokens(model: ServingModel) -> Term:
     return ONE if drafter is None else drafter.expected
 
 
-def _each(model: ServingModel, name: str, running: Term) -> Term:
-    """Requests that come in a step to all ranks of attention that share experts, each with so many `running`."""
+def _each(model: ServingModel, name: str, running: Term, *, of_ranks: bool = True) -> Term:
+    """Requests that come in a step to all ranks of attention that share experts, each with so many `running`, or to one of them."""
     output = model.subject.plan("output", model.plan.output)
     return form.come_a_step.term(
-        name, running=running, ranks=model.serve.sharing.attention_dp, tokens=_tokens(model), output=output
+        name, running=running, ranks=model.serve.sharing.attention_dp if of_ranks else ONE, tokens=_tokens(model), output=output
     )  # fmt: skip
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import by_turns, waited
+from gpuplan.estimate.attention_ranks import by_turns
 from gpuplan.estimate.burst import of_burst
-from gpuplan.estimate.drafting import beside_draft, undrafted
-from gpuplan.estimate.images import encoded_seconds
 from gpuplan.estimate.percentiles import Steady
+from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
 from gpuplan.estimate.serving_memory import ServingMemory
-from gpuplan.estimate.taken_up import read_together, taken_up
+from gpuplan.estimate.taken_up import taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
-from gpuplan.formulas.attention_ranks import step_under_way, tokens_read_beside
-from gpuplan.formulas.basic import difference, larger, rate_each, repeated_seconds, share, smaller
+from gpuplan.formulas.attention_ranks import step_under_way
+from gpuplan.formulas.basic import larger, rate_each, repeated_seconds, share, smaller
 from gpuplan.num import all_true
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
 from gpuplan.term import Parts, Source, Term, total
-from gpuplan.workload.context import ONE, Group
+from gpuplan.workload.context import ONE
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
@@ -42,20 +41,6 @@ class UnderLoad(Record, kw_only=True):
     """One pass with a chunk of a prompt, and beside it those that decode where the engine mixes them."""
     steady: Steady | None = None
     """What percentiles are made of; None: only a simulation tells any."""
-
-
-class Prompts(Record, kw_only=True):
-    """What the prompt of one request does: its passes, and what these add to the steps of the others."""
-
-    phase: ServingPhase
-    passes: Term
-    own: Term
-    """Time from its first pass to its last."""
-    added: Term
-    between: Term
-    """The same with what ranks of attention wait for the prompts of others."""
-    room: Term
-    """Tokens of prompts of one pass."""
 
 
 class Users(Record, kw_only=True):
@@ -144,85 +129,6 @@ def when_full(model: ServingModel, memory: ServingMemory) -> Full:
         replicas=model.subject.plan("dp", model.plan.parallel.dp),
     )  # fmt: skip
     return Full(places=room, step=step, prompts=prompts, most=most)
-
-
-def step_of(model: ServingModel, name: str, batch: Term) -> ServingPhase:
-    """A decode step of so many sequences."""
-    return model.replaced(serve=model.serve.replaced(batch=batch)).decode(name)
-
-
-def prompts_beside(
-    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None
-) -> Prompts:  # fmt: skip
-    """The passes of one prompt beside so many sequences that decode, or before them where the engine reads prompts first.
-
-    Of a closed loop of `users` the one whose prompt it is does not decode.
-    """
-    drafter = model.drafter()
-    if drafter is not None:
-        # What a prompt adds to a step is the same beside drafts and without, but for the drafter, which reads it too.
-        model = undrafted(model)
-        step = step_of(model, f"load.{at}undrafted", batch)
-    serve, first = model.serve, model.profile.steps == "prefill-first"
-    if users is None:
-        rows = share.term(f"load.{at}rows", amount=batch, ways=serve.pp)
-    else:
-        rows = queue.rows_beside.term(f"load.{at}rows", running=batch, users=users, pp=serve.pp)
-    prompt, chunk = model.prompt(), model.chunk()
-    new = model.uncached(prompt)
-    room = chunk if first else queue.room_beside.term(f"load.{at}chunk", budget=chunk, rows=rows)
-    if not _cuts(model):
-        room = larger.term(f"load.{at}whole_chunk", a=room, b=new)
-    together = read_together(model, f"load.{at}prompt", batch)
-    some = ONE if together is None else together
-    passes = form.prefill_passes.term(f"load.{at}passes", sequences=some, prompt=new, chunk=room)
-    tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
-    cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
-    keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    chunk_alone = Group(sequences=some, q_len=tokens, kv_len=keys)
-    groups: tuple[Group, ...] = (chunk_alone,)
-    if not first:
-        seen = model.seen(f"load.{at}mixed_seen", prompt, _output(model))
-        groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
-    shared_by = None
-    if by_turns(model):
-        ranks = model.serve.sharing.attention_dp
-        beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
-        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=tokens, ranks=ranks, batch=batch, output=_output(model))
-        shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
-    phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
-    if drafter is not None:
-        phase = beside_draft(f"{at}prompt_step", phase, drafter, chunk_alone)
-    pipelined = model.subject.habit("pipelined_passes", model.profile.pipelined_passes)
-    rounds = form.stage_rounds.term(f"load.{at}rounds", passes=passes, pipelined=pipelined, pp=serve.pp)
-    own = repeated_seconds.term(f"load.{at}prefill", count=rounds, seconds=phase.seconds)
-    if first:
-        added = queue.interrupting_seconds.term(f"load.{at}added", passes=passes, alone=phase.seconds, pp=serve.pp)
-    else:
-        added = queue.added_seconds.term(
-            f"load.{at}added", passes=passes, mixed=phase.seconds, decode=step.seconds, pp=serve.pp
-        )  # fmt: skip
-    if together is not None:
-        added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
-    if model.plan.images is not None:
-        # The encoder works before the first pass of a prompt, while all others wait.
-        encoded = {"images": encoded_seconds(model)}
-        own, added = (
-            total(f"load.{at}with_images", {"prefill": own, **encoded}),
-            total(f"load.{at}added_with_images", {"prompt": added, **encoded}),
-        )
-        parts = {**phase.parts, **encoded}
-        phase = phase.replaced(seconds=total(f"{at}prompt_step.with_images", parts), parts=parts)
-    between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, _output(model))
-    return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
-
-
-def _cuts(model: ServingModel) -> bool:
-    """Whether prompts are cut to the room of a pass."""
-    asked, schedule = model.plan.settings.chunked_prefill, model.profile.schedule
-    if asked is not None:
-        return asked
-    return not model.profile.whole_prompts and (schedule is None or schedule.cuts)
 
 
 def _output(model: ServingModel) -> Term:
@@ -357,7 +263,7 @@ class _Waves(Record, kw_only=True):
         """
         whole = model.prefill("burst_prefill", at_once).seconds
         prompt = model.uncached(model.prompt())
-        if _cuts(model):
+        if cuts_prompts(model):
             passes = form.prefill_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
         else:
             passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Count, Ratio, log2, maximum, minimum
+from gpuplan.num import Count, Ratio, floor, log2, maximum, minimum
 from gpuplan.term import DEFINITION, Source, formula
 
 _WAIT = Source(
@@ -21,12 +21,12 @@ _LOOK = Source(
 
 @formula(_WAIT)
 def others_of_pass(*, tokens: Count, prompt: Count) -> Count:
-    """Prompts that a pass of so many tokens has room for beside a first one.
+    """Whole prompts that a pass of so many tokens has room for beside a first one.
 
     >>> others_of_pass(tokens=16384, prompt=1024), others_of_pass(tokens=1024, prompt=8192)
     (15.0, 0.0)
     """
-    return maximum(tokens / prompt - 1, 0.0)
+    return maximum(floor(tokens / prompt) - 1, 0.0)
 
 
 @formula(_BALANCE)
@@ -80,13 +80,13 @@ def gathered(*, steps: Count, each: Ratio, ranks: Count) -> Count:
 
 
 @formula(_LOOK)
-def looked_at(*, steps: Count, each: Ratio, ranks: Count) -> Count:
-    """Requests that are taken up together on a rank where the engine looks at new ones after as many steps.
+def looked_at(*, steps: Count, each: Ratio) -> Count:
+    """Requests that are taken up together where the engine looks at new ones after as many steps.
 
-    >>> looked_at(steps=30, each=0.1, ranks=1), looked_at(steps=30, each=0.01, ranks=1)
+    >>> looked_at(steps=30, each=0.1), looked_at(steps=30, each=0.01)
     (3.0, 1.0)
     """
-    return maximum(steps * each / ranks, 1.0)
+    return maximum(steps * each, 1.0)
 
 
 @formula(DEFINITION)

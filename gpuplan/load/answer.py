@@ -26,7 +26,7 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     source = Source("derived", f"simulation of {made.requests:,} requests, step by step", note=f"seed {seed}")
     figures: dict[str, Term] = {}
     swaps: dict[int, Term] = {}
-    for key, value, unit, steady in _found(made):
+    for key, value, unit, steady in _found(made, ends=ends):
         base = answer.figures.get(steady)
         if base is None or base.unit != unit or not float(base.value) > 0:
             figures[key] = Term(f"simulated.{key}", value, unit, source)
@@ -44,11 +44,11 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     notes = [one for one in answer.notes if one.code not in STEADY]
     verdict = _verdict(answer, made, ends=ends)
     return answer.replaced(
-        figures={**figures, **rest}, verdict=verdict, notes=(*notes, *_notes(made, over=verdict.overloaded))
+        figures={**figures, **rest}, verdict=verdict, notes=(*notes, *_notes(made, over=verdict.overloaded, ends=ends))
     )  # fmt: skip
 
 
-def _found(made: Simulated) -> Iterator[tuple[str, float, str, str]]:
+def _found(made: Simulated, *, ends: bool) -> Iterator[tuple[str, float, str, str]]:
     """Figures by JSON key, their value and unit, and the key of the steady state that they are a multiple of."""
     spreads: dict[str, Spread | None] = {"ttft": made.ttft, "tpot": made.tpot, "itl": made.itl, "e2e": made.end_to_end}
     for name, steady in SPREADS.items():
@@ -75,6 +75,9 @@ def _found(made: Simulated) -> Iterator[tuple[str, float, str, str]]:
     yield "kv_peak_share", made.peak_cache, "1", ""
     yield "preemptions", float(made.preemptions), "1", ""
     yield "refused_requests", float(made.refused), "1", ""
+    if made.rates is not None and ends:
+        yield "offered_requests_per_s", made.rates.mean, "1/s", ""
+        yield "offered_peak_requests_per_s", made.rates.peak, "1/s", ""
 
 
 def _verdict(answer: Estimate, made: Simulated, *, ends: bool) -> Verdict:
@@ -92,9 +95,16 @@ def _verdict(answer: Estimate, made: Simulated, *, ends: bool) -> Verdict:
     return Verdict(False, line, answer.verdict.binding, overloaded=True)
 
 
-def _notes(made: Simulated, *, over: bool) -> Iterator[Note]:
+def _notes(made: Simulated, *, over: bool, ends: bool) -> Iterator[Note]:
     """What a reader must know of a simulation."""
     yield Note("load.simulated", f"{made.requests:,} requests were simulated, over {made.span:,.3g} s of the fleet's time")
+    if made.rates is not None and ends:
+        words = "minute" if made.rates.window == 60 else "second"
+        text = (
+            f"{made.rates.mean:.3g} requests came a second in the mean, {made.rates.peak:.3g} in the busiest {words}; figures of"
+            " sizes and the highest rate are those of the mean"
+        )
+        yield Note("load.offered", text)
     if made.refused:
         text = f"{made.refused:,} requests are longer than the caches of a replica hold: they are refused"
         yield Note("load.refused", text, "shorter sequences, more accelerators a replica or a smaller type of cache")

@@ -117,15 +117,55 @@ def open_loop(
     """
     some = np.random.default_rng(seed)
     made = _of(prompt, output, count, cached_share, some)
-    even = np.isinf(burstiness)
-    gaps = np.full(count, 1 / rate) if even else some.gamma(shape=burstiness, scale=1 / (rate * burstiness), size=count)
-    return made.replaced(arrival=np.cumsum(gaps) - gaps[0])
+    return made.replaced(arrival=_arrivals(rate, count, burstiness, some))
 
 
 def burst(count: int, prompt: Lengths, output: Lengths, *, cached_share: float = 0.0, seed: int = 0) -> Requests:
     """`count` requests at once."""
-    made = _of(prompt, output, count, cached_share, np.random.default_rng(seed))
-    return made.replaced(arrival=np.zeros(count))
+    return at_once(_of(prompt, output, count, cached_share, np.random.default_rng(seed)))
+
+
+def at_once(some: Requests) -> Requests:
+    """Requests as they are, all of them at once."""
+    return some.replaced(arrival=np.zeros(len(some)))
+
+
+def of_set(some: Requests, count: int) -> Requests:
+    """`count` requests with the lengths of some, in their order and again from the first; they wait for each other."""
+    at = np.arange(count) % len(some)
+    return Requests(prompt=some.prompt[at], output=some.output[at], cached=some.cached[at])
+
+
+def at_rate(some: Requests, rate: float, *, burstiness: float = 1.0, seed: int = 0) -> Requests:
+    """Requests as they are, coming at `rate` a second as those of `open_loop`."""
+    return some.replaced(arrival=_arrivals(rate, len(some), burstiness, np.random.default_rng(seed)))
+
+
+class Rates(Record, kw_only=True):
+    """How many requests come a second: in the mean, and in the busiest `window` seconds of them."""
+
+    mean: float
+    peak: float
+    window: float
+
+
+def rates_of(some: Requests) -> Rates | None:
+    """The rates of requests that come at times of their own; None: they come at once, or as others end.
+
+    The busiest minute is told of those that come over ten minutes and more, of others the busiest second.
+    """
+    if some.arrival is None or some.span <= 0:
+        return None
+    window = 60.0 if some.span >= 600 else 1.0
+    counts = np.bincount(((some.arrival - some.arrival[0]) / window).astype(np.int64))
+    return Rates(mean=(len(some) - 1) / some.span, peak=float(counts.max()) / window, window=window)
+
+
+def _arrivals(rate: float, count: int, burstiness: float, some: np.random.Generator) -> Floats:
+    even = np.isinf(burstiness)
+    gaps = np.full(count, 1 / rate) if even else some.gamma(shape=burstiness, scale=1 / (rate * burstiness), size=count)
+    found: Floats = np.cumsum(gaps) - gaps[0]
+    return found
 
 
 def _of(prompt: Lengths, output: Lengths, count: int, cached_share: float, some: np.random.Generator) -> Requests:

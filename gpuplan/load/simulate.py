@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpuplan.load.drafts import steps_of
 from gpuplan.load.replica import NEVER, Replica
-from gpuplan.load.requests import Requests
+from gpuplan.load.requests import Rates, Requests, rates_of
 from gpuplan.load.rules import Rules
 from gpuplan.load.scheduler import Asked, Fates, Scheduler
 from gpuplan.load.service import Service
@@ -65,6 +65,8 @@ class Simulated(Record, eq=False, kw_only=True):
     """The share of the caches that is taken, in the mean of the time; `peak_cache` at most."""
     peak_cache: float
     preemptions: int
+    rates: Rates | None
+    """At which they came; None: as others ended, or at once."""
     keeps_up: bool
     """Whether the queue does not grow from the beginning to the end of the load."""
     queue_times: Floats
@@ -306,7 +308,7 @@ class _Fleet:
             unanswered=float((first[at] - sent[at]).sum()) / (span or 1.0),
             batch=batch, utilisation=busy, cache=cache, peak_cache=min(peak, 1.0),
             reading=None if self.reading is None else self.pools[0].shares(span)[1],
-            preemptions=sum(sum(one.fates.preempted) for one in self.pools),
+            rates=rates_of(asked), preemptions=sum(sum(one.fates.preempted) for one in self.pools),
             keeps_up=self._keeps_up(times + start, queue, sent[at]),
             queue_times=times, queue=queue, sent=sent, first=first, finished=finished,
         )  # fmt: skip

@@ -49,21 +49,21 @@ class Trace(Record, eq=False, kw_only=True):
     notes: tuple[Note, ...] = ()
 
 
-def read_trace(path: Path, *, cached_share: float | None = None) -> Trace:
+def read_trace(path: Path, *, cached_share: float | None = None, timed: bool = True) -> Trace:
     """A trace in CSV with a row of names, or in JSON Lines; either may be packed with gzip.
 
     The public Azure traces of 2023 and 2024 (`TIMESTAMP,ContextTokens,GeneratedTokens`), BurstGPT (`Timestamp`, `Request tokens`,
     `Response tokens`) and Mooncake (`timestamp` in milliseconds, `input_length`, `output_length`, `hash_ids`) are read as they are.
     Times are seconds, milliseconds where the column says so, or dates. Rows that say no time or no whole number of tokens from 1
     on are left out, counted, and the first of them named. `cached_share` of every prompt is in a cache of prefixes; None: what the
-    trace says, from its own column or from blocks that came before.
+    trace says, from its own column or from blocks that came before. Not `timed`: a set of lengths will do, whose rows say no time.
 
     Raises:
         UsageError: the file cannot be read, has no columns of times, prompts and outputs, or no good row.
     """
     text = unpacked_text(path, most=TRACE_BYTES, code="trace")
     where = str(path)
-    rows = _Rows(where)
+    rows = _Rows(where, timed=timed)
     if text.lstrip()[:1] == "{":
         _read_json(text, rows)
     else:
@@ -74,8 +74,8 @@ def read_trace(path: Path, *, cached_share: float | None = None) -> Trace:
 class _Rows:
     """The good rows of a trace so far, and the bad ones."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, where: str, *, timed: bool) -> None:
+        self.where, self.timed = where, timed
         self.times, self.prompts, self.outputs, self.cached = array("d"), array("q"), array("q"), array("q")
         self.bad = 0
         self.named: list[str] = []
@@ -118,7 +118,7 @@ class _Rows:
         notes = []
         if self.bad:
             notes.append(Note("trace.bad-rows", f"{self.bad:,} of {good + self.bad:,} rows of {self.where} are left out ({said})"))
-        if np.any(np.diff(times) < 0):
+        if self.timed and np.any(np.diff(times) < 0):
             notes.append(Note("trace.sorted", f"the rows of {self.where} are not in the order of their times: they were sorted"))
         cached = np.frombuffer(self.cached, dtype=np.int64) if cached_share is None else shared_part(prompts, cached_share)
         made = Requests(
@@ -133,15 +133,15 @@ def _read_csv(text: str, rows: _Rows) -> None:
     line, names = next(lines, (0, None))
     if names is None:
         return
-    time, prompt, output, cached = _columns(names, rows.where, line)
-    scale = 1e-3 if _plain(names[time]).endswith("ms") else 1.0
-    last = max(time, prompt, output)
+    time, prompt, output, cached = _columns(names, rows.where, line, timed=rows.timed)
+    scale = 1e-3 if time is not None and _plain(names[time]).endswith("ms") else 1.0
+    last = max(time or 0, prompt, output)
     for at, cells in lines:
         if len(cells) <= last:
             rows.skip(at, f"{len(cells)} of {len(names)} columns")
             continue
         known = cells[cached] if cached is not None and cached < len(cells) else None
-        rows.add(at, _timer(cells[time], scale), cells[prompt], cells[output], known)
+        rows.add(at, _timer(cells[time], scale) if time is not None else _never, cells[prompt], cells[output], known)
 
 
 def _read_json(text: str, rows: _Rows) -> None:
@@ -158,8 +158,9 @@ def _read_json(text: str, rows: _Rows) -> None:
             continue
         names = list(held)
         found = [_find(names, some) for some in (TIMES, PROMPTS, OUTPUTS, CACHED)]
-        if None in found[:3]:
-            missing = next(what for what, at in zip(("time", "prompt tokens", "output tokens"), found, strict=False) if at is None)
+        wanted = dict(zip(("time", "prompt tokens", "output tokens"), found, strict=False))
+        missing = next((what for what, at in wanted.items() if at is None and (rows.timed or what != "time")), None)
+        if missing is not None:
             rows.skip(line, f"no {missing}")
             continue
         values = [None if at is None else held[names[at]] for at in found]
@@ -170,17 +171,19 @@ def _read_json(text: str, rows: _Rows) -> None:
             new = next((place for place, one in enumerate(hashes) if _hashable(one) not in seen), len(hashes))
             seen.update(_hashable(one) for one in hashes[new:])
             known = new * HASHED_TOKENS
-        rows.add(line, _timer(values[0], scale), values[1], values[2], known)
+        rows.add(line, _timer(values[0], scale) if found[0] is not None and rows.timed else _never, values[1], values[2], known)
 
 
-def _columns(names: Sequence[str], where: str, line: int) -> tuple[int, int, int, int | None]:
-    found = [_find(names, some) for some in (TIMES, PROMPTS, OUTPUTS, CACHED)]
+def _columns(names: Sequence[str], where: str, line: int, *, timed: bool) -> tuple[int | None, int, int, int | None]:
+    found = [_find(names, some) for some in (TIMES if timed else (), PROMPTS, OUTPUTS, CACHED)]
     time, prompt, output, cached = found
-    if time is not None and prompt is not None and output is not None:
+    if (time is not None or not timed) and prompt is not None and output is not None:
         return time, prompt, output, cached
-    wanted = [what for what, at in zip(("the time", "prompt tokens", "output tokens"), found, strict=False) if at is None]
+    words = ("the time", "prompt tokens", "output tokens") if timed else ("", "prompt tokens", "output tokens")
+    wanted = [what for what, at in zip(words, found, strict=False) if at is None and what]
     what = f"no column of {' or '.join(wanted)} among {', '.join(f'`{one[:40]}`' for one in names[:12])}"
     hint = "name the columns in the first row: timestamp,prompt_tokens,output_tokens"
+    hint += "; or say how requests come, such as with --rate" if timed else ""
     raise UsageError(Problem("trace.columns", what, hint, f"{where}:{line}"))
 
 
@@ -204,6 +207,11 @@ def _tokens(value: Any, *, least: int = 1) -> int:
     if not found.is_integer() or not least <= found <= MOST_TOKENS:
         raise ValueError(f"`{str(value)[:40]}` is no number of tokens from {least} on")
     return int(found)
+
+
+def _never() -> float:
+    """The time of a row that says none."""
+    return 0.0
 
 
 def _timer(value: Any, scale: float) -> Callable[[], float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.formulas.basic import smaller
 from gpuplan.machine.attention import attention_seconds, throttled
+from gpuplan.machine.half_sums import products_peak
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true
@@ -61,7 +62,7 @@ def matmul_seconds(item: Matmul, hw: Hardware, *, replayed: bool = False) -> Ter
 def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) -> Term:
     """The time of one matmul by one set of parameters."""
     name = item.name
-    peak = hw.peak("fp8" if prefix.endswith("_a8") else item.dtype)
+    peak = products_peak(hw, "fp8" if prefix.endswith("_a8") else item.dtype)
     shape = {"m": item.m, "n": item.n, "k": item.k, "batch": item.batch}
     tile = hw.parameter(f"{prefix}.tile_m")
     if _widened(item) or item.dtype in WITHOUT_TILES:

@@ -8,15 +8,17 @@ These records are the one table of options: a field with an `Option` is an optio
 from collections.abc import Mapping
 from typing import Annotated
 
+from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PARALLEL, REINFORCED, RUN, SAMPLED, TUNING, Option
-from gpuplan.plan.shared_options import COMPILED, DP, EP, GRAPHS, OPTIMIZER, PP, PRECISION, SKEW, TP
+from gpuplan.plan.shared_options import COMPILED, DP, EMIT, EP, GRAPHS, OPTIMIZER, PP, PRECISION, SKEW, TP
 from gpuplan.plan.words import (
     AttentionKernel,
     BaseWeights,
     ContextKind,
     Dispatcher,
+    Emit,
     Idle,
     LoraTargets,
     Offload,
@@ -34,7 +36,7 @@ from gpuplan.plan.words import (
 )
 
 
-class TrainAsk(Common, kw_only=True):
+class TrainAsk(Spending, Common, kw_only=True):
     """A training question. Batches count sequences; `tokens` is the length of the whole run.
 
     `mtbf` is accelerator time between interruptions and `checkpoint_every` the time between checkpoints, in seconds.
@@ -46,8 +48,8 @@ class TrainAsk(Common, kw_only=True):
     mtbf: Annotated[
         float | None,
         Option(
-            "Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know", RUN, "TIME", "s",
-            samples=True, least=1, most=1e13,
+            "Accelerator time between interruptions, such as `50000h`; reclaims of spot instances are --spot-life's", RUN, "TIME",
+            "s", samples=True, least=1, most=1e13,
         ),
     ] = None  # fmt: skip
     checkpoint_every: Annotated[
@@ -290,6 +292,7 @@ class TrainAsk(Common, kw_only=True):
             "Where models wait for their phase: device, or host (they travel); left out, chosen", REINFORCED, "WHERE", group="rl"
         ),
     ] = None
+    emit: Annotated[Emit | None, EMIT] = None
     samples: Annotated[
         float | None,
         Option(

@@ -4,6 +4,7 @@
 
 from typing import Annotated
 
+from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PICTURES, Option
 from gpuplan.plan.shared_options import COMPILED
@@ -50,7 +51,7 @@ class PictureAsk(Common, kw_only=True):
     ] = None  # fmt: skip
 
 
-class GenerationAsk(PictureAsk, kw_only=True):
+class GenerationAsk(Spending, PictureAsk, kw_only=True):
     """What matters for the time that a diffusion model takes."""
 
     steps: Annotated[int | None, Option("Denoising steps", PICTURES, "STEPS", group="pictures", most=100_000)] = None

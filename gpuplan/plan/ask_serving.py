@@ -6,13 +6,14 @@ from typing import Annotated
 
 from gpuplan.errors import Note
 from gpuplan.plan.ask_diffusion import GenerationAsk, PictureAsk
-from gpuplan.plan.option import LOADED, NUMBERS, PARALLEL, RUN, SERVED, Option
+from gpuplan.plan.option import LOADED, MONEY, NUMBERS, PARALLEL, RUN, SERVED, Option
 from gpuplan.plan.shared_options import (
     ATTENTION_DP,
     BATCH,
     CONTEXT,
     DECODE_CP,
     DP,
+    EMIT,
     EP,
     EXCHANGE,
     GRAPHS,
@@ -29,6 +30,7 @@ from gpuplan.plan.shared_options import (
 )
 from gpuplan.plan.words import (
     Arrival,
+    Emit,
     ExpertExchange,
     KvFormat,
     Optimizer,
@@ -233,6 +235,14 @@ class ServeAsk(GenerationAsk, kw_only=True):
         Option(
             "Shares of the layers on accelerators that a `+` joins, such as `3,1`; left out, by their memory (llama.cpp:"
             " --tensor-split)", SERVED, "SHARES",
+        ),
+    ] = None  # fmt: skip
+    emit: Annotated[Emit | None, EMIT] = None
+    api_price: Annotated[
+        str | None,
+        Option(
+            "To compare: what an API asks for a million tokens read, written and read from its cache, such as `0.60/2.40/0.06`",
+            MONEY, "USD/USD/USD",
         ),
     ] = None  # fmt: skip
     engine_args: Annotated[

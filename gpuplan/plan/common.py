@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from gpuplan.plan.option import DATA, RUN, Option, grouped
+from gpuplan.plan.option import DATA, MONEY, RUN, Option, grouped
 from gpuplan.plan.words import SoldAs
 from gpuplan.record import Record, field
 
@@ -41,24 +41,24 @@ class Common(Record, kw_only=True):
     price: Annotated[
         float | None,
         Option(
-            "Your price for an hour of what --on counts, such as `2.50`", DATA, "USD/h", "USD/s",
+            "Your price for an hour of what --on counts, such as `2.50`", MONEY, "USD/h", "USD/s",
             reads="price", group="price", samples=True, most=1e9 / 3600,
         ),
     ] = None  # fmt: skip
     price_kind: Annotated[
-        SoldAs | None, Option("Terms of sale, such as `spot` or `reserved_1yr`", DATA, "KIND", group="price", samples=True)
+        SoldAs | None, Option("Terms of sale, such as `spot` or `reserved_1yr`", MONEY, "KIND", group="price", samples=True)
     ] = None
     region: Annotated[
-        str | None, Option("The provider's region whose price is taken", DATA, "NAME", group="price", samples=True)
+        str | None, Option("The provider's region whose price is taken", MONEY, "NAME", group="price", samples=True)
     ] = None
     price_date: Annotated[
         str | None,
         Option(
-            "Take the newest price that is not after this day", DATA, "YYYY-MM-DD", reads="day", group="price", samples=True
+            "Take the newest price that is not after this day", MONEY, "YYYY-MM-DD", reads="day", group="price", samples=True
         ),
     ] = None  # fmt: skip
     max_price_age: Annotated[
-        int | None, Option("Refuse a price that is older (exit 5)", DATA, "DAYS", group="price", samples=True, most=36_500)
+        int | None, Option("Refuse a price that is older (exit 5)", MONEY, "DAYS", group="price", samples=True, most=36_500)
     ] = None
     pins: Annotated[
         Mapping[str, float],

@@ -96,7 +96,7 @@ class TrainOptions(TypedDict, total=False):
     tokens: Number
     """Tokens of the whole run, such as `300B` or `15T`."""
     mtbf: Number
-    """Accelerator time between interruptions, such as `50000h`; of spot offers it is what you must know."""
+    """Accelerator time between interruptions, such as `50000h`; reclaims of spot instances are --spot-life's."""
     checkpoint_every: Number
     """Time between checkpoints, such as `1h`."""
     seq_len: Whole
@@ -265,9 +265,37 @@ class TrainOptions(TypedDict, total=False):
     """Take the newest price that is not after this day."""
     max_price_age: Whole
     """Refuse a price that is older (exit 5)."""
+    spot_life: Number
+    """With --price-kind spot: mean time until one of what --on counts is taken back, such as `6h`."""
+    spot_wait: Number
+    """With --spot-life: mean time until another is there, such as `30min`; left out, at once."""
+    credits: Number
+    """Credits that pay first, such as `100k`."""
+    own: Number
+    """The machine is bought: what is paid once for what --on counts, such as `300k`; costs are those of owning."""
+    own_years: Number
+    """Years until it is written off; left out, as companies publish."""
+    own_use: Number
+    """Part of the time in which it works, such as `70%`; left out, always."""
+    own_resale: Number
+    """Part of its price that it brings at the end, such as `10%`; left out, nothing."""
+    own_network: Number
+    """Network, storage and racks bought beside it, as a share of its price, such as `15%`; left out, not counted."""
+    own_staff: Number
+    """Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, not counted."""
+    own_hosting: Number
+    """Rent of its place in a month, such as `1500`; left out, not counted."""
+    electricity: Number
+    """What electricity costs the owner, such as `0.08 USD/kWh`; left out, as industry pays in the US."""
+    pue: Number
+    """Energy of the site over that of its computers, such as `1.2`; left out, as the provider publishes."""
+    grid: Text
+    """Carbon of the electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`."""
     set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
     """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
+    emit: words.Emit | None
+    """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

@@ -25,17 +25,18 @@ SERVED = "Engine settings (what is left out is the engine's own)"
 PICTURES = "Pictures and clips (diffusion models)"
 REINFORCED = "Reinforcement learning (generation, scoring, training in turn)"
 SAMPLED = "Models given by their samples (CNNs and the like)"
+MONEY = "Money, power and carbon"
 DATA = "Data"
 OUTPUT = "Output"
 WISHED = "Which models"
-PANELS = (RUN, GOAL, PLACES, LOADED, WISHED, NUMBERS, PARALLEL, SERVED, PICTURES, TUNING, REINFORCED, SAMPLED, DATA, OUTPUT)
+PANELS = (RUN, GOAL, PLACES, LOADED, WISHED, NUMBERS, PARALLEL, SERVED, PICTURES, TUNING, REINFORCED, SAMPLED, MONEY, DATA, OUTPUT)
 """The headings of the help, in its order."""
 
 WHOLE = 1_000_000_000
 """The largest whole number, unless an option says otherwise: more of anything than there is."""
 
 Kind: TypeAlias = Literal["switch", "whole", "number", "word", "words", "text", "texts"]
-Group: TypeAlias = Literal["", "price", "adapters", "rl", "described", "input", "serve", "train", "pictures"]
+Group: TypeAlias = Literal["", "price", "own", "adapters", "rl", "described", "input", "serve", "train", "pictures"]
 """Options that mean something only together, or only for one task."""
 Reading: TypeAlias = Literal["", "price", "day", "product", "count", "pins", "words", "capacity", "pixels", "rate"]
 

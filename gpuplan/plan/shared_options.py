@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.plan.option import NUMBERS, PARALLEL, RUN, Option
+from gpuplan.plan.option import NUMBERS, OUTPUT, PARALLEL, RUN, Option
 
 PRECISION = Option(
     "Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure", NUMBERS, "TYPE", samples=True
@@ -27,6 +27,9 @@ DECODE_CP = Option(
 )
 REDUNDANT = Option("Experts of each layer that are held a second time, to even the load (EPLB)", PARALLEL, least=0)
 EXCHANGE = Option("How tokens reach experts that ranks of attention share: `gathered` or `all-to-all`", PARALLEL, "WAY")
+EMIT = Option(
+    "Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job", OUTPUT, "FORM"
+)
 COMPILED = Option(
     "The model is compiled (torch.compile), or surely not; left out, as the engine usually runs", PARALLEL, "", flag="compile"
 )

@@ -31,6 +31,7 @@ ContextKind: TypeAlias = Literal["ring", "all-gather", "ulysses"]
 Overlap: TypeAlias = Literal["tp", "dp", "pp", "ep"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
 ReduceIn: TypeAlias = Literal["fp32", "bf16"]
+Emit: TypeAlias = Literal["command", "compose", "k8s", "slurm"]
 Router: TypeAlias = Literal["round-robin", "least-loaded"]
 Arrival: TypeAlias = Literal["closed", "poisson", "burst"]
 WeightFormat: TypeAlias = Literal[

@@ -3,27 +3,24 @@
 No estimate is below these: every product of weights takes at least its FLOP at the dense peak of the type that it is in (no MFU is
 above one), on all accelerators at once and without a word between them; cost and energy are that time at the price and at the
 rated power; and weights with what the optimizer keeps of them, divided over all accelerators, must fit. So what they rule out could
-not have won. Where a bound decides, the peak is replaced by the rate that the estimator gives one product that is too large to
-fill tiles, waves or memory badly (`sustained`), which none of the model's own reaches, with what it adds to every step.
+not have won. Before a machine is looked at, the peak is replaced by what the estimator says of one accelerator that has room for
+everything and waits for nobody (`sustained`): what is divided sends messages besides, and its products are smaller, never larger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from gpuplan.errors import UnknownError
-from gpuplan.estimate.recipe import training_profile
+from gpuplan.errors import GpuplanError
 from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.training import training_figures
 from gpuplan.formulas.flop import forward_flop, six_nd_flop
-from gpuplan.machine.hardware import Hardware
-from gpuplan.machine.price import matmul_seconds
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.parallelism import Parallelism
+from gpuplan.plan.train import TrainPlan
 from gpuplan.planner.where import Chip, Machine
 from gpuplan.record import Record
-from gpuplan.term import DEFINITION, Term
-from gpuplan.work import Dtype, Matmul
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,12 +33,10 @@ FROZEN_BYTES = 0.5
 """Bytes of a frozen weight in the narrowest type that there is (4 bits)."""
 TRAINED_BYTES: Mapping[str | None, float] = {"adamw": 4.0}
 """Bytes that the optimizer keeps of each trained weight at least: two moments of 16 bits; of the others nothing is counted."""
-HUGE = 2.0**17
-"""Rows, columns and depth of a product that fills every tile and wave and hardly reads."""
-PACES = ("matmul", "matmul_fp8", "grouped")
-"""How much slower or faster than its kernels an engine multiplies."""
-KINDS = ("plain", "grouped", "blocked")
-"""One product, products over experts, and operands with a scale for each block."""
+AT_ONCE = (1.0, 4.0, 64.0)
+"""Sequences at once: few, and so many that weights are read and products are started for nothing."""
+UNCUT = 0.95
+"""What smaller products may win by their ends: the last tile and the last wave may be fuller than those of larger ones."""
 
 
 class Work(Record):
@@ -103,32 +98,18 @@ def fastest(chip: Chip, work: Work) -> float:
     return max(chip.rates[name] for name in names if name in chip.rates)
 
 
-def sustained(subject: Subject, work: Work) -> float:
-    """FLOP/s of one accelerator that no training step of an engine exceeds; infinite where nothing is known of its kernels.
+def sustained(subject: Subject, plan: TrainPlan, tokens: float) -> float:
+    """Accelerator-seconds of the whole run on accelerators that have room for everything and wait for nobody; zero if unknown.
 
-    It is the rate of the fastest of them, slowed by what steps take beyond what is counted.
+    The estimator itself prices the step on one of them, undivided, with few and with many sequences at once.
     """
-    hw = subject.hw.under_load()
-    types = [dtype for dtype in get_args(Dtype) if dtype in hw.peaks and (not work.wide or dtype in WIDE)]
-    rates = [rate for dtype in types for kind in KINDS if (rate := _rate(hw, dtype, kind)) is not None]
-    profile = training_profile(subject.engine)
-    beyond = profile.residual_of(experts=subject.has_experts()).value
-    paces = [one.value for kind in PACES if (one := profile.pace_of(hw.accelerator, hw.family, kind)) is not None]
-    return max(rates) / (beyond * min([1.0, *paces])) if rates else inf
+    import numpy as np
 
-
-def _rate(hw: Hardware, dtype: Dtype, kind: str) -> float | None:
-    """FLOP/s of a huge product; None where its kernels are not known."""
-
-    def leaf(name: str, value: float, unit: str = "1") -> Term:
-        return Term(f"bound.{name}", value, unit, DEFINITION)
-
-    one, side = leaf("bytes", 1.0, "B"), leaf("side", HUGE)
-    item = Matmul(
-        name="bound.product", m=side, n=side, k=side, batch=leaf("batch", 1.0), dtype=dtype, left_bytes=one, right_bytes=one,
-        out_bytes=one, grouped=kind == "grouped", blocked=kind == "blocked",
-    )  # fmt: skip
+    at_once = np.array([one for one in AT_ONCE if plan.global_batch % one == 0])
+    alone = plan.replaced(parallel=Parallelism(schedule=plan.parallel.schedule), micro_batch=at_once)
     try:
-        return 2 * HUGE**3 / float(matmul_seconds(item, hw).value)
-    except UnknownError:
-        return None
+        made = training_figures(subject.replaced(hw=subject.hw.replaced(count=1, levels=())), alone).figures
+    except GpuplanError:
+        return 0.0  # The survey says what is wrong with it.
+    step = float(np.min(np.asarray(made["step_time_s"].value)))
+    return UNCUT * step * tokens / float(made["tokens_per_step"].value)

@@ -23,7 +23,6 @@ from gpuplan.planner.under_promise import IDLE
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving
 from gpuplan.search.serving_judges import Judges
-from gpuplan.search.serving_space import serving_space
 from gpuplan.search.what_runs import kind_of, obtainable
 from gpuplan.units import human
 
@@ -130,10 +129,10 @@ def _highest(figure: str, group: Group) -> Most | None:
 
 def _most(figure: str, group: Group, at: Sequence[Any], value: float) -> Most:
     site = group.sites[0]
-    tp, pp = int(group.tp[0, at[1]]), int(group.pp[at[0], 0])
-    types = site.want.types
+    division = group.division((0, *at))
     return Most(
-        figure=figure, value=value, model=site.found.card.id, weights=types.weights, tp=tp, pp=pp, dp=site.ranks // (tp * pp)
+        figure=figure, value=value, model=site.found.card.id, weights=site.want.types.weights,
+        replicas=f"{division.dp:,} x {division.words()}", asked=division.asked(experts=bool(site.found.card.architecture.moes)),
     )  # fmt: skip
 
 
@@ -142,7 +141,7 @@ def _answered(one: Most, run: ServeAsk, promise: Promise, library: Library) -> M
 
     def asked(value: float) -> ServeAsk:
         load = {"rate": value} if one.figure == "rate_per_s" else {"concurrency": max(int(value), 1)}
-        fixed = run.replaced(tp=one.tp, pp=one.pp, dp=one.dp, **load)
+        fixed = run.replaced(**one.asked, **load)
         own = library.card(run.model).quantised.get(one.weights) is None and run.weights is None
         return fixed if own and one.weights == _own(run, library) else fixed.replaced(weights=one.weights)
 
@@ -175,27 +174,24 @@ def _longest(group: Group) -> Most | None:
     """The longest context that one sequence may have, at most what the model was made for."""
     site = group.sites[0]
     limit = float(site.found.card.architecture.max_context or inf)
-    want = site.want.replaced(load=None, batch=1, queues=False)
-    space = serving_space(want, site.found.subject)
-    judges = Judges(want, site.found.subject)
-    pp, tp = group.pp[:, :, None], group.tp[:, :, None]
+    judges = Judges(site.want.replaced(load=None, batch=1), site.found.subject)
+    one = group.plan.replaced(load=None, batch=1.0, queues=False)
 
     def fitting(contexts: Any) -> Any:
-        plan = space.of({}, {"pp": pp, "tp": tp, "batch": 1.0}).replaced(context=contexts)
         with np.errstate(all="ignore"):
-            fits, _, _ = judges.held(plan)
-            legal = space.legal(plan.replaced(context=want.context))
-        return np.broadcast_to(np.asarray(fits & legal), (pp.shape[0], tp.shape[1], contexts.size))
+            fits, _, _ = judges.held(one.replaced(context=contexts))
+        return np.broadcast_to(np.asarray(fits), (*group.legal_at.shape, contexts.size)) & group.legal_at[..., None]
 
-    best, chosen = 0.0, (0, 0)
+    best: float = 0.0
+    chosen: tuple[Any, ...] = ()
     start = float(site.want.context)
     doublings, steps = np.unique(np.minimum(start * 2.0 ** np.arange(24), limit)), 1 + np.arange(STEPS) / STEPS
     for _ in range(2):
         contexts = doublings if best == 0.0 else np.unique(np.minimum(np.floor(best * steps), limit))
-        longest = np.where(fitting(contexts), contexts, 0.0).max(axis=-1)
+        longest = np.where(fitting(contexts), contexts, 0.0).max(axis=-1)[0]
         if longest.max() > best:
             place = np.unravel_index(int(longest.argmax()), longest.shape)
-            best, chosen = float(longest[place]), (int(place[0]), int(place[1]))
+            best, chosen = float(longest[place]), tuple(place)
     if best == 0.0:
         return None
     bound = "of one sequence: all that the model was made for" if best >= limit else "of one sequence: longer ones have no room"
@@ -235,7 +231,7 @@ def _carried(group: Group, rate: float | None) -> Most | None:
     kept = (fits & group.under.keeps(amounts[..., None])[..., 0])[0]
     if not kept.any():
         return None
-    ranks = np.where(kept, group.tp * group.pp, inf)
+    ranks = np.where(kept, group.ranks[0], inf)
     at = np.unravel_index(int(ranks.argmin()), ranks.shape)
     return _most("params", group, at, 0.0)
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError
 from gpuplan.estimate.planned import Candidate, Limit, Looked, Offering, Point
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanTrainAsk
-from gpuplan.planner.bounds import bounds, fastest, least_work, sustained
+from gpuplan.plan.train import TrainPlan
+from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.front import beaten, front_of
 from gpuplan.planner.survey import Survey
-from gpuplan.planner.where import Machine
+from gpuplan.planner.where import Machine, outdone
 from gpuplan.record import Record
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from gpuplan.search.sample_supply import samples_seen
+from gpuplan.search.space import Space, placed
+from gpuplan.search.training import space_of
 from gpuplan.units import human
 
 if TYPE_CHECKING:
@@ -51,7 +55,7 @@ class Prospect(Record, eq=False):
     least_seconds: float
     least_usd: float
     sharp: bool = False
-    """Whether the bounds are by the rate that kernels sustain."""
+    """Whether the bounds are by what one accelerator alone takes."""
     rank: float = 0.0
     seconds: float = inf
 
@@ -93,7 +97,8 @@ class Search:
         self.work = least_work(run, card, tokens)
         self.seen: list[Prospect] = []
         self.candidates = self.bounded = 0
-        self.rates: dict[tuple[str, bool, bool], float] = {}
+        self.tokens = tokens
+        self.spent: dict[tuple[str, bool, bool], float] = {}
 
     @property
     def shown(self) -> int:
@@ -125,15 +130,17 @@ class Search:
 
     def prospects(self) -> list[Prospect]:
         """Every machine with every count that no bound rules out."""
-        pairs = [(machine, count) for machine in self.machines for count in machine.counts(self.goal)]
-        self.candidates = len(pairs)
+        larger = outdone(self.machines)
+        every = [(machine, count) for machine in self.machines for count in machine.counts(self.goal)]
+        pairs = [(machine, count) for machine, count in every if not larger(machine, count)]
+        self.candidates, self.bounded = len(every), len(every) - len(pairs)
         if not pairs:
             return []
         found = bounds(self.work, [one for one, _ in pairs], [count for _, count in pairs])
         figures = zip(found.of(self.goal.least).tolist(), found.seconds.tolist(), found.usd.tolist(), strict=True)
-        every = [Prospect(machine, count, *least) for (machine, count), least in zip(pairs, figures, strict=True)]
-        kept = [one for one in every if one.bound < inf and self._may_keep(one)]
-        self.bounded += len(every) - len(kept)
+        some = [Prospect(machine, count, *least) for (machine, count), least in zip(pairs, figures, strict=True)]
+        kept = [one for one in some if one.bound < inf and self._may_keep(one)]
+        self.bounded += len(some) - len(kept)
         return kept
 
     def _may_keep(self, one: Prospect) -> bool:
@@ -142,21 +149,27 @@ class Search:
         return (deadline is None or one.least_seconds <= deadline) and (budget is None or one.least_usd <= budget)
 
     def sharper(self, one: Prospect) -> Prospect:
-        """The same with bounds by the rate that kernels sustain in place of the peak."""
+        """The same with bounds by what the estimator says of one accelerator alone in place of the peak."""
         key = one.machine.accelerator, one.count == 1, one.count <= FEW
-        if key not in self.rates:
-            self.rates[key] = self._sustained(one)
-        times = max(fastest(one.machine.chip, self.work) / self.rates[key], 1.0)
+        if key not in self.spent:
+            self.spent[key] = self._spent(one)
+        seconds = max(self.spent[key] / one.count, one.least_seconds)
+        times = seconds / one.least_seconds if one.least_seconds else 1.0
         bound = one.bound if self.goal.least == "gpus" else one.bound * times
-        return one.replaced(bound=bound, least_seconds=one.least_seconds * times, least_usd=one.least_usd * times, sharp=True)
+        return one.replaced(bound=bound, least_seconds=seconds, least_usd=one.least_usd * times, sharp=True)
 
-    def _sustained(self, one: Prospect) -> float:
-        """What an accelerator sustains with the engine that such a number of them takes."""
+    def _spent(self, one: Prospect) -> float:
+        """Accelerator-seconds at least, with the engine that such a number of them takes."""
         try:
-            found, _ = looked_up(self.run.replaced(on=one.target), self.library, with_price=False)
+            found, habits = looked_up(self.run.replaced(on=one.target), self.library, with_price=False)
+            space, _ = space_of(habits.ask, found)
         except GpuplanError:
-            return inf  # The survey says what is wrong with it.
-        return sustained(found.subject, self.work)
+            return 0.0  # The survey says what is wrong with it.
+        seen = samples_seen(habits.ask)
+        tokens = self.tokens if seen is None else seen * float(cast("float", space.plan.seq_len))
+        if self.run.pins or found.subject.has_experts():
+            return 0.0  # Experts that are spread see the tokens of more ranks: their products may be larger than those of one.
+        return sustained(found.subject, _first_case(space), tokens)
 
     def _to_beat(self) -> float:
         """What a bound must not be above: the figure of the last machine that would be shown."""
@@ -180,7 +193,8 @@ class Search:
         return front_of(one for one in points if one.usd < inf)
 
     def _look(self, batch: Sequence[Prospect]) -> None:
-        found = self.survey.reach({one.target: self.run.replaced(on=one.target) for one in batch})
+        order = sorted(batch, key=lambda one: one.count)
+        found = self.survey.reach({one.target: (one.machine.name, self.run.replaced(on=one.target)) for one in order})
         self.seen += [
             one.replaced(rank=reach.rank, seconds=reach.seconds) for one in batch if (reach := found.get(one.target)) is not None
         ]
@@ -263,3 +277,8 @@ def _first_of_each(order: Iterable[Prospect]) -> list[Prospect]:
     for one in order:
         families.setdefault(one.machine.family, one)
     return list(families.values())
+
+
+def _first_case(space: Space[TrainPlan]) -> TrainPlan:
+    """The plan of a space with the least run again."""
+    return placed(space.plan, {"recompute": space.cases["recompute"][0]})

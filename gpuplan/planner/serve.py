@@ -319,7 +319,7 @@ def ranked(found: Iterable[Served]) -> list[Served]:
 
 def _order(one: Served) -> tuple[float, ...]:
     """What prefers one division of an option to another: the least, then the fewest accelerators, ranks and stages."""
-    return one.figure, one.fleet.accelerators, one.fleet.tp * one.fleet.pp, one.fleet.pp
+    return one.figure, one.fleet.accelerators, *one.fleet.division.plainness
 
 
 def _doubling(number: float) -> int:

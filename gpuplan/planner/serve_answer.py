@@ -131,7 +131,7 @@ class _Answer:
 
     def estimate(self, served: Served, parts: int) -> Estimate:
         """The whole answer for one unit of a fleet with so many parts, as `gpuplan serve` gives it."""
-        asked = unit_ask(self.want, served, parts)
+        asked = unit_ask(self.want, served, parts, experts=bool(self.search.card.architecture.moes))
         return answer_serving(asked.replaced(simulate=True) if self.promise.percent is not None else asked, self.library)
 
     def candidate(self, served: Served) -> Candidate:

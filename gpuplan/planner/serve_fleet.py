@@ -51,7 +51,7 @@ def _tokens(unit: Estimate, served: Served, want: Wanted) -> Term | None:
     one = unit.figures.get("tokens_per_s")
     if one is None:
         return None
-    units = served.fleet.parts / served.fleet.dp if served.option.alone else float(served.fleet.parts)
+    units = served.fleet.parts / served.fleet.division.dp if served.option.alone else float(served.fleet.parts)
     units_term = Term("fleet.units", units, "1", Source("derived", "replicas over those of the unit that was estimated"))
     return product.term("fleet.tokens_per_s", a=one, b=units_term) if one.unit == "1" else _rates(one, units_term)
 
@@ -65,11 +65,11 @@ def _rates(one: Term, units: Term) -> Term:
 def fleet_words(served: Served, spare: int) -> str:
     """How a fleet is divided, in words."""
     fleet, option = served.fleet, served.option
-    replicas = fleet.parts if option.alone else fleet.parts * fleet.dp
-    each = f"TP {fleet.tp}" + (f" PP {fleet.pp}" if fleet.pp > 1 else "")
+    replicas = fleet.parts if option.alone else fleet.parts * fleet.division.dp
+    each = fleet.division.words()
     more = ""
     if spare:
-        more = f" + {spare} spare" if option.alone else f" + {spare * fleet.dp} spare"
+        more = f" + {spare} spare" if option.alone else f" + {spare * fleet.division.dp} spare"
     return f"{replicas:,} x {each}{more}"
 
 

@@ -44,7 +44,7 @@ class Percentiles:
         while True:
             before = len(self.search.divisions)
             for one in sorted(self.search.divisions, key=lambda each: (each.figure, each.fleet.accelerators, str(each.option.key))):
-                key = one.option.key, one.fleet.tp, one.fleet.pp
+                key = one.option.key, one.fleet.division
                 if key not in self.tried and one.figure < self._limit(shown):
                     self.tried.add(key)
                     self._try(one, self._limit(shown))
@@ -84,7 +84,7 @@ class Percentiles:
         """Whether one unit keeps the promise with its part of the load; the same hardware is simulated once."""
         fleet, option = one.fleet, one.option
         hardware = hardware_key(self.search.library.target(option.target))
-        key = hardware, option.weights, option.alone, fleet.tp, fleet.pp, parts
+        key = hardware, option.weights, option.alone, fleet.division, parts
         if key not in self.known:
             self.simulations += 1
             self.known[key] = keeps(simulated(one, parts, self.search), self.promise)
@@ -93,7 +93,9 @@ class Percentiles:
 
 def simulated(one: Served, parts: int, search: ServeSearch) -> Estimate:
     """The answer for one unit of a fleet with so many parts, simulated."""
-    return answer_serving(unit_ask(search.want, one, parts).replaced(simulate=True), search.library)
+    return answer_serving(
+        unit_ask(search.want, one, parts, experts=bool(search.card.architecture.moes)).replaced(simulate=True), search.library
+    )
 
 
 def keeps(made: Estimate, promise: Promise) -> bool:

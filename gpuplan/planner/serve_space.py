@@ -13,6 +13,7 @@ from gpuplan.machine.machines import Machines, Refused
 from gpuplan.num import Apart
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.serve import ServePlan
+from gpuplan.planner.division import Division
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.under_promise import Numbers, Truths, UnderPromise
 from gpuplan.record import Record
@@ -24,8 +25,6 @@ from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.space import Space
 from gpuplan.specs.target import Target
 from gpuplan.term import Term
-
-AXES = ("pp", "tp")
 
 
 class Site(Record, eq=False, kw_only=True):
@@ -48,10 +47,7 @@ class Site(Record, eq=False, kw_only=True):
 class Fleet(Record, kw_only=True):
     """The fewest replicas of a division of a site that keep a load with the promise."""
 
-    tp: int
-    pp: int
-    dp: int
-    """Replicas on one unit."""
+    division: Division
     parts: int
     """Replicas where these are had one by one, units where not."""
     accelerators: int
@@ -63,20 +59,34 @@ class Group(Record, eq=False, kw_only=True):
     """Sites that share their formulas, with every division of each: the first dimension of arrays is that of the sites."""
 
     sites: tuple[Site, ...]
-    tp: Numbers
-    pp: Numbers
+    plan: ServePlan
     fits: Truths
     sure: Truths
-    legal: int
-    """How many divisions are there to look at."""
+    legal_at: Truths
+    """Which divisions keep the rules."""
     under: UnderPromise
+    ranks: Numbers
+    """Accelerators of a replica."""
     grain: Numbers
     """How many of the parts that a load is dealt to the replicas of a unit are."""
+
+    @property
+    def legal(self) -> int:
+        """How many divisions are there to look at."""
+        return int(self.legal_at.sum())
 
     def accelerators(self, parts: Numbers) -> Numbers:
         """How many accelerators so many parts are."""
         first = self.sites[0]
-        return parts * (self.tp * self.pp if first.alone else float(first.ranks))
+        return parts * (self.ranks if first.alone else float(first.ranks))
+
+    def division(self, place: Sequence[Any]) -> Division:
+        """The division at a place, that of its site first."""
+
+        def number(value: Any) -> int:
+            return int(np.broadcast_to(np.asarray(value), (*self.fits.shape, 1))[(*place, 0)])
+
+        return Division.of(self.plan, number)
 
     def least(self, amount: float) -> Numbers:
         """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""
@@ -104,15 +114,14 @@ class Divided(Record, eq=False, kw_only=True):
 
     def fleets(self, at: int) -> Iterator[Fleet]:
         """The divisions of a site that keep the promise: those that surely fit, or where there is none, those that fit."""
-        site, sure = self.group.sites[at], self.group.sure[at]
+        sure = self.group.sure[at]
         some = np.isfinite(self.parts[at])
         some = some & sure if (some & sure).any() else some
         count = self.group.accelerators(self.parts)[at]
-        for pp, tp in zip(*np.nonzero(some), strict=True):
-            each = int(self.group.tp[0, tp] * self.group.pp[pp, 0])
+        for place in zip(*np.nonzero(some), strict=True):
             yield Fleet(
-                tp=int(self.group.tp[0, tp]), pp=int(self.group.pp[pp, 0]), dp=site.ranks // each,
-                parts=int(self.parts[at, pp, tp]), accelerators=int(count[pp, tp]), surely=bool(sure[pp, tp]),
+                division=self.group.division((at, *place)), parts=int(self.parts[(at, *place)]), accelerators=int(count[place]),
+                surely=bool(sure[place]),
             )  # fmt: skip
 
 
@@ -153,19 +162,19 @@ def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[
         groups.setdefault(key, []).append(site)
     made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
-    todo = [tuple(group) for group in groups.values()]
+    todo = [(tuple(group), case) for group in groups.values() for case in _space(group[0]).every_case()]
     while todo:
-        here = todo.pop()
+        here, case = todo.pop()
         try:
-            made.append(_together(here, promise))
+            made.append(_together(here, case, promise))
         except Apart as apart:
             if len(here) == 1:
                 raise
             kinds = dict.fromkeys(apart.kinds)
-            todo += [tuple(one for one, own in zip(here, apart.kinds, strict=True) if own == kind) for kind in kinds]
+            todo += [(tuple(one for one, own in zip(here, apart.kinds, strict=True) if own == kind), case) for kind in kinds]
         except (GpuplanError, Refused) as error:
             if len(here) > 1:
-                todo += [(one,) for one in here]
+                todo += [((one,), case) for one in here]
             elif isinstance(error, GpuplanError):
                 refused[here[0].key] = error.with_traceback(None)
             else:
@@ -173,37 +182,43 @@ def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[
     return made, refused
 
 
-def _together(sites: Sequence[Site], promise: Promise) -> Group:
+def _space(site: Site) -> Space[ServePlan]:
+    """The divisions of a site."""
+    return serving_space(site.want, site.found.subject)
+
+
+def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise) -> Group:
     """The divisions of sites that share their formulas; errors as `UnderPromise.of`, or `Apart` where they do not."""
     first = sites[0]
+    space = _space(first)
     subject = first.found.subject
     if len(sites) > 1:
-        subject = subject.replaced(hw=Machines([one.found.subject.hw for one in sites], len(AXES) + 1))
-    space = serving_space(first.want, first.found.subject)
-    plan, pp, tp = _mesh(space)
-    shape = (len(sites), pp.size, tp.size)
+        subject = subject.replaced(hw=Machines([one.found.subject.hw for one in sites], len(space.axes) + 1))
+    shape = (len(sites), *(len(values) for values in space.axes.values()))
     judges = Judges(first.want, subject)
 
     def each(value: Any) -> Any:
         return np.broadcast_to(np.asarray(value), (*shape, 1))[..., 0]
 
     with np.errstate(all="ignore"):
+        plan = space.of(case, _mesh(space.axes))
         legal = each(space.legal(plan))
         plan = judges.plan(plan)
         fits, rank, _ = judges.held(plan)
         fits = each(fits) & legal
         under = UnderPromise.of(subject, plan, promise, shape)
-    grain = each(np.asarray(plan.parallel.dp, dtype=np.float64)) if first.alone else np.ones(shape)
+        p = plan.parallel
+        ranks, replicas = (each(np.asarray(one, dtype=np.float64)) for one in (p.tp * p.pp * p.attention_dp, p.dp / p.attention_dp))
     return Group(
-        sites=tuple(sites), tp=tp[..., 0], pp=pp[..., 0], fits=fits, sure=fits & (each(rank) <= -2.0), legal=int(legal.sum()),
-        under=under, grain=grain,
+        sites=tuple(sites), plan=plan, fits=fits, sure=fits & (each(rank) <= -2.0), legal_at=legal, under=under, ranks=ranks,
+        grain=replicas if first.alone else np.ones(shape),
     )  # fmt: skip
 
 
-def _mesh(space: Space[ServePlan]) -> tuple[ServePlan, Numbers, Numbers]:
-    """All divisions of a space as one plan of arrays, with a last dimension of loads."""
-    values = dict[str, Any](space.axes)
-    pp = np.asarray(values.pop("pp"), dtype=np.float64).reshape(-1, 1, 1)
-    tp = np.asarray(values.pop("tp"), dtype=np.float64).reshape(1, -1, 1)
-    rest = {name: float(one[0]) for name, one in values.items()}
-    return space.of({}, {**rest, "pp": pp, "tp": tp}), pp, tp
+def _mesh(axes: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Each axis along a dimension of its own, before that of loads."""
+    count = len(axes)
+    return {
+        name: np.asarray(values, dtype=np.float64).reshape([-1 if at == own else 1 for at in range(count)] + [1])
+        for own, (name, values) in enumerate(axes.items())
+    }

@@ -43,6 +43,8 @@ CHUNKS = 1
 """Numbers of chunks of a stage beside one: the smallest that divides the layers."""
 SOME = ("selective-op", "minimal_with_context", "minimal_offloaded")
 """What is run again between nothing and all, of what an engine has."""
+ALIKE = 0.995
+"""Plans that are faster by less than this are not looked for."""
 TOGETHER = 2**17
 """Plans times machines that are estimated at once."""
 
@@ -86,15 +88,24 @@ class Survey:
         self.library = library
         self.plans = 0
         self.refused: dict[str, GpuplanError] = {}
+        self.unjoined: dict[str, GpuplanError] = {}
+        """Machines that nothing joins to so many as were asked for."""
 
-    def reach(self, asks: Mapping[str, TrainAsk]) -> dict[str, Reach]:
-        """What each target reaches; one that cannot be estimated for is kept in `refused`."""
+    def reach(self, asks: Mapping[str, tuple[str, TrainAsk]]) -> dict[str, Reach]:
+        """What each target reaches; `asks` has the name of its machine and its question, smaller counts first.
+
+        What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more.
+        """
         groups: dict[Hashable, list[Case]] = {}
-        for on, ask in asks.items():
+        for on, (name, ask) in asks.items():
             try:
+                if name in self.unjoined:
+                    raise self.unjoined[name]
                 case = self._case(on, ask)
             except GpuplanError as error:
                 self.refused[on] = error.with_traceback(None)
+                if any(one.code == "target.no-network" for one in error.problems):
+                    self.unjoined[name] = error
                 continue
             groups.setdefault(case.alike, []).append(case)
         found: dict[str, Reach] = {}
@@ -114,12 +125,15 @@ class Survey:
 
     def _of_group(self, members: Sequence[Case]) -> dict[str, Reach]:
         """Machines with the same work."""
-        axes, cases = axes_of(members), cases_of(members[0].space)
-        most = max(TOGETHER // prod(len(values) for values in axes.values()), 1)
-        works, found = Works(), dict[str, Reach]()
-        todo = [tuple(members[start : start + most]) for start in range(0, len(members), most)]
+        cases, works, found = cases_of(members[0].space), Works(), dict[str, Reach]()
+        todo = [tuple(members)]
         while todo:
             here = todo.pop()
+            axes = axes_of(here)
+            most = max(TOGETHER // prod(len(values) for values in axes.values()), 1)
+            if len(here) > most:
+                todo += [here[start : start + most] for start in range(0, len(here), most)]
+                continue
             try:
                 found |= self._together(here, axes, cases, works)
             except Apart as apart:
@@ -137,37 +151,107 @@ class Survey:
     def _together(
         self, here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]], works: Works
     ) -> dict[str, Reach]:  # fmt: skip
-        """Machines that one call of the estimator can hold."""
+        """Machines that one call of the estimator can hold.
+
+        First with nothing run again. What the fastest plan of a machine fits with then is not made faster by running more again:
+        only the others are looked at with that.
+        """
+        axes = _legal_axes(here, axes, cases)
+        nothing, full, most = cases["recompute"][0], cases["recompute"][-1], max(cases["zero_stage"])
+        found: dict[str, Reach] = {}
+        light: dict[int, Look] = {}
+        for stage in cases["zero_stage"]:
+            light[stage] = look = self._looked(here, axes, cases, {"recompute": nothing, "zero_stage": stage}, works)
+            _keep(found, here, look.best(look))
+        tight = [at for at, one in enumerate(here) if any(look.wants_more(at, found.get(one.on)) for look in light.values())]
+        rest = tuple(here[at] for at in tight)
+        for kind in cases["recompute"][1:] if rest else ():
+            for stage in cases["zero_stage"]:
+                needed = stage == most if kind == full else stage == cases["zero_stage"][0]
+                if needed or (kind == full and any(one.on not in found or found[one.on].rank == 0 for one in rest)):
+                    look = self._looked(rest, axes, cases, {"recompute": kind, "zero_stage": stage}, works)
+                    _keep(found, rest, look.best(light[stage].of(tight)))
+        return found
+
+    def _looked(
+        self, here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]],
+        chosen: Mapping[str, Any], works: Works,
+    ) -> Look:  # fmt: skip
+        """What is seen of the mesh with some choices, on machines that one call of the estimator can hold."""
         import numpy as np
 
         first, wide = here[0], len(axes)
-        space = _space(here, axes, cases)
+        space = _space(here, axes, {name: (chosen.get(name, values[0]),) for name, values in cases.items()})
         hw = Machines([one.subject.hw for one in here], wide) if len(here) > 1 else first.subject.hw
-        subject = first.subject.replaced(hw=hw)
-        rank, best = np.full(len(here), 1.0), np.full(len(here), inf)
         shape = (len(here), *(len(values) for values in axes.values()))
-        found, full, most = 0, cases["recompute"][-1], max(cases["zero_stage"])
-        light: dict[int, Sight] = {}
-        for case in space.every_case():
-            kind, stage = case["recompute"], case["zero_stage"]
-            if kind not in (cases["recompute"][0], full) and stage != cases["zero_stage"][0]:
-                continue
-            if kind == full and stage != most and (rank < 0).all():
-                continue
-            with np.errstate(all="ignore"):
-                plan = space.of(case, _opened(axes))
-                legal = np.broadcast_to(np.asarray(space.legal(plan), dtype=np.bool_), shape)
-                found += int(np.count_nonzero(legal))
-                if not legal.any():
-                    continue
-                seen = sight(subject, plan, first.run, works)
-                light.setdefault(stage, seen)
-                own, key = _best(light[stage], seen, legal)
-            better = (own < rank) | ((own == rank) & (key < best))
-            rank, best = np.where(better, own, rank), np.where(better, key, best)
-        self.plans += found
-        seconds = np.where(rank < 0, best, inf)
-        return {one.on: Reach(float(rank[at]), float(seconds[at])) for at, one in enumerate(here) if rank[at] < 1}
+        with np.errstate(all="ignore"):
+            plan = space.of(next(space.every_case()), _opened(axes))
+            legal = np.broadcast_to(np.asarray(space.legal(plan), dtype=np.bool_), shape)
+            self.plans += int(np.count_nonzero(legal))
+            if not legal.any():
+                return Look(legal, *(np.full((len(here), *(1,) * wide), inf) for _ in range(4)))
+            seen = sight(first.subject.replaced(hw=hw), plan, first.run, works)
+        return Look(legal, *(_spread(getattr(seen, name), wide) for name in ("wall", "memory", "high", "capacity")))
+
+
+def _spread(value: Any, wide: int) -> NDArray[Any]:
+    """A figure with a dimension for the machines in front, also where it is the same on all."""
+    import numpy as np
+
+    made = np.asarray(value, dtype=np.float64)
+    return made.reshape((1,) * (wide + 1 - made.ndim) + made.shape)
+
+
+def _keep(found: dict[str, Reach], here: Sequence[Case], reached: Sequence[Reach | None]) -> None:
+    """Keep of each machine the better of what was found and what is."""
+    for one, reach in zip(here, reached, strict=True):
+        if reach is not None and (one.on not in found or (reach.rank, reach.seconds) < (found[one.on].rank, found[one.on].seconds)):
+            found[one.on] = reach
+
+
+class Look(Record, eq=False):
+    """What is seen of a mesh on some machines, which differ along the first dimension: legal plans, time, memory, its high end."""
+
+    legal: NDArray[Any]
+    wall: NDArray[Any]
+    memory: NDArray[Any]
+    high: NDArray[Any]
+    capacity: NDArray[Any]
+
+    def of(self, places: Sequence[int]) -> Look:
+        """The same of some of the machines."""
+        every = (getattr(self, name) for name in self.field_names())
+        return Look(*(one if len(one) == 1 else one[list(places)] for one in every))
+
+    def wants_more(self, at: int, reach: Reach | None) -> bool:
+        """Whether a plan that does not fit surely would be faster than the best that does."""
+        import numpy as np
+
+        if reach is None or reach.rank > -2:
+            return True
+        own = self.of([at])
+        walls = np.broadcast_to(own.wall, own.legal.shape)[own.legal]
+        return bool(len(walls)) and float(walls.min()) < reach.seconds * ALIKE
+
+    def best(self, light: Look) -> list[Reach | None]:
+        """Of each machine the best of its legal plans: surely fitting, then fitting, then of least memory; of these the fastest.
+
+        `light` is the same mesh with nothing run again. Between it and this, so many layers are run again as memory asks for.
+        """
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            memory, high = np.minimum(light.memory, self.memory), np.minimum(light.high, self.high)
+            capacity = light.capacity
+            surely = between(light.wall, self.wall, light.high, self.high, capacity)
+            narrowly = between(light.wall, self.wall, light.memory, self.memory, capacity)
+        rank = np.where(high <= capacity, -2.0, np.where(memory <= capacity, -1.0, 0.0))
+        rank = np.where(self.legal, rank, 1.0).reshape(len(self.legal), -1)
+        own = rank.min(axis=1)
+        key = np.where(high <= capacity, surely, np.where(memory <= capacity, narrowly, memory))
+        key = np.broadcast_to(key, self.legal.shape).reshape(len(self.legal), -1)
+        least = np.where(rank == own[:, None], key, inf).min(axis=1)
+        return [None if r > 0 else Reach(float(r), float(s) if r < 0 else inf) for r, s in zip(own, least, strict=True)]
 
 
 class Sight(Record, eq=False):
@@ -221,6 +305,25 @@ def _space(here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Map
     return evenly(training_space(plan, axes, cases, shape, dp=first.dp), first.shape.layers)
 
 
+def _legal_axes(
+    here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]]
+) -> Mapping[str, Sequence[float]]:  # fmt: skip
+    """The axes without values that no legal plan has."""
+    import numpy as np
+
+    shape = (len(here), *(len(values) for values in axes.values()))
+    legal = np.zeros(shape, dtype=np.bool_)
+    for stage in cases["zero_stage"]:
+        space = _space(here, axes, {name: (stage if name == "zero_stage" else values[0],) for name, values in cases.items()})
+        with np.errstate(all="ignore"):
+            legal = legal | np.asarray(space.legal(space.of(next(space.every_case()), _opened(axes))), dtype=np.bool_)
+    made: dict[str, Sequence[float]] = {}
+    for at, (name, values) in enumerate(axes.items(), 1):
+        held = np.flatnonzero(legal.any(axis=tuple(other for other in range(legal.ndim) if other != at)))
+        made[name] = tuple(values[place] for place in held.tolist()) or tuple(values[:1])
+    return made
+
+
 def _along(values: Sequence[float], behind: int) -> NDArray[Any]:
     """Values of machines along the first dimension."""
     import numpy as np
@@ -250,22 +353,3 @@ def _doubled(values: Sequence[float]) -> Iterator[float]:
         if one >= 2 * last:
             last = one
             yield one
-
-
-def _best(light: Sight, heavy: Sight, legal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of each machine the best rank of its legal plans, and of these the shortest time, or the least memory where none fits.
-
-    Between nothing and all of it run again, so many layers are as memory asks for (`between`).
-    """
-    import numpy as np
-
-    memory, high = (np.minimum(getattr(light, name), getattr(heavy, name)) for name in ("memory", "high"))
-    capacity = light.capacity
-    surely = between(light.wall, heavy.wall, light.high, heavy.high, capacity)
-    narrowly = between(light.wall, heavy.wall, light.memory, heavy.memory, capacity)
-    rank = np.where(high <= capacity, -2.0, np.where(memory <= capacity, -1.0, 0.0))
-    rank = np.where(legal, rank, 1.0).reshape(len(legal), -1)
-    own = rank.min(axis=1)
-    key = np.where(high <= capacity, surely, np.where(memory <= capacity, narrowly, memory))
-    key = np.broadcast_to(key, legal.shape).reshape(len(legal), -1)
-    return own, np.where(rank == own[:, None], key, inf).min(axis=1)

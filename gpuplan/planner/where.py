@@ -6,7 +6,7 @@ of accelerators that somebody else joins. Accelerators without an offer have no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gpuplan.browse.listing import LISTINGS, rows_of
@@ -27,6 +27,8 @@ MOST = 4096
 """Accelerators that are looked at unless the question says otherwise."""
 FIRST = 8
 """Of counts up to this, powers of two are looked at; beyond it, those and their halves more: 8, 12, 16, 24, 32 …"""
+ROUNDING = 1.001
+"""Prices so close are the same: those of larger instances are rounded."""
 ACCELERATORS, INSTANCES = "accelerators", "instances"
 RATES = ("half", "tf32", "fp8", "fp6", "fp4", "int8", "int4")
 
@@ -54,6 +56,8 @@ class Machine(Record, eq=False):
     offer: str = ""
     kind: Literal["instance", "own"] = "own"
     fixed: bool = False
+    network: float = 0.0
+    """What each accelerator sends to other instances, in B/s; 0 where nothing of its own is on record."""
 
     @property
     def family(self) -> tuple[str, str]:
@@ -74,6 +78,26 @@ class Machine(Record, eq=False):
             yield from (ask.count,) if ask.count % self.each == 0 and ask.count <= most else ()
         else:
             yield from (one * self.each for one in ladder(most // self.each, whole=self.each >= FIRST))
+
+
+def outdone(machines: Sequence[Machine]) -> Callable[[Machine, int], bool]:
+    """What says of a machine with a count whether the same provider has as many in larger instances that lack nothing beside it.
+
+    They cost no more, send no less to others, and have more accelerators inside: what runs on the smaller runs on them as well.
+    """
+    alike: dict[tuple[str, str], list[Machine]] = {}
+    for one in machines:
+        if one.kind == "instance" and one.price is not None:
+            alike.setdefault(one.family, []).append(one)
+
+    def larger(one: Machine, count: int) -> bool:
+        return one.price is not None and any(
+            other.each > one.each and count % other.each == 0 and other.price is not None and other.price <= one.price * ROUNDING
+            and (other.network >= one.network or count == other.each)
+            for other in alike.get(one.family, ())
+        )  # fmt: skip
+
+    return larger
 
 
 class Places(Record, eq=False):
@@ -188,8 +212,8 @@ def _clouds(ask: Where, library: Library) -> frozenset[str]:
 def _rows(library: Library) -> list[Mapping[str, Any]]:
     """Every instance type with what tells machines apart."""
     columns = LISTINGS[INSTANCES].columns
-    names = ("instance", "count", "accelerator", "status", "provider", "region")
-    wanted = [column_of(columns, name, INSTANCES) for name in names if name != "region"]
+    names = ("instance", "count", "accelerator", "status", "provider", "network_bandwidth")
+    wanted = [column_of(columns, name, INSTANCES) for name in names]
 
     def read() -> list[Mapping[str, Any]]:
         return [{name: cell.value for name, cell in row.items()} for row in rows_of(library.catalog, INSTANCES, wanted)]
@@ -216,7 +240,16 @@ def _instances(
         price = None if offer is None or offer.price is None else float(offer.price.value)
         if price is not None and offer is not None and offer.per == "instance":
             price /= each
-        yield Machine(name, row["accelerator"], int(each), chip, price, "" if offer is None else said(offer, terms.on), "instance")
+        yield Machine(
+            name,
+            row["accelerator"],
+            int(each),
+            chip,
+            price,
+            "" if offer is None else said(offer, terms.on),
+            "instance",
+            network=(row["network_bandwidth"] or 0.0) / each,
+        )
 
 
 class _Prices:

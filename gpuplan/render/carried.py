@@ -61,7 +61,8 @@ def as_csv(found: Carried) -> str:
 def records(found: Carried) -> Iterator[dict[str, object]]:
     """The most of each thing with its division, and the times of a request with it."""
     for one in found.most:
-        record: dict[str, object] = {name: getattr(one, name) for name in ("figure", "value", "model", "weights", "tp", "pp", "dp")}
+        record: dict[str, object] = {name: getattr(one, name) for name in ("figure", "value", "model", "weights", "replicas")}
+        record["plan"] = {name: value for name, value in one.asked.items() if value is not None}
         for key in TIMES:
             known = one.estimate is not None and key in one.estimate.figures
             record[key] = float(one.estimate.figures[key].value) if known and one.estimate is not None else None
@@ -100,8 +101,17 @@ def _row(one: Most) -> list[str]:
         return " – ".join(span(key, one.estimate.ranges[key], "s", float(one.estimate.figures[key].value)))
 
     name = one.model if one.figure == "params" else SAID[one.figure]
-    division = f"{one.dp} x TP {one.tp}" + (f" PP {one.pp}" if one.pp > 1 else "")
-    return [name, _amount(one), one.weights, division, time("ttft_s"), time("tpot_s"), one.bound, ends("ttft_s"), ends("tpot_s")]
+    return [
+        name,
+        _amount(one),
+        one.weights,
+        one.replicas,
+        time("ttft_s"),
+        time("tpot_s"),
+        one.bound,
+        ends("ttft_s"),
+        ends("tpot_s"),
+    ]
 
 
 def _people(found: Carried, look: Look) -> Iterator[str]:

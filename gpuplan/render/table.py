@@ -37,6 +37,7 @@ def table(estimate: Estimate, look: Look) -> str:
     blocks = [
         [headline(estimate, look)],
         _figures(estimate, look),
+        _bought(estimate, look),
         _printed(estimate, look),
         *_breakdowns(estimate, look),
         _chosen(estimate, look),
@@ -112,6 +113,15 @@ def _figures(estimate: Estimate, look: Look) -> list[str]:
     if look.width >= WIDE:
         lines = _with_working(lines, estimate, look)
     return [look.dim(lines[0]), *lines[1:]] if ranged else lines[1:]
+
+
+def _bought(estimate: Estimate, look: Look) -> list[str]:
+    """What renting and buying have cost by when, where both are known."""
+    if "break_even_s" not in estimate.figures:
+        return []
+    from gpuplan.render.break_even import break_even
+
+    return break_even(estimate, look)
 
 
 def _printed(estimate: Estimate, look: Look) -> list[str]:

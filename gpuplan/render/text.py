@@ -18,9 +18,10 @@ ASSUMED = " *"
 _ACRONYMS = {
     "mfu", "hfu", "mbu", "ttft", "tpot", "itl", "kv", "usd", "flop", "tp", "pp", "dp", "cp", "ep", "vpp", "hbm", "p2p", "moe",
 }  # fmt: skip
+_SPELT = {"co2e": "CO2e", "api": "API"}
 _UNITS = {
     "bytes_per_s": "", "flop_per_s": "", "bytes": "", "flop": "", "usd_per_s": "", "usd": "", "joules": "", "watts": "", "s": "",
-    "j": "", "w": "",
+    "j": "", "w": "", "kg": "",
 }  # fmt: skip
 LARGE = {"M": "million", "B": "billion", "T": "trillion", "Q": "quadrillion"}
 """Counts in words: a B beside bytes could be either."""
@@ -75,13 +76,13 @@ def label(key: str) -> str:
     if rate:
         words = rate
     else:
-        for unit in ("bytes", "usd", "joules", "flop"):
+        for unit in ("bytes", "usd", "joules", "kg", "flop"):
             words = words if words.endswith(f"_{unit}_per_s") else words.replace(f"_{unit}_per_", "_per_")
         for unit in _UNITS:
             if words.endswith(f"_{unit}"):
                 words = words.removesuffix(f"_{unit}")
                 break
-    return " ".join(word.upper() if word in _ACRONYMS else word for word in words.replace("_", " ").split(" "))
+    return " ".join(word.upper() if word in _ACRONYMS else _SPELT.get(word, word) for word in words.replace("_", " ").split(" "))
 
 
 def _rate(key: str) -> str:

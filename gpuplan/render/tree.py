@@ -16,12 +16,15 @@ _SILENT = {"definition"}
 _FOLDS = {"sum", "max"}
 
 
-def explain(roots: Iterable[tuple[str, Term]], look: Look, depth: int | None = None, estimate: Estimate | None = None) -> str:
+def explain(
+    roots: Iterable[tuple[str, Term]], look: Look, depth: int | None = None, estimate: Estimate | None = None, *, whole: int = 0
+) -> str:  # fmt: skip
     """The trees of some terms, each under the name it was asked by, and the list of sources they rest on.
 
-    `depth` limits the levels below each root; `estimate` gives the ranges of its figures.
+    `depth` limits the levels below each root; `estimate` gives the ranges of its figures. `whole` are the lines of all levels,
+    where a reader who did not ask for fewer is to be told.
     """
-    page = _Page(look, depth)
+    page = _Page(look, depth, whole=whole)
     blocks = []
     for name, term in roots:
         page.lines = []
@@ -42,6 +45,7 @@ class _Page:
     cited: dict[Source, int] = field(default_factory=dict)
     assumed: bool = False
     cut: bool = False
+    whole: int = 0
 
     def root(self, name: str, term: Term, ends: tuple[float, float] | None) -> None:
         title = [name, f"{shown(name, _number(term), term.unit)}{self._star(term)}".replace(" ", _TIE)]
@@ -147,7 +151,13 @@ class _Page:
 
     def legend(self) -> list[str]:
         lines = wrap("rests on an assumed value", self.look.width, "* ") if self.assumed else []
-        if self.cut:
+        if self.cut and self.whole:
+            text = (
+                f"{self.depth} levels are shown of a working of {self.whole:,} lines: `--depth all` shows all of it,"
+                " `--explain NAME` that of a term below"
+            )
+            lines += wrap(text, self.look.width)
+        elif self.cut:
             text = "not all levels are shown: `--explain TERM` goes down to the sources, `--depth N` goes N levels"
             lines += wrap(text, self.look.width)
         return lines

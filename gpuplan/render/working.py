@@ -8,16 +8,31 @@ from gpuplan.render.text import Look, label
 from gpuplan.render.tree import explain
 from gpuplan.term import Term
 
+ALL = 1_000_000
+"""More levels than any working has."""
+MOST_LINES = 2000
+"""Of the working of one term, where nobody says how deep it is to go: what a reader may still search through."""
+
 
 def working(made: Estimate, wanted: str | None, look: Look, depth: int | None = None) -> str:
-    """The working of a figure or term, or of all figures: down to its sources, or so many levels.
+    """The working of a figure or term, or of all figures: so many levels, or as many as a reader may search through.
 
     Raises:
         UsageError: no such term, or several that could be meant.
     """
     if wanted is None:
         return explain(made.figures.items(), look, depth or 1, made)
-    return explain([(name_of(made, wanted), named(made, wanted))], look, depth, made)
+    roots = [(name_of(made, wanted), named(made, wanted))]
+    if depth is not None:
+        return explain(roots, look, depth, made)
+    whole = explain(roots, look, None, made)
+    lines = whole.count("\n")
+    if lines <= MOST_LINES:
+        return whole
+    shown, text = 1, explain(roots, look, 1, made, whole=lines)
+    while (more := explain(roots, look, shown + 1, made, whole=lines)).count("\n") <= MOST_LINES:
+        shown, text = shown + 1, more
+    return text
 
 
 def named(made: Estimate, wanted: str) -> Term:

@@ -14,6 +14,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.read import pins, question
+from gpuplan.search.idle_money import with_idle_money
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
 from gpuplan.units import UnitError, example, within
@@ -62,7 +63,8 @@ def of_each(asks: Mapping[str, Common], library: Library, *, advise: bool = Fals
         from gpuplan.search.on_targets import on_targets
 
         found = on_targets(asks, library)
-        made: dict[str, Estimate | GpuplanError] = {**found.refused, **found.estimates()}
+        told = {place: with_idle_money(asks[place], one) for place, one in found.estimates().items()}
+        made: dict[str, Estimate | GpuplanError] = {**found.refused, **told}
         return {place: made[place] for place in asks}
     made = {}
     for place, ask in asks.items():
@@ -100,10 +102,22 @@ def estimated(ask: Common, *, advise: bool = True, library: Library | None = Non
     if isinstance(ask, FitAsk):
         return fit(ask, advise=advise, library=library)
     if isinstance(ask, TrainAsk):
-        return train(ask, advise=advise, library=library)
+        return _launched(ask, with_idle_money(ask, train(ask, advise=advise, library=library)))
     if isinstance(ask, ServeAsk):
-        return serve(ask, advise=advise, library=library)
+        return _launched(ask, with_idle_money(ask, serve(ask, advise=advise, library=library)))
     raise TypeError(f"{type(ask).__name__} is no question")
+
+
+def _launched(ask: TrainAsk | ServeAsk, made: Estimate) -> Estimate:
+    """The answer, which has the launch that is asked for.
+
+    Raises:
+        UnknownError: it fits, and what starts such a plan is not on file.
+    """
+    if ask.emit is None or made.launch or not made.verdict.fits:
+        return made
+    what = "--emit: what starts such a plan is not on file (several workers, unlike accelerators, models by samples, rl, pictures)"
+    raise UnknownError(Problem("emit.unknown", what, "leave --emit out"))
 
 
 def _check_units(made: Estimate, given: Any) -> None:
@@ -267,6 +281,7 @@ def _advised(
 ) -> Estimate:
     """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
     read = Library.of(ask) if library is None else library
+    advise = advise and getattr(ask, "emit", None) is None  # A launch stands alone.
 
     def again(changed: Question, by: Callable[[Question, Library], Estimate] = answer) -> Estimate:
         try:

@@ -28,6 +28,7 @@ from gpuplan.models.diffusion.catalog import load_diffusion
 from gpuplan.models.diffusion.glance import diffusion_path
 from gpuplan.models.diffusion.network import Product
 from gpuplan.plan.ask_diffusion import PictureAsk
+from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.diffusion import DiffusionPlan, diffusion_rules
@@ -37,6 +38,7 @@ from gpuplan.plan.read import said as told
 from gpuplan.plan.words import Guidance, OffloadComponents, WeightFormat
 from gpuplan.record import Record
 from gpuplan.search.library import Library, Place, Unsaid
+from gpuplan.search.taken import refuse
 from gpuplan.term import Source
 
 ENGINE = "diffusers"
@@ -122,6 +124,7 @@ def answer_diffusion(ask: ServeAsk | FitAsk, library: Library, *, advise: bool =
     if best.memory.host is not None and setting.hw.host_memory is not None:
         figures["host_memory_capacity_bytes"] = setting.hw.host_memory
     said = Said(
+        money=place.money,
         question=_question(ask, card, place, best.model.plan), chosen=tuple(chosen),
         notes=(*card.warnings(), *place.notes, *_notes(card, best)),
     )  # fmt: skip
@@ -135,19 +138,8 @@ def _refuse(ask: ServeAsk | FitAsk) -> None:
     Raises:
         UsageError: all of them together.
     """
-    kind = type(ask)
-    allowed = {*Common.field_names(), *grouped(kind, "pictures"), *SHARED}
-    problems = [
-        Problem("diffusion.option", f"{one.flag}: a diffusion model has no such thing", "leave it out")
-        for name, one in entries(kind).items()
-        if name not in allowed and getattr(ask, name) is not None and name not in ("tp", "pp", "ep")
-    ]
-    for name in ("tp", "pp", "ep"):
-        if getattr(ask, name, None) not in (None, 1):
-            what = f"--{name} {getattr(ask, name)}: a diffusion model is replicated here, not cut"
-            problems.append(Problem("diffusion.degree", what, "leave it out"))
-    if problems:
-        raise UsageError(*problems)
+    kept = {*Common.field_names(), *Spending.field_names(), *grouped(type(ask), "pictures"), *SHARED, "tp", "pp", "ep"}
+    refuse(ask, "pictures", but=frozenset(kept))
 
 
 def _plan(ask: ServeAsk | FitAsk, card: DiffusionCard, hw: Hardware) -> tuple[DiffusionPlan, list[Choice]]:
@@ -238,7 +230,14 @@ def _setting(ask: Common, card: DiffusionCard, place: Place, chosen: list[Choice
     if getattr(ask, "text_tokens", None) is None:
         origins["text_tokens"] = card.sources[card.usual.source].source() if card.usual.source in card.sources else card.source
     return Setting(
-        model_name=card.id, card=card.source, hw=place.hw, engine=place.engine, price=place.price, pins=ask.pins, origins=origins
+        model_name=card.id,
+        card=card.source,
+        hw=place.hw,
+        engine=place.engine,
+        price=place.price,
+        money=place.money,
+        pins=ask.pins,
+        origins=origins,
     )
 
 

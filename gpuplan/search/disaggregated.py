@@ -17,8 +17,9 @@ from gpuplan.plan.read import said as told
 from gpuplan.record import Record
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.library import Library
-from gpuplan.search.load import NAMES, SIMULATED
+from gpuplan.search.load import NAMES
 from gpuplan.search.serving import Settled, looked_up, settled
+from gpuplan.search.taken import refuse
 from gpuplan.term import Source, Term
 
 MOST_WORKERS = 16
@@ -80,16 +81,10 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
 
 def _refused(ask: ServeAsk) -> None:
     """Refuse what is not modelled beside workers of two kinds."""
-    for name in (
-        "command", "engine_args", "dp", "gpu_layers", "host_experts", "host_weights",
-        *(() if ask.is_simulated else (*SIMULATED, "cached_share")),
-    ):  # fmt: skip
-        if getattr(ask, name) is not None:
-            flag = "--" + name.replace("_", "-")
-            hint = "use --prefill-workers and --decode-workers" if name == "dp" else "leave it out"
-            raise UsageError(Problem("disaggregated.option", f"{flag} does not go with workers of two kinds", hint))
+    refuse(ask, "pair")
     if ask.is_simulated:
         return
+    refuse(ask, "steady pair")
     usual = "closed" if ask.concurrency is not None else "poisson" if ask.rate is not None else None
     if ask.arrival not in (None, usual):
         what = f"--arrival {ask.arrival}: workers of two kinds are asked with a steady load"
@@ -216,6 +211,7 @@ def _answer(
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
     more = [one for one in read.chosen if one.name in ("tp", "pp")]
     said = Said(
+        money=None if write.subject.money is None else write.subject.money.replaced(owned=None),
         question=asked,
         chosen=(*chosen, *(one.replaced(name=f"prefill_{one.name}") for one in more)),
         notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError
+from gpuplan.estimate.money import Money
 from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
 from gpuplan.machine.vector_attention import with_vector_decode
@@ -25,6 +27,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.local import local_target, names_local
+from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.capacity import capacity_of
@@ -91,6 +94,7 @@ class Place(Record, kw_only=True):
     engine: Engine
     price: Term | None
     notes: tuple[Note, ...]
+    money: Money | None = None
 
 
 @dataclass
@@ -192,7 +196,7 @@ class Library:
         """
         kernels = engine.attention_like or engine.id
         vector = None if engine.serving is None else engine.serving.vector_decode
-        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation}", memory
+        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation} {engine.half_sums}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
@@ -207,7 +211,7 @@ class Library:
             )  # fmt: skip
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
-            self._machines[key] = made
+            self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made
         return self._machines[key]
 
     def _spared(self, ask: Common, hw: Hardware) -> Hardware:
@@ -254,7 +258,7 @@ class Library:
         place = self._as_benchmarked(place, card.id)
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
-            price=place.price, pins=ask.pins,
+            price=place.price, money=place.money, pins=ask.pins,
         )  # fmt: skip
         notes = (*card.warnings(), *(_of_training(card) if task == "train" else ()), *place.notes)
         return Found(card=card, target=place.target, subject=subject, notes=notes, defaults=usual)
@@ -322,13 +326,14 @@ class Library:
             said_notes = tuple(note for note in target.notes if note.code != "target.capacity")
         hw = self._spared(ask, self.machine(ask.on, profile, pinned))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
-        notes = (*said_notes, *hw.notes, *said, *instead)
+        spent = money_of(ask, target, hw, self.catalog, price)
+        notes = (*said_notes, *hw.notes, *said, *spent.notes, *instead)
         if ask.engine is None:
             taken = f"the engine is taken as {profile.name}" + (f": {usual.why}" if usual.why else "")
             if blurred:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
-        return Place(target=target, hw=hw, engine=profile, price=price, notes=notes)
+        return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
 
 
 def _of_training(card: ModelCard) -> tuple[Note, ...]:

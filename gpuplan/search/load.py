@@ -77,7 +77,7 @@ def _problems(ask: ServeAsk, given: dict[str, object]) -> list[Problem]:
         wrong("closed", "--arrival closed: requests come as others end, at no rate of their own", "use --concurrency")
     if ask.arrival == "poisson" and ask.concurrency is not None:
         wrong("poisson", "--arrival poisson: how many come a second?", "use --rate in place of --concurrency")
-    if ask.rate is not None and ask.requests is not None and not ask.simulate:
+    if ask.rate is not None and ask.requests is not None and not ask.is_simulated:
         hint = "add --simulate, or leave --requests out"
         wrong("steady", "--rate and --requests: what is told of a rate is its steady state, which has no end", hint)
     return found

@@ -30,7 +30,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         UsageError: a price and terms that it cannot be on.
     """
     from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
-    from gpuplan.specs.offers import check_region, price_for, street_price, usd_per_s
+    from gpuplan.specs.going_rate import going_rate
+    from gpuplan.specs.offers import check_region, price_for, usd_per_s
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
@@ -49,16 +50,21 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         except UnknownError as error:
             return _none(ask, error, None)
         _young(ask, offer, terms)
-        note = Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price")
-        return usd_per_s_each.term("hw.price", price=price, parts=parts), (note,)
+        notes = [Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price")]
+        if "@" in target.text:
+            told = f"{target.instance.qualified_name} is sold with its own network, not with what --on puts behind the @"
+            notes.append(Note("price.other-network", f"{told}: the price is without it", "give that of both with --price"))
+        return usd_per_s_each.term("hw.price", price=price, parts=parts), tuple(notes)
     try:
-        street = street_price(target.accelerator.id, catalog, terms)
+        street = going_rate(target, catalog, terms)
     except UnknownError as error:
         if terms.since is not None:
             # There may be older ones: then the message names the cheapest with its date.
-            _young(ask, street_price(target.accelerator.id, catalog, terms.of_any_age()).offer, terms)
-        return _none(ask, error, f"no price of {target.accelerator.id} is on record, so there is no cost")
-    taken = said(street.offer, terms.on)
+            _young(ask, going_rate(target, catalog, terms.of_any_age()).offer, terms)
+        return _none(ask, error, f"{error.problems[0].message}, so there is no cost")
+    taken, each = said(street.offer, terms.on), street.instance.accelerators
+    if target.count % each:
+        taken += f"; instances are paid whole, and {target.count % each:g} of the last one's {each:g} are used"
     text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({taken})"
     return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
 

@@ -97,6 +97,7 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
     models = _with_origins(models, chosen, ask, library)
     made = rl_figures(models, plan, run)
     said_all = Said(
+        money=found.subject.money,
         question=_question(ask, found, serving, plan),
         chosen=tuple(chosen),
         notes=(

@@ -80,7 +80,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     place = library.place(ask, "train", usual=Unsaid(library.catalog.load(UsualTraining, "training").by_samples.text))
     setting = Setting(
         model_name=card.id if card else ask.model, card=card.source if card else USER, hw=place.hw, engine=place.engine,
-        price=place.price,
+        price=place.price, money=place.money,
         pins=ask.pins,
     )  # fmt: skip
     profile, _ = samples_profile(setting)
@@ -119,7 +119,7 @@ def answer_samples(ask: TrainAsk, library: Library) -> Estimate:
     ]
     if run is not None and model.tables is not None:
         notes.append(Note("samples.tables", "the checkpoint leaves the embedding tables out"))
-    answer = Said(question=_question(ask, setting, place, plan), chosen=(*chosen, *fed.said), notes=tuple(notes))
+    answer = Said(money=place.money, question=_question(ask, setting, place, plan), chosen=(*chosen, *fed.said), notes=tuple(notes))
     return with_pins(samples_answer(made, setting, answer), ask.pins)
 
 

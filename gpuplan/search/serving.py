@@ -13,6 +13,7 @@ from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
+from gpuplan.estimate.token_prices import token_figures
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.disaggregated import disaggregated
@@ -21,8 +22,10 @@ from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan, Settings
 from gpuplan.record import Record
+from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
 from gpuplan.search.drafting import drafting_of
+from gpuplan.search.emitted import emitted_serving
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
@@ -70,7 +73,8 @@ def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -
     found = served_figures(one.subject, one.plan) if made is None else made
     made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
     answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
-    return answer if one.command is None else answer.replaced(command=one.command.text)
+    launch = one.launch if answer.verdict.fits else ""
+    return answer if one.command is None else answer.replaced(command=one.command.text, launch=launch)
 
 
 class Settled(Record, kw_only=True):
@@ -78,6 +82,8 @@ class Settled(Record, kw_only=True):
 
     command: Printed | None
     """What starts it, on the engine that the question names."""
+    launch: str = ""
+    """What `--emit` asks for."""
 
     found: Found
     subject: Subject
@@ -114,8 +120,10 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))
     subject = found.subject.replaced(origins=_origins(ask, choices))
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
-    command = start_command(ask, found, plan, library)
-    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command)
+    named = ask if ask.emit is None or ask.engine is not None else ask.replaced(engine=found.subject.engine.id)
+    command = start_command(named, found, plan, library)
+    launch = emitted_serving(named, found, plan, command, library)
+    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch)
 
 
 def looked_up(ask: ServeAsk, library: Library) -> Found:
@@ -347,6 +355,10 @@ def _answered(
         if plan.load is None:
             text = f"{waits} is for one request on an idle replica; --concurrency or --rate tells it under a load"
             notes.append(Note("serve.unloaded", text))
-    said = Said(question=asked, chosen=tuple(chosen), notes=tuple(notes))
+    if isinstance(ask, ServeAsk):
+        more = token_figures(made, plan, found.subject, listed_of(ask))
+        made = made.replaced(figures={**made.figures, **more})
+        notes += api_notes(ask, made.figures)
+    said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
     return answer if plan.load is None or made.loaded is not None else overloaded(answer, plan, made)

@@ -11,13 +11,14 @@ from gpuplan.estimate.pins import PACE
 from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.load.answer import simulated_answer
-from gpuplan.load.requests import Lengths, Requests, burst, closed, open_loop
+from gpuplan.load.requests import Lengths, Requests, at_once, at_rate, burst, closed, of_set, open_loop
 from gpuplan.load.service import Service, names_below
 from gpuplan.load.simulate import Reading, simulate
 from gpuplan.load.trace import Trace, read_trace
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
+from gpuplan.search.api_price import told_anew
 from gpuplan.search.library import Library
 from gpuplan.search.load import load_of
 
@@ -28,9 +29,9 @@ OF_RATE = 5000
 ROUNDS = 20
 """Requests of each user that are simulated where nobody says how many, half of them before the steady state is told."""
 FEW = 400
-NOT_BESIDE_A_TRACE = (
-    "concurrency", "rate", "arrival", "requests", "prompt", "output", "prompt_spread", "output_spread", "burstiness",
-)  # fmt: skip
+NOT_BESIDE_A_TRACE = ("prompt", "output", "prompt_spread", "output_spread")
+"""A trace says them; where a question says how requests come, it is asked for their lengths alone."""
+COMES = ("concurrency", "rate", "arrival")
 
 
 def answer_simulated(ask: ServeAsk, library: Library) -> Estimate:
@@ -46,7 +47,7 @@ def answer_simulated(ask: ServeAsk, library: Library) -> Estimate:
     if not answer.verdict.fits and not answer.verdict.overloaded:
         return _traced(answer, trace)
     model = ServingModel.of(one.subject, one.plan)
-    drawn = requests_of(asked, trace, model)
+    drawn = requests_of(asked, trace, model, alone=lengths_alone(ask))
     model = with_pace(model, answer)
     check_pins(answer, {"": model})
     service = Service.of(model, longest=drawn.longest, longest_prompt=drawn.longest_prompt)
@@ -68,7 +69,8 @@ def told(
     if not made.requests:
         what = f"none of the {len(requests):,} requests has room: the longest has {drawn.longest:,} tokens"
         raise UsageError(Problem("load.too-long", what, "use more accelerators, or shorter requests"))
-    return _traced(simulated_answer(answer, made, seed=seed, ends=trace is not None), trace)
+    made_of = simulated_answer(answer, made, seed=seed, ends=trace is not None and not lengths_alone(ask))
+    return told_anew(ask, _traced(made_of, trace))
 
 
 class Drawn(Record, kw_only=True):
@@ -96,17 +98,17 @@ def with_trace(ask: ServeAsk) -> tuple[ServeAsk, Trace | None]:
     return of_trace(ask, trace.requests), trace
 
 
-def requests_of(ask: ServeAsk, trace: Trace | None, model: ServingModel) -> Drawn:
-    """The requests of a trace, or those of a load, drawn at random.
+def requests_of(ask: ServeAsk, trace: Trace | None, model: ServingModel, *, alone: bool = False) -> Drawn:
+    """The requests of a trace, or those of a load, drawn at random; `alone`: those of a load with the lengths of a trace.
 
     Raises:
         UsageError: more than can be simulated.
     """
-    if trace is not None:
-        return Drawn(requests=trace.requests, steady_from=0)
     load = load_of(ask)
     if load is None:
         raise TypeError("a question without a load was asked for its requests")
+    if trace is not None:
+        return Drawn(requests=_of_rows(ask, load, trace.requests, timed=not alone), steady_from=0)
     return _drawn(ask, load, float(model.prompt().value), float(model.plan.output), ask.seed or 0)
 
 
@@ -150,7 +152,9 @@ def check_pins(answer: Estimate, models: Mapping[str, ServingModel]) -> None:
 
 def _traced(answer: Estimate, trace: Trace | None) -> Estimate:
     """The answer with what is to be said of its trace."""
-    return answer if trace is None else answer.replaced(notes=(*trace.notes, *answer.notes))
+    if trace is None:
+        return answer
+    return answer.replaced(notes=(*trace.notes, *answer.notes))
 
 
 def trace_of(ask: ServeAsk) -> Trace:
@@ -161,9 +165,18 @@ def trace_of(ask: ServeAsk) -> Trace:
     """
     beside = [f"--{name.replace('_', '-')}" for name in NOT_BESIDE_A_TRACE if getattr(ask, name) is not None]
     if beside:
-        what = f"--trace and {', '.join(beside)}: the trace says when requests come and how long they are"
+        what = f"--trace and {', '.join(beside)}: the trace says how long requests are"
         raise UsageError(Problem("load.trace", what, "leave one of them out"))
-    return read_trace(Path(str(ask.trace)), cached_share=ask.cached_share)
+    alone = lengths_alone(ask)
+    if not alone and (extra := [f"--{name}" for name in ("requests", "burstiness") if getattr(ask, name) is not None]):
+        what = f"--trace and {', '.join(extra)}: the trace says when requests come, and how many"
+        raise UsageError(Problem("load.trace", what, "leave one of them out, or say how they come with --rate or --concurrency"))
+    return read_trace(Path(str(ask.trace)), cached_share=ask.cached_share, timed=not alone)
+
+
+def lengths_alone(ask: ServeAsk) -> bool:
+    """Whether a trace is asked for the lengths of its requests alone: the question says how they come."""
+    return any(getattr(ask, name) is not None for name in COMES)
 
 
 def of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
@@ -175,11 +188,33 @@ def of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
         for name, lengths in (("prompt_spread", prompt), ("output_spread", output))
     }
     cached = min(float(requests.cached.sum() / prompt.sum()), 0.999) or None
-    comes = {"rate": (count - 1) / span} if span > 0 else {"arrival": "burst", "requests": count}
+    comes: dict[str, object] = {"rate": (count - 1) / span} if span > 0 else {"arrival": "burst", "requests": count}
+    if lengths_alone(ask):
+        comes = {} if ask.rate is not None or ask.requests is not None else {"requests": count}
     return ask.replaced(
         prompt=round(float(prompt.mean())), output=max(round(float(output.mean())), 1),
         context=ask.context or int((prompt + output).max()), cached_share=cached, **spreads, **comes,
     )  # fmt: skip
+
+
+def _of_rows(ask: ServeAsk, load: Load, some: Requests, *, timed: bool) -> Requests:
+    """The requests of a trace as they came, or with its lengths as the load says that they come; errors as `requests_of`."""
+    if timed:
+        return some
+    made = of_set(some, _limited(ask.requests or len(some)))
+    if load.rate is not None:
+        return at_rate(made, float(load.rate), burstiness=ask.burstiness or 1.0, seed=ask.seed or 0)
+    if load.arrival == "burst":
+        return at_once(made)
+    return made.replaced(users=0 if load.concurrency is None else int(float(load.concurrency)))
+
+
+def _limited(count: int) -> int:
+    """So many requests; errors as `requests_of`."""
+    if count > MOST:
+        what = f"{count:,} requests are more than the {MOST:,} that are simulated"
+        raise UsageError(Problem("load.too-many", what, "simulate fewer with --requests"))
+    return count
 
 
 def _drawn(ask: ServeAsk, load: Load, prompt_tokens: float, output_tokens: float, seed: int) -> Drawn:
@@ -190,9 +225,7 @@ def _drawn(ask: ServeAsk, load: Load, prompt_tokens: float, output_tokens: float
     )
     users = 0 if load.concurrency is None else int(float(load.concurrency))
     count = ask.requests if ask.requests is not None else OF_RATE if load.rate is not None else max(ROUNDS * users, FEW)
-    if count > MOST:
-        what = f"{count:,} requests are more than the {MOST:,} that are simulated"
-        raise UsageError(Problem("load.too-many", what, "simulate fewer with --requests"))
+    _limited(count)
     steady_from = 0 if ask.requests is not None else ceil(count / (10 if load.rate is not None else 2))
     shared = load.cached_share
     if load.rate is not None:

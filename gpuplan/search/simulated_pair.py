@@ -13,7 +13,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.disaggregated import paired
 from gpuplan.search.library import Library
 from gpuplan.search.load import load_of
-from gpuplan.search.simulated import check_pins, requests_of, told, with_pace, with_trace
+from gpuplan.search.simulated import check_pins, lengths_alone, requests_of, told, with_pace, with_trace
 
 
 def answer_simulated_pair(ask: ServeAsk, library: Library) -> Estimate:
@@ -27,7 +27,7 @@ def answer_simulated_pair(ask: ServeAsk, library: Library) -> Estimate:
         return made.answer
     models = {at: with_pace(side.model, made.answer, at) for at, side in (("", made.answers), (PREFIX, made.prompts))}
     check_pins(made.answer, models)
-    drawn = requests_of(asked, trace, models[""])
+    drawn = requests_of(asked, trace, models[""], alone=lengths_alone(ask))
     services = {
         at: Service.of(model, longest=drawn.longest, longest_prompt=drawn.longest_prompt).replaced(replicas=_workers(side, model))
         for (at, model), side in zip(models.items(), (made.answers, made.prompts), strict=True)

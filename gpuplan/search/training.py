@@ -17,6 +17,7 @@ from gpuplan.plan.words import Offload, Schedule
 from gpuplan.record import Record
 from gpuplan.search.best import Best, only
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
+from gpuplan.search.emitted import emitted_training
 from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
@@ -88,8 +89,9 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
     if fed is not None:
         chosen += fed.said
         notes += pace_notes(made.figures, fed)
-    said = Said(question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
-    return with_pins(training_answer(made, subject, said), ask.pins)
+    said = Said(money=subject.money, question=question_of(asked, found, plan), chosen=chosen, notes=tuple(notes))
+    answer = with_pins(training_answer(made, subject, said), ask.pins)
+    return answer.replaced(launch=one.launch) if one.launch and answer.verdict.fits else answer
 
 
 def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
@@ -114,6 +116,8 @@ class Settled(Record, kw_only=True):
     chosen: tuple[Choice, ...]
     searched: bool
     """Whether there was more than one plan to choose from."""
+    launch: str = ""
+    """What `--emit` asks for."""
 
 
 def settled(
@@ -142,8 +146,9 @@ def settled(
     if run is not None:
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     return Settled(
-        ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1
-    )
+        ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1,
+        launch=emitted_training(ask, found, plan, library),
+    )  # fmt: skip
 
 
 def chosen_with(

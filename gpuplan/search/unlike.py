@@ -8,35 +8,20 @@ from typing import Any
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
 from gpuplan.estimate.memory_room import seen_memory
+from gpuplan.estimate.money import money_figures
 from gpuplan.estimate.result import Breakdown, Choice, Estimate, Verdict
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.unlike import Piece, Served, pieces_of, room_of, served, shared_out
 from gpuplan.plan.ask_serving import ServeAsk
-from gpuplan.plan.disaggregated import SIDES, TRIGGERS
-from gpuplan.plan.option import LOADED, entries
 from gpuplan.plan.read import said as told
 from gpuplan.ranges import high_end
 from gpuplan.search.library import Library
 from gpuplan.search.serving import Settled, answer_serving, settled
+from gpuplan.search.taken import DEGREES, refuse
 from gpuplan.specs.target import Target
 from gpuplan.specs.unlike import joined_accelerators
 from gpuplan.units import human
-
-_DEGREES = ("tp", "pp", "dp", "ep")
-_OF_ONE = (
-    "gpu_layers",
-    "host_experts",
-    "host_weights",
-    "attention_dp",
-    "decode_cp",
-    "draft",
-    "images",
-    "audio",
-    "beams",
-    *TRIGGERS,
-    *SIDES,
-)
 
 
 def answer_unlike(ask: ServeAsk, library: Library) -> Estimate:
@@ -56,7 +41,7 @@ def answer_unlike(ask: ServeAsk, library: Library) -> Estimate:
             what = f"--tensor-split: {engine.name} gives every accelerator as much as the others"
             raise UsageError(Problem("engine.even-shares", what, "llama-cpp shares layers out; leave it out otherwise"))
         return _as_the_weakest(ask, targets, library, engine.name)
-    _refuse(ask)
+    refuse(ask, "unlike")
     asked = ask.replaced(engine=name, batch=ask.batch or 1, tensor_split=None)
     whole = {ident: settled(asked.replaced(on=ident, tp=1, pp=1, dp=1), library) for ident in dict.fromkeys(ids)}
     first = whole[ids[0]]
@@ -104,22 +89,6 @@ def _as_the_weakest(ask: ServeAsk, targets: Sequence[Target], library: Library, 
     return made.replaced(question={**made.question, "on": ask.on}, notes=(Note("target.weakest", text, hint), *made.notes))
 
 
-def _refuse(ask: ServeAsk) -> None:
-    """Options that mean nothing where layers are shared out.
-
-    Raises:
-        UsageError: all of them together.
-    """
-    loads = [name for name, entry in entries(type(ask)).items() if entry.option.panel == LOADED]
-    given = [name for name in _DEGREES if getattr(ask, name) not in (None, 1)]
-    given += [name for name in (*_OF_ONE, *loads) if getattr(ask, name) is not None]
-    told = [f"--{name.replace('_', '-')}" for name in given]
-    told += ["--set"] if ask.pins else []
-    if told:
-        what = f"{', '.join(told)}: not where unlike accelerators (`{ask.on}`) share the layers of a model out"
-        raise UsageError(Problem("plan.unlike", what, "leave them out, or name accelerators that are alike"))
-
-
 def _shares(ask: ServeAsk, whole: Sequence[Settled]) -> list[float]:
     """How the layers are shared out: as the user says, or by memory.
 
@@ -160,7 +129,7 @@ def _answer(
         *(one for at, one in enumerate(memories) if at != full), memories[full],
     )  # fmt: skip
     why = "as --tensor-split says" if ask.tensor_split is not None else f"by memory, as {engine} does"
-    chosen = [one for one in first.chosen if one.name not in (*_DEGREES, "batch")]
+    chosen = [one for one in first.chosen if one.name not in (*DEGREES, "batch")]
     chosen.append(Choice("layers", " + ".join(str(one.layers) for one in pieces), why))
     if ask.engine is None:
         chosen.append(Choice("engine", first.subject.engine.id, "it shares layers out over unlike accelerators"))
@@ -172,8 +141,9 @@ def _answer(
     command = "" if first.command is None else first.command.text
     if command and ask.tensor_split is not None:
         command = f"{command} --tensor-split {ask.tensor_split}"
+    figures = {**made.figures, **money_figures(made.figures, first.subject.money)}
     return Estimate(
-        "serve", question, _verdict(pieces, made, said), made.figures, breakdowns, tuple(chosen), (),
+        "serve", question, _verdict(pieces, made, said), figures, breakdowns, tuple(chosen), (),
         (*getattr(ask, "heard", ()), *notes.values()), command if ask.engine is not None else "",
     )  # fmt: skip
 

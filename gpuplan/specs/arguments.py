@@ -106,12 +106,23 @@ class OnLoad(Section):
     """The types; of others a checkpoint must be stored so."""
 
 
+class Container(Section):
+    """The engine's own container image."""
+
+    image: str
+    """Its name and tag."""
+    starts: tuple[str, ...] = ()
+    """The words that it starts by itself, so that only arguments are said to it."""
+
+
 class EngineArguments(SpecFile):
     """The command line of a serving engine; `id` is the engine's, or that of a program which runs it."""
 
     engine: Id
     """The engine that it starts."""
     commands: tuple[Command, ...]
+    container: Container | None = None
+    """The container image that serves, where there is one."""
     images: tuple[str, ...] = ()
     """Container images that start it, without their tags; all but the last word of a tag is a release."""
     dashes: Literal["apart", "alike"] = "apart"

@@ -28,13 +28,17 @@ KINDS: Mapping[str, str] = {
     "arguments": "gpuplan.specs.arguments:EngineArguments",
     "operations": "gpuplan.specs.operations:Operations",
     "usual": "gpuplan.specs.usual_training:UsualTraining",
+    "sites": "gpuplan.specs.site:Site",
+    "grids": "gpuplan.specs.grid:Grid",
+    "launches": "gpuplan.specs.launch:Launch",
     "models": "",
 }
 """The folders of a specs folder, and the schema of their files where it lives in this layer."""
 ONE = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price list",
     "networks": "network", "clusters": "cluster", "measured": "measurement", "engines": "engine",
-    "arguments": "command line", "operations": "operation", "usual": "usual choice", "models": "model",
+    "arguments": "command line", "operations": "operation", "usual": "usual choice",
+    "sites": "site", "grids": "table of grids", "launches": "launch", "models": "model",
 }  # fmt: skip
 
 Made = TypeVar("Made")

@@ -41,7 +41,7 @@ from gpuplan.specs.quantity import (
     Sourced,
     TextField,
 )
-from gpuplan.specs.training_habits import Pace, Share
+from gpuplan.specs.training_habits import Pace, Samples, Share
 
 Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
 
@@ -92,17 +92,6 @@ class Overlaps(Schema):
     """Of the hand-overs between stages."""
     ep: Share
     """Of the computation under which tokens may travel (of another micro-batch)."""
-
-
-class Samples(Schema):
-    """How it trains a model that is given by its samples alone."""
-
-    passes: RatioField
-    """How often a byte that is kept for the backward pass is read or written in a step."""
-    host: SecondsField
-    """Time of a step that belongs to no kernel."""
-    residual: FactorField
-    """Measured over counted time of computation in the middle of published runs; `accept` holds their ends."""
 
 
 class TrainingProfile(Schema):
@@ -386,6 +375,8 @@ class Engine(SpecFile):
     """The engines whose measured matmuls of a kind stand for its own, where its own were measured otherwise than it runs them."""
     fused_quantisation: tuple[MatmulKind, ...] = ()
     """Kinds of matmuls whose input is quantised by the kernels before them, such as norms, where measurements time that too."""
+    half_sums: bool = False
+    """Whether matmuls of 16-bit values are summed in 16 bits, for which some chips have a rate of their own."""
     training: TrainingProfile | None = None
     stands_in_for: tuple[str, ...] = ()
     """Frameworks without a profile of their own that work most like it, and for which it answers."""

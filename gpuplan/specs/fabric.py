@@ -191,8 +191,8 @@ def levels_of_instance(instance: Instance, system: System | None, accelerator: A
                 latency=_latency(system, outer),
                 latency_of=outer.latency_of,
             )
-        elif network is None and outer is not None and (listed or system.slices):
-            network = level_of(system, outer, count)
+        elif network is None and outer is not None and system.slices:
+            network = level_of(system, outer, count)  # A pod is what its slices are part of; a board says nothing of networks.
     else:
         inner = levels_of_accelerator(accelerator, inside, instance.shape.scale_up.kind == "pcie")
     if count <= inside:

@@ -14,7 +14,7 @@ from gpuplan.specs.catalog import KINDS, schema_of
 FILE_NAMES = {
     "accelerators": "accelerator", "systems": "system", "instances": "instance", "prices": "price",
     "networks": "network", "clusters": "cluster", "measured": "measured", "engines": "engine",
-    "arguments": "arguments", "operations": "operations", "usual": "usual",
+    "arguments": "arguments", "operations": "operations", "usual": "usual", "sites": "site", "grids": "grid", "launches": "launch",
 }  # fmt: skip
 
 

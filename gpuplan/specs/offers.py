@@ -221,21 +221,26 @@ def street_price(accelerator: str, catalog: Catalog, terms: Terms = USUAL) -> St
 
 
 def _cheapest(accelerator: str, catalog: Catalog, terms: Terms) -> StreetPrice | None:
-    best: StreetPrice | None = None
-    for instance in instances_with(accelerator, catalog):
-        if instance.accelerators < 1 or instance.shape.status != "offered":
-            continue
-        if terms.region is not None and terms.region not in regions_of(catalog, instance.provider):
-            continue  # A price that holds in any region of one provider holds in no region of another.
-        offers = [offer for offer in offers_of(instance, catalog) if terms.allow(offer)]
-        own = max((offer.rank for offer in offers), default=0) if terms.on is None else 0
-        for offer in offers:
-            if offer.price is None or offer.rank < own or not _since(offer, terms.since):
-                continue
-            price = _each(instance, offer, offer.price)
-            if best is None or _rank(price, offer) < _rank(best.price, best.offer):
-                best = StreetPrice(price, instance, offer)
-    return best
+    found = [
+        StreetPrice(_each(instance, offer, offer.price), instance, offer)
+        for instance in instances_with(accelerator, catalog)
+        if instance.accelerators >= 1 and instance.shape.status == "offered" and in_its_region(instance, catalog, terms)
+        for offer in offers_on(instance, catalog, terms)
+        if offer.price is not None
+    ]
+    return min(found, key=lambda one: undated_last(one.price, one.offer), default=None)
+
+
+def in_its_region(instance: Instance, catalog: Catalog, terms: Terms) -> bool:
+    """Whether the provider has the region that is asked for: what holds in any region of one holds in no region of another."""
+    return terms.region is None or terms.region in regions_of(catalog, instance.provider)
+
+
+def offers_on(instance: Instance, catalog: Catalog, terms: Terms) -> list[Offer]:
+    """The offers of an instance on some terms; of current ones only the user's own where there are any."""
+    offers = [offer for offer in offers_of(instance, catalog) if terms.allow(offer)]
+    own = max((offer.rank for offer in offers), default=0) if terms.on is None else 0
+    return [offer for offer in offers if offer.rank >= own and _since(offer, terms.since)]
 
 
 def instances_with(accelerator: str, catalog: Catalog) -> Iterable[Instance]:
@@ -258,7 +263,8 @@ def _since(offer: Offer, day: date | None) -> bool:
     return day is None or (offer.entry.date is not None and first_day(offer.entry.date) >= day)
 
 
-def _rank(price: Term, offer: Offer) -> tuple[bool, float]:
+def undated_last(price: Term, offer: Offer) -> tuple[bool, float]:
+    """An order of rates: the cheapest first, undated ones behind all others."""
     return offer.entry.date is None, float(price.value)
 
 

@@ -186,7 +186,8 @@ def _either(plain: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 _EXAMPLES = {
     "B": ("80", "GiB"), "B/s": ("3.35", "TB/s"), "FLOP/s": ("989.4", "TFLOP/s"), "FLOP": ("1", "TFLOP"), "s": ("5", "us"),
-    "W": ("700", "W"), "Hz": ("1.83", "GHz"), "USD": ("3", "USD"), "USD/s": ("2.50", "USD/h"), "J": ("1", "kWh"), "1": ("8", ""),
+    "W": ("700", "W"), "Hz": ("1.83", "GHz"), "USD": ("3", "USD"), "USD/s": ("2.50", "USD/h"),
+    "USD/J": ("0.10", "USD/kWh"), "kg/J": ("0.35", "kg/kWh"), "J": ("1", "kWh"), "1": ("8", ""),
 }  # fmt: skip
 
 BytesField: TypeAlias = Annotated[Sourced, Measure("B")]
@@ -197,6 +198,9 @@ WattsField: TypeAlias = Annotated[Sourced, Measure("W")]
 SecondsField: TypeAlias = Annotated[Sourced, Measure("s", zero=True)]
 UsdField: TypeAlias = Annotated[Sourced, Measure("USD", zero=True)]
 UsdPerSField: TypeAlias = Annotated[Sourced, Measure("USD/s", zero=True)]
+UsdPerJouleField: TypeAlias = Annotated[Sourced, Measure("USD/J", zero=True)]
+KgPerJouleField: TypeAlias = Annotated[Sourced, Measure("kg/J", zero=True)]
+PueField: TypeAlias = Annotated[Sourced, Measure("1", within=physics.PUE)]
 RatioField: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 ShareField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.SHARE)]
 PartField: TypeAlias = Annotated[Sourced, Measure("1", zero=True, within=physics.PART)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 from gpuplan.schema import Schema
-from gpuplan.specs.quantity import Measure, RatioField, Sourced
+from gpuplan.specs.quantity import FactorField, Measure, RatioField, SecondsField, Sourced
 
 Share: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 
@@ -28,3 +28,14 @@ class Pace(Schema):
     """Matmuls over many experts, beyond what other matmuls take; a rank with one expert takes no longer."""
     attention_depth: RatioField | None = None
     """Head dimension at which training attention reaches half of its rate; None: as the measured kernels."""
+
+
+class Samples(Schema):
+    """How it trains a model that is given by its samples alone."""
+
+    passes: RatioField
+    """How often a byte that is kept for the backward pass is read or written in a step."""
+    host: SecondsField
+    """Time of a step that belongs to no kernel."""
+    residual: FactorField
+    """Measured over counted time of computation in the middle of published runs; `accept` holds their ends."""

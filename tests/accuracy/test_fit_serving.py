@@ -21,14 +21,26 @@ def published() -> list[Row]:
     return [row for row in read_rows([packaged()]) if row.task == "inference"]
 
 
-EVERY = [(engine, name) for engine, parameters in PLAN.items() for name in parameters]
+EVERY = [
+    pytest.param(engine, name, marks=pytest.mark.slow if parameter.users else ())
+    for engine, parameters in PLAN.items()
+    for name, parameter in parameters.items()
+]
+MADE: dict[tuple[str, str], list[Runs]] = {}
+
+
+def priced(engine: str, name: str, published: list[Row], library: Library) -> list[Runs]:
+    """The runs of a parameter, priced once."""
+    if (engine, name) not in MADE:
+        MADE[engine, name] = runs_of(published, engine, PLAN[engine][name], name, library)
+    return MADE[engine, name]
 
 
 @pytest.mark.parametrize(("engine", "name"), EVERY)
 def test_the_figures_of_the_files_are_those_of_the_fit(engine: str, name: str, published: list[Row], library: Library) -> None:
     """And rows of groups that the fit did not see are met better with it than without."""
     parameter = PLAN[engine][name]
-    runs = runs_of(published, engine, parameter, name, library)
+    runs = priced(engine, name, published, library)
     value = fit(runs, name, parameter)
     assert in_file(engine, name, parameter.era) == pytest.approx(value, rel=CLOSE)
     with_it, without = (np.abs(errors_of(runs, name, one, lambda run: ~run.seen)) for one in (value, parameter.without))
@@ -42,7 +54,7 @@ def test_the_fit_finds_the_value_that_made_the_rows(
     engine: str, name: str, factor: float, published: list[Row], library: Library
 ) -> None:
     parameter = PLAN[engine][name]
-    runs = runs_of(published, engine, parameter, name, library)
+    runs = priced(engine, name, published, library)
     hidden = parameter.start * factor
     made = [
         Runs(one.graph, one.places, one.measured * np.exp(one.errors({leaf(name): hidden})), one.groups, one.seen) for one in runs

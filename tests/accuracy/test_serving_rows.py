@@ -173,3 +173,16 @@ def test_rates_of_one_phase_are_compared_with_that_phase() -> None:
     whole = both.replaced(measured={"output_tokens_per_s": 80.0, "tpot_ms": 10.0})
     told = {metric: term for metric, _, term in figures_of(whole, made)}
     assert told["throughput"] is made.figures["tokens_per_s"], "over the prompt too, as 80 tokens/s are not 1 in 10 ms"
+
+
+def test_a_batch_that_is_run_as_one_has_its_first_tokens_when_all_prompts_are_read() -> None:
+    """TensorRT-LLM's blog: 64 prompts of 128 tokens of GPT-J take 102 ms on an H100, and one takes 7.1."""
+    known = answers(Library.of(ServeAsk(model="", on="")))
+    told = {}
+    for batch in (1, 64):
+        run = {"input_len": 128, "output_len": 128, "batch": batch, "mode": "fixed-batch"}
+        one = row(run=run, measured={"ttft_ms": 10.0})
+        made = known.serve(serving_ask(one, known.card, known.keep, known.engine))
+        told[batch] = next(term for metric, _, term in figures_of(one, made) if metric == "ttft")
+        assert told[batch] is made.figures["ttft_s" if batch == 1 else "batch_prefill_s"]
+    assert told[64].value > 10 * told[1].value

@@ -34,8 +34,8 @@ from tests.sweeps import thinned
 ROOT = Path(__file__).parents[2]
 EVERY = [(task, key) for task, ask in ASKS.items() for key in by_key(ask) if key != "model"]
 QUESTION = ("llama-3.1-8b", "--on", "8xh100")
-UNITS = {"1": 0.05, "s": 7200.0, "B": 4e9, "B/s": 4e9, "FLOP": 4e9, "1/s": 0.5}
-TEXTS = {"1": "5%", "s": "2h", "B": "4 GB", "B/s": "4 GB/s", "FLOP": "4G", "1/s": "30/min"}
+UNITS = {"1": 0.05, "s": 7200.0, "B": 4e9, "B/s": 4e9, "FLOP": 4e9, "1/s": 0.5, "USD": 300e3, "USD/J": 0.09 / 3.6e6}
+TEXTS = {"1": "5%", "s": "2h", "B": "4 GB", "B/s": "4 GB/s", "FLOP": "4G", "1/s": "30/min", "USD": "300k", "USD/J": "0.09 USD/kWh"}
 
 
 def example(one: Entry) -> tuple[str, Any]:
@@ -59,6 +59,8 @@ def example(one: Entry) -> tuple[str, Any]:
         return TEXTS[one.option.unit], value
     if one.kind == "whole" and one.window[1] < 2000:
         return f"{one.window[1]:g}", int(one.window[1])
+    if one.window[1] < 4000:
+        return "9", 9.0
     plain: dict[str, tuple[str, Any]] = {
         "whole": ("2k", 2048 if one.option.length else 2000), "number": ("4k", 4000.0), "text": ("mine", "mine"),
         "texts": ("here", (Path("here"),)),

@@ -24,6 +24,7 @@ from gpuplan.cli.answer import of_question
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.errors import GpuplanError
 from gpuplan.plan.ask import ASKS, TrainAsk
+from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.common import Common
 from gpuplan.plan.read import question
 from gpuplan.search.habits import looked_up
@@ -34,7 +35,7 @@ TESTS = Path(__file__).parents[1]
 ANY = "+"
 TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "kinds.yaml").read_text(encoding="utf-8"))
 KINDS = [kind for group in TABLE.values() for kind in group]
-NO_KINDS = frozenset(Common.field_names()) - {"model", "on", "price_kind"}
+NO_KINDS = frozenset((*Common.field_names(), *Spending.field_names(), "emit")) - {"model", "on", "price_kind", "spot_life"}
 """What every question names: prices, folders and pinned terms are no kinds of plans."""
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "etp", "micro_batch")
 OF_ROWS = ("model", "on", "dp", "tokens", "price_kind", "mtbf", "checkpoint_every")

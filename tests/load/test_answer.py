@@ -11,6 +11,8 @@ import pytest
 
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
+from gpuplan.load.requests import at_rate
+from gpuplan.load.trace import read_trace
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving
@@ -51,6 +53,17 @@ PAIR: dict[str, Any] = {
     "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
     "decode_workers": 2, "prompt": 2048, "output": 256,
 }  # fmt: skip
+WAITS = LLAMA | {"engine": "tensorrt-llm", "concurrency": 64}
+
+
+def test_requests_that_wait_for_others_are_read_together_and_hold_up_those_that_decode_less_often() -> None:
+    """As many steps as are asked for, or until prompts fill a pass; their own first token comes later."""
+    plain, waits = (answered(**WAITS | SPREAD, simulate=True, batch_wait=some) for some in (None, 20))
+    assert value(waits, "ttft_s") > value(plain, "ttft_s")
+    assert value(waits, "itl_p90_s") < value(plain, "itl_p90_s")
+    assert value(waits, "tokens_per_s") == pytest.approx(value(plain, "tokens_per_s"), rel=0.1)
+
+
 BOUNDS: dict[str, tuple[dict[str, Any], float, float]] = {
     "MTP, users": (DEEPSEEK | {"tp": 8, "draft": "mtp", "concurrency": 32}, 0.15, 0.1),
     "MTP, rate": (DEEPSEEK | {"tp": 8, "draft": "mtp", "rate": 4.0}, 0.15, 0.1),
@@ -168,6 +181,39 @@ def test_a_trace_is_a_load(tmp_path: Path) -> None:
     assert value(made, "ttft_s") != value(alone, "ttft_s")
 
 
+def test_a_set_of_lengths_comes_as_it_is_asked_to(tmp_path: Path) -> None:
+    """MLPerf's Server scenario: the lengths of a data set, which come as a Poisson process; or as users ask again."""
+    some = np.random.default_rng(5)
+    rows = [(int(some.integers(50, 2000)), int(some.integers(5, 300))) for _ in range(400)]
+    path = tmp_path / "set.csv"
+    path.write_text("input_length,output_length\n" + "".join(f"{read},{made}\n" for read, made in rows))
+    asked: dict[str, Any] = {"model": "llama-3.1-8b", "on": "h100-sxm-80gb", "trace": str(path)}
+    server = answered(**asked, rate=6.0)
+    # Times are drawn from the seed alone, and lengths are those of the set in its order.
+    alone = at_rate(read_trace(path, timed=False).requests, 6.0, seed=0)
+    assert alone.arrival is not None
+    assert alone.span == pytest.approx(400 / 6.0, rel=0.2)
+    assert [(int(read), int(made)) for read, made in zip(alone.prompt, alone.output, strict=True)] == rows
+    assert value(server, "requests_per_s") == pytest.approx(399 / alone.span, rel=0.1)
+    assert "offered_requests_per_s" not in server.figures
+    users = answered(**asked, concurrency=8, requests=1000)
+    assert value(users, "running_requests") == pytest.approx(8, rel=0.1)
+    with pytest.raises(UsageError, match="no column of the time"):
+        answered(**asked)
+    with pytest.raises(UsageError, match="--requests: the trace says when"):
+        answered(**asked, requests=10)
+
+
+def test_a_trace_says_its_mean_and_its_busiest_time(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    times = [*range(0, 1200, 4), *(600 + at / 10 for at in range(300))]
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(f"{at},100,10\n" for at in sorted(times)))
+    made = answered(model="llama-3.1-8b", on="h100-sxm-80gb", trace=str(path))
+    assert value(made, "offered_requests_per_s") == pytest.approx(599 / 1196)
+    assert value(made, "offered_peak_requests_per_s") == pytest.approx((300 + 15) / 60)
+    assert any(note.code == "load.offered" and "busiest minute" in note.text for note in made.notes)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -175,7 +221,7 @@ def test_a_trace_is_a_load(tmp_path: Path) -> None:
         ({"rate": 1.0, "seed": 3}, "--seed: nothing is simulated"),
         ({"rate": 1.0, "router": "round-robin"}, "--router: nothing is simulated"),
         ({"concurrency": 4, "burstiness": 0.5, "simulate": True}, "--burstiness: requests come as others end"),
-        ({"trace": "x.csv", "rate": 1.0}, "--trace and --rate, --prompt, --output"),
+        ({"trace": "x.csv", "rate": 1.0}, "--trace and --prompt, --output"),
         ({"rate": 1.0, "simulate": True, "requests": 10**8}, "more than the 3,000,000"),
         (
             RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True, "expert_exchange": "all-to-all"},

@@ -18,6 +18,7 @@ from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from tools.published_plans import RUNS, place
 
 MODEL, TOKENS = "llama-3.1-8b", 1e11
 NAMES = "aws:p5.48xlarge,aws:p4d.24xlarge,coreweave:l40s,gcp:v6e-8"
@@ -184,3 +185,12 @@ def test_the_counts_are_a_ladder(library: Library) -> None:
     assert [one.target(count) for count in one.counts(asked())] == [
         "aws:p5.48xlarge", "2xaws:p5.48xlarge",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MegaScale", "PaLM", "MT-NLG", "DeepSeek"])
+def test_published_divisions_are_among_the_best(name: str) -> None:
+    run = next(one for one in RUNS if one.name.startswith(name))
+    made = place(run)
+    assert made.share <= 0.05
+    assert made.low / 1.1 <= run.days <= made.high

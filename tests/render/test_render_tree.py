@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpuplan.render import working
 from gpuplan.render.formula import formula_page
 from gpuplan.render.text import Look
 from gpuplan.render.tree import explain
@@ -43,6 +44,18 @@ def test_depth_limits_and_says_so() -> None:
     assert "forward_backward" in page
     assert "= 6 · params" not in page
     assert "`--explain TERM` goes down to the sources" in page
+
+
+def test_a_long_working_is_cut_where_nobody_says_how_deep_and_says_how_to_see_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimate, look = sample(), Look(100)
+    whole = working.working(estimate, "step_time_s", look)
+    assert "levels are shown" not in whole
+    lines = whole.count("\n")
+    monkeypatch.setattr(working, "MOST_LINES", lines - 1)
+    cut = working.working(estimate, "step_time_s", look)
+    assert cut.count("\n") < lines
+    assert f"of a working of {lines:,} lines: `--depth all` shows all of it" in " ".join(cut.split())
+    assert working.working(estimate, "step_time_s", look, working.ALL) == whole
 
 
 def test_assumed_values_are_marked_on_the_way_up() -> None:

@@ -93,7 +93,7 @@ def test_sides_may_have_machines_of_their_own() -> None:
     [
         ({"rate": 1e9}, InfeasibleError, "are more than the workers keep"),
         ({"rate": 1, "concurrency": 4}, UsageError, "two loads"),
-        ({"dp": 2}, UsageError, "--dp does not go with workers of two kinds"),
+        ({"dp": 2}, UsageError, "--dp: not with workers of two kinds"),
         ({"prefill_workers": 0}, UsageError, "at least 1 is wanted"),
         ({"prefill_tp": 3}, PlanError, "tp = 3|does not divide"),
         ({"prefill_on": "4xh1000"}, UnknownError, "h1000"),

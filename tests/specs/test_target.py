@@ -241,6 +241,13 @@ def test_an_unknown_network_is_an_error_not_a_guess(text):
     assert caught.value.problems[0].code in {"target.no-network", "target.no-bandwidth"}
 
 
+def test_the_board_of_an_instance_lends_it_no_network():
+    """Its maker's node may have InfiniBand; the instance says Ethernet, and not how fast."""
+    assert target("lambda:gpu_1x_gh200").levels == ()
+    with pytest.raises(UnknownError, match="no network is known that joins 12 accelerators"):
+        target("12xlambda:gpu_1x_gh200")
+
+
 @given(st.text(max_size=20))
 def test_any_text_gives_a_target_or_a_clear_error(text):
     count, problems = 0, ()

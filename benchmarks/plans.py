@@ -1,0 +1,42 @@
+"""How fast does the planner look through the whole catalog, and the search through one large space, and with how much memory?"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+MODEL, TOKENS = "llama-3.1-70b", 1e12
+CATALOG_TARGET, MEMORY_TARGET, SPACE_TARGET = 3.0, 1.0, 0.5
+"""Seconds for all offers with all counts of the ladder up to 4,096, GiB of the process, and seconds for one space."""
+
+
+def measured() -> list[tuple[str, float, float, bool, str]]:
+    """Name, value, target, whether that is the most there may be, and a text, for each figure."""
+    from gpuplan.plan.ask import TrainAsk
+    from gpuplan.plan.ask_goal import PlanTrainAsk
+    from gpuplan.planner.train import plan_train
+    from gpuplan.search.best_on_each import best_plan
+    from gpuplan.search.habits import looked_up
+    from gpuplan.search.library import Library
+    from gpuplan.search.training import space_of
+    from gpuplan.specs.catalog import Catalog
+
+    begun = time.process_time()
+    found = plan_train(PlanTrainAsk(any=True), TrainAsk(model=MODEL, on="any", tokens=TOKENS), Library(Catalog.open()))
+    took = time.process_time() - begun
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    name = f"plan train {MODEL} --any, {found.looked.candidates:,} machines with a count"
+    library = Library.shared()
+    ask = TrainAsk(model="megatron-gpt-530b", on="315xdgx-a100-640gb", seq_len=2048, global_batch=2520, engine="megatron-lm")
+    place, habits = looked_up(ask, library, with_price=False)
+    space, _ = space_of(habits.ask, place)
+    best_plan(place.subject, space)
+    begun = time.process_time()
+    best = best_plan(place.subject, space)
+    alone = time.process_time() - begun
+    looked = 0 if best is None else best.looked_at
+    return [
+        (name, took, CATALOG_TARGET, True, f"{took:.1f} s ({found.looked.plans:,} plans of {found.looked.estimated:,} of them)"),
+        (f"{name}, memory", held, MEMORY_TARGET, True, f"{held:.2f} GiB"),
+        ("Turing-NLG 530B on 2,520 A100", alone, SPACE_TARGET, True, f"{alone:.2f} s ({looked:,} plans looked at)"),
+    ]

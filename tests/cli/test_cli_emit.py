@@ -1,0 +1,15 @@
+"""`--emit` prints a launch on standard output, and nothing else there."""
+
+from __future__ import annotations
+
+from tests.cli.cli_calls import Call
+
+
+def test_the_command_line_prints_the_launch_alone(call: Call):
+    said = call("serve", "llama-3.1-8b", "--on", "h100", "--emit", "command")
+    assert said.code == 0
+    assert said.out.splitlines()[-1].lstrip().startswith(("vllm", "--"))
+    assert "FITS" in said.err
+    assert call("serve", "llama-3.1-70b", "--on", "t4", "--emit", "command").code == 3
+    assert call("serve", "llama-3.1-8b", "--on", "h100", "--emit", "command", "--json").code == 2
+    assert call("serve", "llama-3.1-8b", "--on", "h100", "--emit", "helm").code == 2
