@@ -46,7 +46,9 @@ def value(answer: Estimate, key: str) -> float:
 
 
 DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "prompt": 1024, "output": 256, "weights": "fp8"}
-RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8}
+PLAIN: dict[str, Any] = {"expert_exchange": "gathered", "redundant_experts": 0, "overlap_batches": False}
+"""Ranks of attention as engines have them unasked."""
+RANKS = DEEPSEEK | PLAIN | {"tp": 1, "attention_dp": 8}
 PAIR: dict[str, Any] = {
     "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
     "decode_workers": 2, "prompt": 2048, "output": 256,
@@ -221,7 +223,10 @@ def test_a_trace_says_its_mean_and_its_busiest_time(tmp_path: Path) -> None:
         ({"concurrency": 4, "burstiness": 0.5, "simulate": True}, "--burstiness: requests come as others end"),
         ({"trace": "x.csv", "rate": 1.0}, "--trace and --prompt, --output"),
         ({"rate": 1.0, "simulate": True, "requests": 10**8}, "more than the 3,000,000"),
-        (RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True}, "compute and travel by turns"),
+        (
+            RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True, "expert_exchange": "all-to-all"},
+            "compute and travel by turns",
+        ),
         ({"simulate": True, "prefill_on": "h100"}, "nothing comes"),
         ({"concurrency": 2, "simulate": True, "pins": {"load.full_step": 1.0}}, "no term is called"),
         ({"concurrency": 2, "simulate": True, "pins": {"decode.attention": 1e-3}}, "a part of the steady state"),
