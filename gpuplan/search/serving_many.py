@@ -17,7 +17,6 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.parallelism import mask
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
-from gpuplan.search.drafting import drafting_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_of
 from gpuplan.search.requests import Requested, requested
@@ -89,8 +88,7 @@ def _priced(asks: Sequence[ServeAsk], library: Library) -> Together | None:
         return None
     requests = [requested(ask, found) for ask in asks]
     asked, _ = wanted(first, found, requests[0])
-    drafting, _ = drafting_of(first, found, library, asked.types)
-    want = _divided(asked.replaced(drafting=drafting), found.subject)
+    want = _divided(asked, found.subject)
     if want is None:
         return None
     with np.errstate(all="ignore"):
