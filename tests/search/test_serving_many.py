@@ -63,11 +63,12 @@ def test_loads_at_once_as_alone(library: Library, engine: str, more: dict[str, f
 
 
 def test_settings_at_once_as_alone(library: Library) -> None:
-    """Tokens of a pass and waits of an engine, as recipes of published loads set them."""
-    for more in ({"max_batched_tokens": 1408, "mixed_chunk": True}, {"batch_wait": 20, "max_sequences": 64}):
+    """Drafts, tokens of a pass and waits of an engine, as recipes of published loads set them."""
+    drafts = {"draft": "eagle", "draft_tokens": 3, "max_batched_tokens": 1408}
+    for more in (drafts, {"mixed_chunk": True, "max_sequences": 64}, {"batch_wait": 20}):
         asks = [
-            ServeAsk(model="deepseek-v3", on="8xb200-sxm-180gb", engine="tensorrt-llm", weights="nvfp4", tp=8, pp=1, prompt=1024,
-                     output=1024, concurrency=users, requests=10 * users, **more)  # type: ignore[arg-type]
+            ServeAsk(model="llama-3.1-70b", on="8xh100-sxm-80gb", engine="sglang", tp=4, pp=1, dp=2, prompt=1024, output=512,
+                     concurrency=users, requests=10 * users, **more)  # type: ignore[arg-type]
             for users in (4, 64)
         ]  # fmt: skip
         found = answers_at_once(asks, library)
