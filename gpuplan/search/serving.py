@@ -243,7 +243,7 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             decode_cp=ask.decode_cp,
             redundant_experts=ask.redundant_experts,
             expert_exchange=ask.expert_exchange,
-            shares=not (ask.as_engine or ask.is_simulated),
+            shares=not ask.as_engine,
         )
     return want, said
 
