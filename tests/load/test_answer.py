@@ -46,9 +46,13 @@ def value(answer: Estimate, key: str) -> float:
 
 
 DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "prompt": 1024, "output": 256, "weights": "fp8"}
+<<<<<<< HEAD
 PLAIN: dict[str, Any] = {"expert_exchange": "gathered", "redundant_experts": 0, "overlap_batches": False}
 """Ranks of attention as engines have them unasked."""
 RANKS = DEEPSEEK | PLAIN | {"tp": 1, "attention_dp": 8}
+=======
+RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8, "overlap_batches": False}
+>>>>>>> sim2
 PAIR: dict[str, Any] = {
     "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
     "decode_workers": 2, "prompt": 2048, "output": 256,
@@ -92,7 +96,8 @@ def test_they_agree_with_drafts_ranks_two_kinds_of_workers_and_images(name: str)
     steady, made = answered(**asked), answered(**asked, simulate=True)
     assert value(steady, "ttft_s") == pytest.approx(value(made, "ttft_s"), rel=first)
     assert value(steady, "tpot_s") == pytest.approx(value(made, "tpot_s"), rel=token)
-    assert value(steady, "tokens_per_s") == pytest.approx(value(made, "tokens_per_s"), rel=token + 0.05)
+    # A simulated run has a beginning and an end, in which fewer run.
+    assert value(steady, "tokens_per_s") == pytest.approx(value(made, "tokens_per_s"), rel=token + 0.1)
 
 
 PINS = {"hw.hbm_bandwidth": 2.5e12, "engine.step_host": 0.004}
