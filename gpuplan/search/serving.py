@@ -244,10 +244,6 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             redundant_experts=ask.redundant_experts,
             expert_exchange=ask.expert_exchange,
             shares=not ask.as_engine,
-<<<<<<< HEAD
-            turns=not ask.is_simulated,
-=======
->>>>>>> sim2
         )
     return want, said
 

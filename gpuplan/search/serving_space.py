@@ -51,8 +51,6 @@ class Want(Record, kw_only=True):
     expert_exchange: ExpertExchange | None = None
     shares: bool = False
     """How replicas share their experts is open where it is not said; otherwise that is as the engine has it."""
-    turns: bool = True
-    """Two micro-batches by turns may be chosen: a simulation knows them not."""
     drafting: Drafting | None = None
     """What drafts; with no number of drafts, that is open."""
     spread_experts: bool = False
@@ -184,7 +182,7 @@ def _cases(want: Want, subject: Subject, can: frozenset[str]) -> dict[str, Seque
     if want.expert_exchange is None and own is not None and own.gathers is not None:
         ways.append("gathered")
     turns: list[bool | None] = [want.settings.overlap_batches]
-    if want.turns and want.settings.overlap_batches is None and "overlap_batches" in can and "all-to-all" in ways:
+    if want.settings.overlap_batches is None and "overlap_batches" in can and "all-to-all" in ways:
         turns.append(True)
     return {"expert_exchange": ways, "overlap_batches": turns}
 

@@ -46,13 +46,7 @@ def value(answer: Estimate, key: str) -> float:
 
 
 DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "prompt": 1024, "output": 256, "weights": "fp8"}
-<<<<<<< HEAD
-PLAIN: dict[str, Any] = {"expert_exchange": "gathered", "redundant_experts": 0, "overlap_batches": False}
-"""Ranks of attention as engines have them unasked."""
-RANKS = DEEPSEEK | PLAIN | {"tp": 1, "attention_dp": 8}
-=======
 RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8, "overlap_batches": False}
->>>>>>> sim2
 PAIR: dict[str, Any] = {
     "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
     "decode_workers": 2, "prompt": 2048, "output": 256,
