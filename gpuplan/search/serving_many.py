@@ -17,6 +17,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.parallelism import mask
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
+from gpuplan.search.drafting import drafting_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_of
 from gpuplan.search.requests import Requested, requested
@@ -43,7 +44,8 @@ class Together(Record, kw_only=True, eq=False):
 
 
 def answers_at_once(asks: Iterable[ServeAsk], library: Library) -> dict[str, Estimate]:
-    """The answers of questions by their text, each as `answer_serving` has it but for its explanation.
+    """The answers of questions by their text, each as `answer_serving` has it but for its explanation
+    and for what months, and tokens that are read and written, cost.
 
     Left out are those that must be asked alone: with a division to choose, or options beside the usual ones, or that cannot be
     answered, so that whoever asks them again hears why.
@@ -88,7 +90,8 @@ def _priced(asks: Sequence[ServeAsk], library: Library) -> Together | None:
         return None
     requests = [requested(ask, found) for ask in asks]
     asked, _ = wanted(first, found, requests[0])
-    want = _divided(asked, found.subject)
+    drafting, _ = drafting_of(first, found, library, asked.types)
+    want = _divided(asked.replaced(drafting=drafting), found.subject)
     if want is None:
         return None
     with np.errstate(all="ignore"):

@@ -85,7 +85,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "encoder": ("fit", {"model": "bert-large", "on": "2xl4", "tp": 1}),
 }
 VALUES: dict[str, list[Any]] = {
-    "engine": ["fsdp", "nemo", "vllm", "sglang"], "price": [0.001, 0.002], "price_date": ["2026-01-01", "2026-11-20"],
+    "engine": ["fsdp", "nemo", "vllm", "sglang"], "price": [0.001, 0.002], "grid": ["france", "0.9 kg/kWh"], "api_price": ["0.6/2.4/0.06"], "price_date": ["2026-01-01", "2026-11-20"],
     "region": ["us-east-1", "us-central1"], "rollout_engine": ["vllm", "sglang"], "reward_model": ["gpt2"], "critic": ["gpt2"],
     "tokens": [1e9, 1e12], "mtbf": [3.6e6, 3.6e8], "checkpoint_every": [600.0, 7200.0], "documents": [512, 2048],
     "document_spread": [0.5, 1.5], "expert_load": [1.2, 2.0], "expert_skew": [4.0, 400.0], "samples": [1e6, 1e8],
@@ -103,8 +103,8 @@ VALUES: dict[str, list[Any]] = {
 }  # fmt: skip
 ONLY_REFUSES = ("max_price_age",)
 """It changes no answer: it says which prices are too old for one."""
-NEVER = ("model", "on", "task", "pins", "specs", "engine_args", "command")
-"""What makes another question, or is read before there is one."""
+NEVER = ("model", "on", "task", "pins", "specs", "engine_args", "command", "emit")
+"""What makes another question, is read before there is one, or is written beside the answer."""
 
 
 def values(one: Entry) -> list[Any]:
