@@ -20,7 +20,7 @@ _QUERIES = (0.45, 4.5)
 """Width of all query heads, over the hidden width."""
 _WIDTH = (0.3, 10.0)
 """Width of a dense feed-forward layer, over the hidden width."""
-_EXPERT = (0.2, 6.0)
+_EXPERT = (0.15, 6.0)
 """The same of one expert, and of one token's shared experts."""
 _HIDDEN = (128, 32768)
 _DEPTH = 256
