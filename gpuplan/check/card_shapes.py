@@ -20,7 +20,9 @@ _QUERIES = (0.45, 4.5)
 """Width of all query heads, over the hidden width."""
 _WIDTH = (0.3, 10.0)
 """Width of a dense feed-forward layer, over the hidden width."""
-_EXPERT = (0.2, 6.0)
+_FUSED = 30.0
+"""The most of one that has no attention before it: what was several layers is one there (Llama-Nemotron Ultra)."""
+_EXPERT = (0.15, 6.0)
 """The same of one expert, and of one token's shared experts."""
 _HIDDEN = (128, 32768)
 _DEPTH = 256
@@ -79,7 +81,8 @@ def _block(one: LoadedCard, at: Path_, hidden: int, block: Block, stack: Stack) 
                 yield one.bad("model.shape", (*where, "state"), f"a state of {mixer.state}", "states have up to 512 values")
     mlp = block.mlp
     if isinstance(mlp, Mlp):
-        most = 70.0 if hidden <= 1024 else _WIDTH[1]  # T5-11B is 64 times as wide inside
+        most = _WIDTH[1] if block.mixer is not None else _FUSED
+        most = 70.0 if hidden <= 1024 else most  # T5-11B is 64 times as wide inside
         yield from _ratio(one, (*at, "mlp", "width"), "width of the feed-forward layer", mlp.width / hidden, (_WIDTH[0], most))
     elif isinstance(mlp, Moe):
         yield from _experts(one, (*at, "mlp"), hidden, mlp)

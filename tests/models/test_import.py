@@ -315,6 +315,22 @@ SMALL = {
         model_type="cohere", num_hidden_layers=64, hidden_size=12288, num_attention_heads=96, num_key_value_heads=8,
         intermediate_size=33792, vocab_size=256000, use_qk_norm=True, tie_word_embeddings=True,
     ),
+    "smollm3-3b": _like(
+        model_type="smollm3", num_hidden_layers=36, hidden_size=2048, num_attention_heads=16, num_key_value_heads=4,
+        intermediate_size=11008, vocab_size=128256, tie_word_embeddings=True,
+    ),
+    "olmo-3-32b": _like(
+        model_type="olmo3", num_hidden_layers=64, hidden_size=5120, num_attention_heads=40, num_key_value_heads=8,
+        intermediate_size=27648, vocab_size=100278,
+    ),
+    "afm-4.5b": _like(
+        model_type="arcee", num_hidden_layers=36, hidden_size=2560, num_attention_heads=20, num_key_value_heads=4,
+        intermediate_size=18432, vocab_size=128004,
+    ),
+    "command-r7b": _like(
+        model_type="cohere2", num_hidden_layers=32, num_key_value_heads=8, intermediate_size=14336, vocab_size=256000,
+        tie_word_embeddings=True,
+    ),
     "opt-350m": {
         "model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096,
         "word_embed_proj_dim": 512, "do_layer_norm_before": False, "vocab_size": 50272, "max_position_embeddings": 2048,
@@ -339,3 +355,18 @@ def test_whisper_is_read_as_its_card_has_it(tmp_path):
     card = find(str(_write(tmp_path, config)))
     assert card.architecture == find("whisper-large-v3-turbo").architecture
     assert not [note for note in card.notes if "not read" in note]
+
+
+def test_layers_that_were_taken_out_whole_are_left_out(tmp_path):
+    kept = {"attention": {"n_heads_in_group": 4, "no_op": False}, "ffn": {"ffn_mult": 1.5, "no_op": False}}
+    out = {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": None, "no_op": True}}
+    config = _like(model_type="nemotron-nas", num_hidden_layers=4, vocab_size=32000, intermediate_size=None)
+    stack = find(str(_write(tmp_path, config | {"block_configs": [kept, out, out, kept]}))).architecture.decoder
+    assert stack.counts() == {"attention_8_4096": 2}
+
+
+@pytest.mark.parametrize("name", ["olmo-3-32b", "command-r7b"])
+def test_windows_that_a_file_leaves_to_its_class(tmp_path, name):
+    stack = find(str(_write(tmp_path, SMALL[name]))).architecture.decoder
+    assert stack.counts() == find(name).architecture.decoder.counts()
+    assert stack.blocks["sliding"].mixer.window == 4096

@@ -33,7 +33,7 @@ class Like:
     head_dim_default: int | None = None
     windows: Literal["none", "all", "by_type", "qwen"] = "none"
     every: int = 0
-    """Without `layer_types`, every so-many-th layer is global and the others slide (Gemma)."""
+    """Without `layer_types`, every so-many-th layer is global and the others slide (Gemma, OLMo 3, Command R7B)."""
     window_default: int | None = None
     heads_default: int | None = None
     vocab_default: int | None = None
@@ -46,6 +46,8 @@ IN_MULTIMODAL = "gemma3_in_multimodal"
 
 LIKE: dict[str, Like] = {
     "llama": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
+    "smollm3": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", tied=True),
+    "arcee": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", gated=False),
     "granite": Like(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "baichuan": Like(),
     "internlm": Like(qkv_bias="bias", out_bias="bias", bias_default=True),
@@ -78,9 +80,16 @@ LIKE: dict[str, Like] = {
     ),
     "phi3": Like(qkv_bias="attention_bias", out_bias="attention_bias", windows="all"),
     "olmo2": Like(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="width"),
+    "olmo3": Like(
+        qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="width", windows="by_type", every=4, window_default=4096
+    ),
     "olmo": Like(qkv_bias="attention_bias", out_bias="attention_bias", norms=0),
     "cohere": Like(
         qkv_bias="attention_bias", out_bias="attention_bias", norms=1, norm="layer-no-bias", parallel=True, tied=True
+    ),
+    "cohere2": Like(
+        qkv_bias="attention_bias", out_bias="attention_bias", norms=1, norm="layer-no-bias", parallel=True, tied=True,
+        windows="by_type", every=4, window_default=4096,
     ),
     "stablelm": Like(qkv_bias="use_qkv_bias", norm="layer", head_dim_default=None),
     "glm": Like(qkv_bias="attention_bias", head_dim_default=128),

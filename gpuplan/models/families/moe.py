@@ -282,7 +282,7 @@ def mllama(c: Config) -> Architecture:
 
 
 def nemotron_nas(c: Config) -> Architecture:
-    """Llama-Nemotron: every layer with its own number of key-value heads and width, or without attention."""
+    """Llama-Nemotron: every layer with its own number of key-value heads and width, or without attention; some were taken out."""
     layers, hidden, heads = depth(c), c.count("hidden_size"), c.count("num_attention_heads")
     entries = c.items("block_configs") or []
     if len(entries) != layers:
@@ -304,6 +304,8 @@ def nemotron_nas(c: Config) -> Architecture:
                 ffn.missing("ffn_mult")
                 width = 1
             mlp = Mlp(width=max(-(-int(2 * width * hidden / 3) // 256) * 256, 1))
+        if mixer is None and mlp is None:
+            continue  # a layer that was taken out whole: what comes in goes on
         name = f"{'attention' if mixer else 'no_attention'}_{mixer.kv_heads if mixer else 0}_{mlp.width if mlp else 0}"
         layout.append(name)
         blocks[name] = Block(mixer=mixer, mlp=mlp, norms=(mixer is not None) + (mlp is not None))
