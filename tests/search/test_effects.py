@@ -85,11 +85,11 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "encoder": ("fit", {"model": "bert-large", "on": "2xl4", "tp": 1}),
 }
 VALUES: dict[str, list[Any]] = {
-    "engine": ["fsdp", "nemo", "vllm", "sglang"], "price": [0.001, 0.002], "grid": ["france", "0.9 kg/kWh"], "api_price": ["0.6/2.4/0.06"], "price_date": ["2026-01-01", "2026-11-20"],
+    "engine": ["fsdp", "nemo", "vllm", "sglang"], "price": [0.001, 0.002], "price_date": ["2026-01-01", "2026-11-20"],
     "region": ["us-east-1", "us-central1"], "rollout_engine": ["vllm", "sglang"], "reward_model": ["gpt2"], "critic": ["gpt2"],
     "tokens": [1e9, 1e12], "mtbf": [3.6e6, 3.6e8], "checkpoint_every": [600.0, 7200.0], "documents": [512, 2048],
     "document_spread": [0.5, 1.5], "expert_load": [1.2, 2.0], "expert_skew": [4.0, 400.0], "samples": [1e6, 1e8],
-    "params": [1e6, 1e7],
+    "params": [1e6, 1e7], "grid": ["france", "0.9 kg/kWh"], "api_price": ["0.6/2.4/0.06"],
     "flop_per_sample": [1e9, 1e10], "activation_bytes": [1e6, 1e8], "sample_bytes": [1e5, 1e8], "decode_rate": [1.0, 100.0],
     "storage_bandwidth": [1e8, 1e10], "nvme_bandwidth": [1e9, 5e9], "cpus": [2, 200], "zero_stage": [0, 1, 2, 3],
     "first_stage_layers": [10, 14], "last_stage_layers": [10, 14], "lora": [8, 64], "mtp": [0, 1], "seq_len": [2048, 4096],
