@@ -6,8 +6,10 @@ import resource
 import time
 
 MODEL, TOKENS = "llama-3.1-70b", 1e12
+SERVED = "llama-3.3-70b"
 CATALOG_TARGET, MEMORY_TARGET, SPACE_TARGET = 3.0, 1.0, 0.5
-"""Seconds for all offers with all counts of the ladder up to 4,096, GiB of the process, and seconds for one space."""
+"""Seconds for all offers with all counts of the ladder up to 4,096, and as many for a fleet that serves under a promise, GiB of the
+process, and seconds for one space."""
 
 
 def measured() -> list[tuple[str, float, float, bool, str]]:
@@ -26,6 +28,7 @@ def measured() -> list[tuple[str, float, float, bool, str]]:
     took = time.process_time() - begun
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     name = f"plan train {MODEL} --any, {found.looked.candidates:,} machines with a count"
+    served = _served()
     library = Library.shared()
     ask = TrainAsk(model="megatron-gpt-530b", on="315xdgx-a100-640gb", seq_len=2048, global_batch=2520, engine="megatron-lm")
     place, habits = looked_up(ask, library, with_price=False)
@@ -38,5 +41,23 @@ def measured() -> list[tuple[str, float, float, bool, str]]:
     return [
         (name, took, CATALOG_TARGET, True, f"{took:.1f} s ({found.looked.plans:,} plans of {found.looked.estimated:,} of them)"),
         (f"{name}, memory", held, MEMORY_TARGET, True, f"{held:.2f} GiB"),
+        served,
         ("Turing-NLG 530B on 2,520 A100", alone, SPACE_TARGET, True, f"{alone:.2f} s ({looked:,} plans looked at)"),
     ]
+
+
+def _served() -> tuple[str, float, float, bool, str]:
+    """A fleet for 5 requests a second with promised times, over every offer, any number of them, and two formats of weights."""
+    from gpuplan.plan.ask_goal import PlanServeAsk
+    from gpuplan.plan.ask_serving import ServeAsk
+    from gpuplan.planner.serve_answer import plan_serve
+    from gpuplan.search.library import Library
+    from gpuplan.specs.catalog import Catalog
+
+    run = ServeAsk(model=SERVED, on="any", rate=5.0, prompt=4000, output=500)
+    begun = time.process_time()
+    found = plan_serve(PlanServeAsk(any=True, ttft=1.0, tpot=0.03), run, Library(Catalog.open()))
+    took = time.process_time() - begun
+    name = f"plan serve {SERVED} under a promise, {found.looked.candidates:,} machines in two formats"
+    text = f"{took:.1f} s ({found.looked.plans:,} divisions of {found.looked.estimated:,} of them)"
+    return name, took, CATALOG_TARGET, True, text

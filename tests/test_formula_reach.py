@@ -39,6 +39,7 @@ TESTS = Path(__file__).parent
 QUESTIONS = {
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
     "serve llama-3.1-8b --on h100 --engine sglang --concurrency 16 --prompt 1024 --output 128": "waves where prompts go first",
+    "serve llama-3.1-8b --on h100 --engine tensorrt-llm --concurrency 16 --prompt 1024 --output 128": "whole prompts of a pass",
     "serve mistral-7b --on 16xh100 --engine tensorrt-llm@0.8 --batch 8": "decode attention on vector units but for some shapes",
     "train llama-3.1-8b --on 8xh100 --margin 5%": "memory that is to stay free",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
@@ -174,6 +175,13 @@ def of_roofline() -> set[str]:
     return called
 
 
+def of_plans() -> set[str]:
+    """`gpuplan plan` takes numbers where a question leaves out how long a run is, and for its bounds."""
+    with recorded() as called:
+        assert run(["plan", "train", "gpt2", "--on", "1xh100", "--price", "2", "--csv"]) == 0
+    return called
+
+
 def of_searches() -> set[str]:
     """Arrays of plans hold some with pipelines and split logits and some without, which no single plan does."""
     names: set[str] = set()
@@ -186,7 +194,7 @@ def of_searches() -> set[str]:
 
 @pytest.mark.slow
 def test_every_formula_is_reached() -> None:
-    reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline() | of_searches())
+    reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline() | of_plans() | of_searches())
     live = {name for name, made in every_formula().items() if not is_reference(made)}
     assert sorted(live - reached) == [], "no command uses these: use them, make them reference formulas with a case, or delete them"
     assert sorted(reached - live) == [], "an estimate uses reference formulas: they belong with the live ones"

@@ -22,7 +22,7 @@ Examples:
   gpuplan plan finetune llama-3.1-8b --samples 20000 --epochs 2 --budget 20
   gpuplan plan finetune llama-3.1-70b --full --samples 100k --deadline 2d
 """
-LEFT_OUT = ("rl", "described", "input")
+LEFT_OUT = ("rl", "described", "input", "own")
 
 
 def answer(given: Mapping[str, Any]) -> Planned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Exit, Option, Typer
+from typer.main import get_command
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
@@ -41,7 +43,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form, file = form_of(given), given.get("plot")
+        form, file, emit = form_of(given), given.get("plot"), given.pop("emit", None)
         if file is not None:
             from gpuplan.render.accuracy_plot import drawable
 
@@ -53,7 +55,10 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
 
             title = f"{found.model}: what no other machine beats in both cost and time"
             draw(front, title, Path(file), tokens=found.page == "planned_serving")
-        put_planned(found, form)
+        if emit is not None and found.reached:
+            launch(getattr(found, "command", ""), emit)
+        else:
+            put_planned(found, form)
 
     parameters = [
         *(parameter(one) for one in entries),
@@ -67,6 +72,13 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     app = Typer(add_completion=False, rich_markup_mode=None)
     app.command(cls=Command)(made)
     return app
+
+
+def launch(command: str, form: str) -> None:
+    """Write what starts the first of an answer, as the command that asks about it alone writes it with `--emit`."""
+    task, *words = shlex.split(command)[1:]
+    app = get_command(import_module(f"gpuplan.cli.{task}").app)
+    app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)
 
 
 def put_planned(found: Planned | Carried, form: str) -> None:

@@ -23,7 +23,7 @@ Examples:
   gpuplan plan train llama-3.1-8b --tokens 100B --filter 'vendor=amd memory>=80GiB' --minimize time --max-count 512
   gpuplan plan train gpt2 --budget 100
 """
-LEFT_OUT = ("rl", "described", "input", "samples", "epochs")
+LEFT_OUT = ("rl", "described", "input", "samples", "epochs", "own")
 
 
 def answer(given: Mapping[str, Any]) -> Planned:

@@ -31,11 +31,13 @@ def kept_free(
     made |= outside_allocator(subject)
     if profile.segments == "fixed" and len(transient) > 1:
         idle = idle_blocks_bytes.term(
-            f"{at}.idle_blocks" if step is None else f"{at}.idle_blocks_before_step",
+            f"{at}.idle_blocks_before_step" if {"update_temporaries", "widened_gradients"} & parts.keys() else f"{at}.idle_blocks",
             together=total(f"{at}.transient_together", transient), largest=parts["transient"],
             needed=total(f"{at}.needed_at_once", parts | made, begun=allocated), capacity=subject.hw.memory_capacity,
         )  # fmt: skip
-        made["idle_blocks"] = idle if step is None else excess_bytes.term(f"{at}.idle_blocks", size=idle, beside=step)
+        # Gradients that the optimizer widens take the blocks that are free by then, before they need more.
+        late = parts.get("widened_gradients") if step is None else step
+        made["idle_blocks"] = idle if late is None else excess_bytes.term(f"{at}.idle_blocks", size=idle, beside=late)
     if profile.spread_lengths is None or "transient" not in parts:
         return made
     spread = spread_lengths_bytes.term(

@@ -113,14 +113,14 @@ def uneven_context_share(*, ranks: Count, batch: Count, prompt: Count, output: C
 def passes_waited_for(*, ranks: Count, batch: Count, output: Count) -> Ratio:
     """Passes of prompts that a rank of attention waits for, for each of its own: in any step all wait if one rank reads a prompt.
 
-    A rank takes a new request in a share `batch` / `output` of its steps.
+    A rank takes a new request in a share `batch` / `output` of its steps; with next to none, those of all ranks come one by one.
 
     >>> passes_waited_for(ranks=1.0, batch=64.0, output=1024.0), passes_waited_for(ranks=8.0, batch=1024.0, output=1024.0)
     (1.0, 1.0)
-    >>> passes_waited_for(ranks=8.0, batch=64.0, output=1024.0)
-    6.45
+    >>> passes_waited_for(ranks=8.0, batch=64.0, output=1024.0), passes_waited_for(ranks=8.0, batch=0.0, output=1024.0)
+    (6.45, 8.0)
     """
-    return (1.0 - (1.0 - minimum(batch / output, 1.0)) ** ranks) / minimum(batch / output, 1.0)
+    return (1.0 - (1.0 - maximum(minimum(batch / output, 1.0), 1e-6)) ** ranks) / maximum(minimum(batch / output, 1.0), 1e-6)
 
 
 @formula(_LOCKSTEP)

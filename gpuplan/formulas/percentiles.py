@@ -5,7 +5,7 @@ Deviations are roots of central moments, so that all of them are times: the seco
 
 from __future__ import annotations
 
-from gpuplan.num import Count, PerS, Ratio, Seconds, exp, log2, maximum, minimum, sqrt
+from gpuplan.num import Count, PerS, Ratio, Seconds, exp, log2, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _MG1 = Source(
@@ -156,10 +156,12 @@ def rest_deviation(*, step: Seconds, running: Count) -> Seconds:
 def prompts_seen(*, rate: PerS, between: Seconds, added: Seconds) -> PerS:
     """Prompts a second that lengthen the steps of a rank, where each of its own brings those of others that it waits for.
 
-    >>> prompts_seen(rate=2.0, between=0.4, added=0.1)
-    8.0
+    Of prompts that add nothing, they are its own.
+
+    >>> prompts_seen(rate=2.0, between=0.4, added=0.1), prompts_seen(rate=2.0, between=0.0, added=0.0)
+    (8.0, 2.0)
     """
-    return rate * between / added
+    return rate * where(added > 0.0 / rate, between, 1.0 / rate) / where(added > 0.0 / rate, added, 1.0 / rate)
 
 
 @formula(_MG1)

@@ -66,6 +66,7 @@ class StepLines:
         self._shared, self._head = times.shared.tolist(), times.head.tolist()
         self._tokens, self._keys, self._chunk = times.chunk_tokens.tolist(), times.chunk_keys.tolist(), times.chunk.tolist()
         self._experts: list[float] | None = None if times.experts is None else times.experts.tolist()
+        self._travels: list[float] | None = None if times.travels is None else times.travels.tolist()
         self._context = times.decode_keys.tolist()
         self._last = len(self._context) - 2
         self._least = times.layers * times.layer_host
@@ -91,6 +92,8 @@ class StepLines:
             own, slopes = self._attention(rows)
             at = min(max(bisect_right(self._context, context) - 1, 0), self._last)
             busy += own[at] + slopes[at] * (context - self._context[at])
+        if tokens and self._travels is not None:
+            busy += self._travels[tokens + verified]
         if tokens:
             i = min(bisect_right(self._tokens, tokens) - 1, len(self._tokens) - 2)
             j = min(max(bisect_right(self._keys, keys) - 1, 0), len(self._keys) - 2)

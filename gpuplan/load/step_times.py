@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.estimate.attention_ranks import EXCHANGE
 from gpuplan.estimate.drafting import undrafted
 from gpuplan.estimate.pins import with_values
 from gpuplan.estimate.serving import ServingModel, ServingPhase
@@ -65,6 +66,8 @@ class StepTimes(Record, eq=False, kw_only=True):
     """Tokens of each sequence in a step that verifies drafts."""
     experts: Floats | None = None
     """Seconds of experts by the tokens of all ranks of attention that share them, which are then no part of `shared`."""
+    travels: Floats | None = None
+    """What tokens take longer to their experts in a step that reads prompts, by those of the rank; None: nothing is kept apart."""
 
     @classmethod
     def of(cls, model: ServingModel, *, most_tokens: int, most_rows: int, longest: int) -> StepTimes:
@@ -101,13 +104,23 @@ class StepTimes(Record, eq=False, kw_only=True):
         decode_rows, decode_keys = _places(most_rows), _places(longest)
         tokens = np.union1d(_token_places(most_tokens), np.union1d(chunk_tokens, decode_rows * verified))
         apart = None if ranks == 1 else 1.0
-        shared = _line(tokens, most_tokens, lambda some: _layers(step((), some, apart)))
+        # What travels to experts is that of the rank with the most tokens; the experts' own work is by the tokens of all.
+        kept = () if ranks == 1 else (EXCHANGE,)
+        alike = _line(tokens, most_tokens, lambda some: _layers(step((), some, apart), kept))
+        shared, travels = alike, None
+        if ranks > 1:
+            decodes = _line(tokens, most_tokens, lambda some: step((), some, some * ranks).parts[EXCHANGE].value)
+            reads = _line(
+                tokens, most_tokens,
+                lambda some: step((chunk_group(some, (some + 1) / 2),), some, some * ranks).parts[EXCHANGE].value,
+            )  # fmt: skip
+            shared, travels = alike + decodes, reads - decodes
         head = _line(_token_places(most_rows * verified), most_rows * verified, lambda some: step((), some).parts["head"].value)
         experts = None
         if ranks > 1:
-            alone = float(_layers(step((), 1.0, 1.0)))
+            alone = float(_layers(step((), 1.0, 1.0), kept))
             whole = ranks * most_tokens
-            experts = _line(_token_places(whole), whole, lambda some: _layers(step((), np.ones_like(some), some)) - alone)
+            experts = _line(_token_places(whole), whole, lambda some: _layers(step((), np.ones_like(some), some), kept) - alone)
 
         def own(make: Callable[[Floats, Floats], Group], counts: Floats, keys: Floats, each: int) -> Floats:
             across, along = (one.ravel() for one in np.meshgrid(counts, keys, indexing="ij"))
@@ -115,10 +128,10 @@ class StepTimes(Record, eq=False, kw_only=True):
 
             def of(some: Floats) -> Any:
                 at = some.astype(int)
-                return _layers(step((make(across[at], along[at]),), across[at] * each, apart))
+                return _layers(step((make(across[at], along[at]),), across[at] * each, apart), kept)
 
             whole = _each(places.astype(float), of).reshape(len(counts), len(keys))
-            return np.asarray(whole - shared[(counts * each).astype(int)][:, None])
+            return np.asarray(whole - alike[(counts * each).astype(int)][:, None])
 
         def decoding_rows(rows: Any, keys: Any) -> Group:
             return decoding_group(rows, keys, verified)
@@ -130,7 +143,7 @@ class StepTimes(Record, eq=False, kw_only=True):
             with_values(habit(f"{name}_residual", getattr(profile, f"{name}_residual")), pins) for name in ("prefill", "decode")
         ]
         return cls(
-            shared=shared, head=head, experts=experts, verified=verified,
+            shared=shared, head=head, experts=experts, travels=travels, verified=verified,
             chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys, 1),
             decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_rows, decode_rows, decode_keys, verified),
             layers=float(wait["layers"].value), layer_host=float(wait["layer_host"].value),
@@ -161,6 +174,8 @@ class StepTimes(Record, eq=False, kw_only=True):
             + np.where(rows > 0, _between(self.decode_rows, self.decode_keys, self.decode, rows, context), 0.0)
         )
         if self.experts is not None:
+            if self.travels is not None:
+                busy = busy + np.where(read > 0, _along(self.travels, tokens), 0.0)
             busy = busy + _along(self.experts, tokens * ((len(self.experts) - 1) / (len(self.shared) - 1)))
         return np.asarray(self.whole(busy, read, tokens, rows + some))
 
@@ -190,8 +205,9 @@ def _term(name: str, value: Any) -> Term:
     return Term(f"load.{name}", value, "1", DEFINITION)
 
 
-def _layers(phase: ServingPhase) -> Any:
-    return sum(one.value for kind, one in phase.parts.items() if kind not in AROUND)
+def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
+    """The work of the layers of a step, but for some parts."""
+    return sum(one.value for kind, one in phase.parts.items() if kind not in AROUND and kind not in but)
 
 
 def _each(places: Floats, of: Callable[[Floats], Any]) -> Floats:

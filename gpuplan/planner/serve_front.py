@@ -28,6 +28,8 @@ def front(search: ServeSearch) -> tuple[Point, ...]:
 
 def _points(search: ServeSearch, group: Group) -> Iterator[Point]:
     """Each load of each division of each machine of a group."""
+    if not group.fits.any():
+        return
     under, tokens = group.under, float(group.under.model.plan.output)
     amounts = under.most[..., None] * SHARES
     times = under.figures(amounts, ("tpot_s", "ttft_s", "requests_per_s"))

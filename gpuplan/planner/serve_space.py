@@ -90,6 +90,8 @@ class Group(Record, eq=False, kw_only=True):
 
     def least(self, amount: float) -> Numbers:
         """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""
+        if not self.fits.any():
+            return np.full(len(self.sites), inf)
         with np.errstate(all="ignore"):
             parts = np.maximum(np.ceil(amount * self.grain / self.under.most), 1.0)
             found = np.where(self.fits, self.accelerators(parts), inf)
@@ -98,6 +100,9 @@ class Group(Record, eq=False, kw_only=True):
 
     def dealt(self, amount: float) -> Divided:
         """The fewest replicas of each division that keep a load with the promise."""
+        if not self.fits.any():
+            none = np.full(self.fits.shape, inf)
+            return Divided(group=self, parts=none, idle=dict.fromkeys(self.under.promise.limits, none))
         dealt = self.under.dealt(amount, self.grain, self.fits)
         parts = np.where(self.fits, dealt.parts, inf)
         return Divided(group=self, parts=parts, idle={key: np.where(self.fits, value, inf) for key, value in dealt.idle.items()})
@@ -207,6 +212,8 @@ def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise) 
         fits, rank, _ = judges.held(plan)
         fits = each(fits) & legal
         under = UnderPromise.of(subject, plan, promise, shape)
+        if fits.any():
+            _ = under.most  # What keeps sites from being estimated, or from being estimated together, shows here.
         p = plan.parallel
         ranks, replicas = (each(np.asarray(one, dtype=np.float64)) for one in (p.tp * p.pp * p.attention_dp, p.dp / p.attention_dp))
     return Group(

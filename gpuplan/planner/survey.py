@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MESH: Mapping[str, tuple[float, ...]] = {
-    "tp": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 12, 16), "cp": (1, 2, 4), "ep": (1, 2, 4, 8, 16, 32, 64), "micro_batch": (1, 2, 4),
+    "tp": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 12, 16), "cp": (1, 2, 4), "ep": (1, 2, 4, 8, 16, 32, 64), "micro_batch": (1, 4),
 }  # fmt: skip
 """The values of each axis that are looked at, of those that a machine has; where it has none of these, its smallest."""
 CHUNKS = 1

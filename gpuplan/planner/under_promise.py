@@ -49,8 +49,6 @@ class UnderPromise(Record, kw_only=True, eq=False):
     memory: ServingMemory
     load: Load
     promise: Promise
-    full: Full | None
-    """The replicas when full; None: users come, of whom any number can wait."""
     shape: tuple[int, ...] = ()
     """The dimensions of plans and machines, without that of loads."""
 
@@ -67,9 +65,12 @@ class UnderPromise(Record, kw_only=True, eq=False):
         if load is None:
             raise TypeError("no load comes")
         model = ServingModel.of(subject, plan)
-        memory = model.memory()
-        full = None if load.rate is None else when_full(model, memory)
-        return cls(model=model, memory=memory, load=load, promise=promise, full=full, shape=shape)
+        return cls(model=model, memory=model.memory(), load=load, promise=promise, shape=shape)
+
+    @cached_property
+    def full(self) -> Full | None:
+        """The replicas when full; None: users come, of whom any number can wait. Errors as `when_full`."""
+        return None if self.load.rate is None else when_full(self.model, self.memory)
 
     @cached_property
     def most(self) -> Numbers:

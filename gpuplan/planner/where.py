@@ -224,13 +224,13 @@ def _rows(library: Library) -> list[Mapping[str, Any]]:
 def _instances(
     clouds: frozenset[str], run: Common, library: Library, chips: Mapping[str, Chip], old: list[str], of: str | None = None
 ) -> Iterator[Machine]:  # fmt: skip
-    """The instances of some clouds that are offered, with what they cost; `of` an accelerator, if it is named."""
+    """The instances of some clouds that are offered, with what they cost; `of` an accelerator or an instance, if one is named."""
     terms, prices = terms_of(run), dict[str, _Prices]()
     for row in _rows(library):
         chip, each, provider = chips.get(row["accelerator"]), row["count"], row["provider"]
         if chip is None or row["status"] != "offered" or each < 1 or provider not in clouds:
             continue
-        if of is not None and row["accelerator"] != of:
+        if of is not None and of not in (row["accelerator"], row["instance"]):
             continue
         own = prices.setdefault(provider, _Prices(provider, terms, library))
         name = row["instance"]
@@ -287,8 +287,7 @@ def _named(
     bare = target.count == 1 and target.instance is None and not fixed
     if target.instance is not None and not fixed and run.price is None:
         clouds = frozenset({target.instance.provider})
-        found = _instances(clouds, run, library, chips, old, target.accelerator.id)
-        yield from (one for one in found if one.name == target.instance.qualified_name)
+        yield from _instances(clouds, run, library, chips, old, target.instance.qualified_name)
         return
     offered = list(_instances(_all_clouds(library), run, library, chips, old, target.accelerator.id)) if bare else []
     if bare and run.price is None:

@@ -18,10 +18,14 @@ def as_text(found: Planned, look: Look) -> str:
     """The answer on one screen."""
     from gpuplan.render.spec import stacked
 
-    made = [_headline(found, look), ""]
+    first, *needed = _headline(found, look).splitlines()
+    made = [*wrap(first, look.width, "", "  ")]
+    made += [line for text in needed for line in wrap(text.strip(), look.width, "  ", "    ")]
     rows = found.best or found.nearest
     if rows:
-        made += [stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n"), ""]
+        made += ["", stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n")]
+    if any(one.beats for one in found.best):
+        made.append("")
     for number, one in enumerate(found.best, 1):
         if one.beats:
             made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
@@ -145,8 +149,9 @@ def _row(one: Candidate) -> list[str]:
 def _looked(found: Planned) -> str:
     one = found.looked
     refused = f", {one.refused:,} lack data" if one.refused else ""
+    what = "machine" if one.candidates == 1 else "machines"
     return (
-        f"Looked at {one.candidates:,} machines with a count: {one.bounded:,} ruled out by bounds, {one.estimated:,} estimated"
+        f"Looked at {one.candidates:,} {what} with a count: {one.bounded:,} ruled out by bounds, {one.estimated:,} estimated"
         f" with {one.plans:,} plans{refused}."
     )
 

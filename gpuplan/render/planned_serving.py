@@ -191,8 +191,9 @@ def _command(found: Planned, one: Candidate) -> str:
 def _looked(found: Planned) -> str:
     one = found.looked
     refused = f", {one.refused:,} lack data" if one.refused else ""
+    what = "machine" if one.candidates == 1 else "machines"
     return (
-        f"Looked at {one.candidates:,} machines in formats of weights: {one.bounded:,} ruled out by bounds, {one.estimated:,}"
+        f"Looked at {one.candidates:,} {what} in formats of weights: {one.bounded:,} ruled out by bounds, {one.estimated:,}"
         f" estimated with {one.plans:,} divisions{refused}."
     )
 

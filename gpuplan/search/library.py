@@ -40,6 +40,7 @@ from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from gpuplan.specs.usual_training import Unnamed, UsualTraining
 from gpuplan.term import USER, Source, Term
+from gpuplan.units import human
 
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
@@ -324,6 +325,11 @@ class Library:
                 raise UsageError(both)
             pinned = capacity_of(target.accelerator, ask.memory, self.catalog)
             said_notes = tuple(note for note in target.notes if note.code != "target.capacity")
+            if target.memory not in {None, pinned}:
+                what = f"--on {ask.on} and --memory {human(ask.memory, 'B')} say two sizes"
+                raise UsageError(Problem("usage.memory", what, "leave one out"))
+        elif pinned is None:
+            pinned = target.memory
         hw = self._spared(ask, self.machine(ask.on, profile, pinned))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         spent = money_of(ask, target, hw, self.catalog, price)

@@ -144,10 +144,11 @@ def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estim
     if not answer.verdict.fits or plan.load is None or plan.load.rate is None:
         return answer
     most = float(answer.figures["highest_rate_per_s"].value)
-    replicas = float(plan.parallel.dp)
+    p = plan.parallel
+    replicas = float(p.dp / p.attention_dp)
     needed = floor(plan.load.rate * replicas / most) + 1
-    each = float(plan.parallel.tp * plan.parallel.pp)
-    what, binding = _breaks_first(answer, made)
+    each = float(p.tp * p.pp * p.attention_dp)
+    what, binding = _breaks_first(answer, made, float(p.attention_dp))
     line = (
         f"does not keep up: {rate_text(float(plan.load.rate))} come and {rate_text(most)} are kept at most by"
         f" {replicas:g} replica{'s' if replicas != 1 else ''}, {what}; {needed:,} replicas keep it,"
@@ -156,13 +157,13 @@ def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estim
     return answer.replaced(verdict=Verdict(False, line, binding, overloaded=True))
 
 
-def _breaks_first(answer: Estimate, made: ServingFigures) -> tuple[str, str]:
-    """What is full, and the term that says so."""
+def _breaks_first(answer: Estimate, made: ServingFigures, ranks: float) -> tuple[str, str]:
+    """What is full of a replica of so many ranks of attention, and the term that says so."""
     room = answer.find("load.places")
     limit = float(made.memory.limit.value)
     if room is not None and float(room.value) < limit:
-        return f"whose caches hold {float(room.value):,.0f} sequences each", room.name
-    return f"each of which runs {limit:,.0f} sequences at once as the engine is set", made.memory.limit.name
+        return f"whose caches hold {float(room.value) * ranks:,.0f} sequences each", room.name
+    return f"each of which runs {limit * ranks:,.0f} sequences at once as the engine is set", made.memory.limit.name
 
 
 def rate_text(rate: float) -> str:

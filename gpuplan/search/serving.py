@@ -243,7 +243,7 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             decode_cp=ask.decode_cp,
             redundant_experts=ask.redundant_experts,
             expert_exchange=ask.expert_exchange,
-            shares=not (ask.as_engine or ask.is_simulated),
+            shares=not ask.as_engine,
         )
     return want, said
 
@@ -267,7 +267,8 @@ def _chosen(
     if drafts is not None and getattr(ask, "draft_tokens", None) is None and not any(one.name == "draft_tokens" for one in before):
         made.append(Choice("draft_tokens", f"{drafts.draft_tokens:g}", "most tokens a second at this rate of acceptance"))
     if ask.batch is None and plan.load is None and not any(one.name == "batch" for one in before):
-        each = "sequences a replica" if p.dp == 1 else f"{plan.batch:g} sequences a replica"
+        whose = "replica" if p.attention_dp == 1 else "rank of attention"
+        each = f"sequences a {whose}" if p.dp == 1 else f"{plan.batch:g} sequences a {whose}"
         made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: of what the cache holds and the engine runs"))
     return [*before, *made]
 
@@ -337,7 +338,8 @@ def _answered(
         notes += percentile_notes(made)
     elif running < plan.batch:
         asked["running"] = f"{running * p.dp:g}"
-        each = f" ({running:g} on each of {p.dp:g} replicas)" if p.dp != 1 else ""
+        whose = "replicas" if p.attention_dp == 1 else "ranks of attention"
+        each = f" ({running:g} on each of {p.dp:g} {whose})" if p.dp != 1 else ""
         text = f"the caches hold {running * p.dp:g} of the {plan.batch * p.dp:g} sequences at once{each}: the others wait"
         notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
     notes += _states(made.memory)

@@ -92,6 +92,8 @@ class Drawn(Record, kw_only=True):
 
 def with_trace(ask: ServeAsk) -> tuple[ServeAsk, Trace | None]:
     """The question whose steady state is that of its trace, and the trace; as it is where there is none."""
+    if ask.overlap_batches is None:
+        ask = ask.replaced(overlap_batches=False)  # A choice that is left open is made of what can be simulated.
     if ask.trace is None:
         return ask, None
     trace = trace_of(ask)

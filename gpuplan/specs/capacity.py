@@ -14,8 +14,10 @@ NEAR = 0.08
 """Vendors print GB and mean GiB, which is 7 % more."""
 
 
-def capacity_of(part: Accelerator, memory: float, catalog: Catalog) -> float:
+def capacity_of(part: Accelerator, memory: float, catalog: Catalog, said: str = "") -> float:
     """The capacity on file, in bytes, that a user means by `memory`; a processor has as much as its user put in.
+
+    `said` is how the user wrote it, where that was not `--memory`.
 
     Raises:
         UsageError: the part is not sold with as much.
@@ -27,8 +29,8 @@ def capacity_of(part: Accelerator, memory: float, catalog: Catalog) -> float:
     if part.unit == PROCESSOR:
         return memory
     *others, last = (sizes[size] for size in sorted(sizes))
-    said = f"{', '.join(others)} or {last}" if others else f"{last} alone"
-    what = f"--memory {human(memory, 'B')}: {part.id} comes with {said}"
+    sold = f"{', '.join(others)} or {last}" if others else f"{last} alone"
+    what = f"{said or '--memory ' + human(memory, 'B')}: {part.id} comes with {sold}"
     alike = [one.id for one in _of_its_family(part, catalog) if _nearest(_sizes(one), memory) is not None]
     hint = f"--on {alike[0]}, which comes with it" if alike else f"a part not on file: --set 'hw.memory_capacity={memory:.0f} B'"
     raise UsageError(Problem("target.no-such-capacity", what, hint))

@@ -46,8 +46,9 @@ Made = TypeVar("Made")
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
 _MACHINE = re.compile(r"^machine:", re.M)
-_SIZE = re.compile(r"\d+(?:gb|gib|g)")
-_FORM = re.compile(rf"{_SIZE.pattern}|sxm\d?|pcie|nvl|oam|hbm\d?e?")
+SIZE = re.compile(r"(\d+)(gb|gib|g)")
+"""How much memory, as the last word of a name."""
+_FORM = re.compile(rf"{SIZE.pattern}|sxm\d?|pcie|nvl|oam|hbm\d?e?")
 """What a name may leave out: how much memory and which form. Any other word (xt, ti, super, max-q, laptop …) is another part."""
 _BOARD = re.compile(rf"{_FORM.pattern}|\d+")
 """What the name of a system may leave out: how many accelerators it has too."""
@@ -263,7 +264,7 @@ class Catalog:
 
     def _notes(self, kind: str, name: str, ident: str) -> Iterator[Note]:
         wanted, path = key(name), self.paths(kind)[ident]
-        sized = any(map(_SIZE.fullmatch, wanted.split("-")))
+        sized = any(map(SIZE.fullmatch, wanted.split("-")))
         others = [
             other
             for other in self.paths(kind)
@@ -285,7 +286,7 @@ def without_size(ident: str) -> str:
     >>> without_size("rtx-4060-ti-8gb"), without_size("l4")
     ('rtx-4060-ti', 'l4')
     """
-    return "-".join(word for word in ident.split("-") if not _SIZE.fullmatch(word))
+    return "-".join(word for word in ident.split("-") if not SIZE.fullmatch(word))
 
 
 def aliases_of(path: Path) -> list[str]:

@@ -31,6 +31,7 @@ class Target(Record):
     innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
     and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
     assumed or chosen. `local`: it is the machine that this runs on, whose own calibration counts.
+    `memory`: the bytes that each accelerator has, where its name says which of its sizes it is.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Target(Record):
     notes: tuple[Note, ...] = ()
     share: float = 1.0
     local: bool = False
+    memory: float | None = None
 
 
 def counted(text: str) -> tuple[int, str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.accelerator import Accelerator
-from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.capacity import capacity_of
+from gpuplan.specs.catalog import SIZE, Catalog, key
 from gpuplan.specs.fabric import (
     CARDS_IN_A_HOST,
     Level,
@@ -62,7 +63,7 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     instance = find_instance(name, catalog)
     if instance is not None:
         return _of_instance(text, units, instance, catalog)
-    return None
+    return _of_size(text, units, wanted, catalog)
 
 
 def find_instance(name: str, catalog: Catalog) -> Instance | None:
@@ -243,6 +244,22 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
         text=text, accelerator=accelerator, count=units, units=units, per_unit=1, system=system, levels=levels,
         host_link=host_link_of(accelerator, system), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | None:
+    """`m4-max-128gb`: an accelerator and how much memory it has, where its own name says nothing of that.
+
+    Raises:
+        UsageError: the accelerator is not sold with as much.
+    """
+    name, _, size = wanted.rpartition("-")
+    said = SIZE.fullmatch(size)
+    if said is None or not _exact("accelerators", name, catalog):
+        return None
+    target = _of_accelerator(text, units, name, catalog)
+    memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
+    notes = tuple(note for note in target.notes if note.code != "target.capacity")
+    return target.replaced(memory=None if memory == target.accelerator.memory.capacity.value else memory, notes=notes)
 
 
 def _sizes(accelerator: Accelerator) -> Note:

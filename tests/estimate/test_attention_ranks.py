@@ -177,3 +177,20 @@ def test_what_an_engine_cannot_do_with_ranks_of_attention_is_said(given: dict[st
     with pytest.raises(PlanError) as error:
         served(**{"model": "deepseek-v3", **ONE_NODE, "tp": 1, "attention_dp": 8, **given})
     assert any(said in problem.message or said in problem.hint for problem in error.value.problems)
+
+
+def test_replicas_that_would_keep_a_rate_have_all_their_ranks() -> None:
+    made = answered(
+        "serve", {"model": "deepseek-v3", **ONE_NODE, "batch": None, "tp": 1, "attention_dp": 8, "rate": 1e9}, advise=False
+    )
+    most = figure(made, "highest_rate_per_s")
+    needed = int(1e9 / most) + 1
+    assert "by 1 replica, whose caches hold" in made.verdict.headline
+    assert f"{needed:,} replicas keep it, {8 * needed:,} accelerators" in made.verdict.headline
+
+
+def test_prompts_that_add_nothing_to_a_step_are_no_error() -> None:
+    """Two micro-batches that each read all weights may take longer than a step with a prompt."""
+    given = {"model": "deepseek-v3", "on": "128xh200", "rate": 500.0, "tp": 2, "attention_dp": 32, "overlap_batches": True}
+    made = answered("serve", {**given, "redundant_experts": 0, "decode_cp": 1}, advise=False)
+    assert figure(made, "ttft_s") > 0.0

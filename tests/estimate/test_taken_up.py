@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
@@ -89,8 +88,3 @@ def test_chunks_beside_those_that_decode(ask: Ask) -> None:
     assert value(ask(**said, engine="sglang", mixed_chunk=True, output_spread=0.5, simulate=True), "ttft_s") == pytest.approx(
         value(ask(**said, engine="sglang", mixed_chunk=True, output_spread=0.5), "ttft_s"), rel=0.25
     )
-
-
-def test_a_simulation_says_what_it_does_not_have(ask: Ask) -> None:
-    with pytest.raises(UsageError, match="until prompts fill a pass"):
-        ask(**LLAMA, concurrency=4, batch_wait=20, simulate=True)

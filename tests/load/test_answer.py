@@ -46,7 +46,7 @@ def value(answer: Estimate, key: str) -> float:
 
 
 DEEPSEEK: dict[str, Any] = {"model": "deepseek-v3", "on": "8xh200", "prompt": 1024, "output": 256, "weights": "fp8"}
-RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8}
+RANKS = DEEPSEEK | {"tp": 1, "attention_dp": 8, "overlap_batches": False}
 PAIR: dict[str, Any] = {
     "model": "llama-3.1-70b", "on": "4xh100", "prefill_on": "4xh100", "tp": 4, "prefill_tp": 4, "prefill_workers": 2,
     "decode_workers": 2, "prompt": 2048, "output": 256,
@@ -90,7 +90,8 @@ def test_they_agree_with_drafts_ranks_two_kinds_of_workers_and_images(name: str)
     steady, made = answered(**asked), answered(**asked, simulate=True)
     assert value(steady, "ttft_s") == pytest.approx(value(made, "ttft_s"), rel=first)
     assert value(steady, "tpot_s") == pytest.approx(value(made, "tpot_s"), rel=token)
-    assert value(steady, "tokens_per_s") == pytest.approx(value(made, "tokens_per_s"), rel=token + 0.05)
+    # A simulated run has a beginning and an end, in which fewer run.
+    assert value(steady, "tokens_per_s") == pytest.approx(value(made, "tokens_per_s"), rel=token + 0.1)
 
 
 PINS = {"hw.hbm_bandwidth": 2.5e12, "engine.step_host": 0.004}
@@ -221,7 +222,10 @@ def test_a_trace_says_its_mean_and_its_busiest_time(tmp_path: Path) -> None:
         ({"concurrency": 4, "burstiness": 0.5, "simulate": True}, "--burstiness: requests come as others end"),
         ({"trace": "x.csv", "rate": 1.0}, "--trace and --prompt, --output"),
         ({"rate": 1.0, "simulate": True, "requests": 10**8}, "more than the 3,000,000"),
-        (RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True}, "compute and travel by turns"),
+        (
+            RANKS | {"rate": 1.0, "simulate": True, "overlap_batches": True, "expert_exchange": "all-to-all"},
+            "compute and travel by turns",
+        ),
         ({"simulate": True, "prefill_on": "h100"}, "nothing comes"),
         ({"concurrency": 2, "simulate": True, "pins": {"load.full_step": 1.0}}, "no term is called"),
         ({"concurrency": 2, "simulate": True, "pins": {"decode.attention": 1e-3}}, "a part of the steady state"),

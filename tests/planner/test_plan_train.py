@@ -18,6 +18,7 @@ from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from tests.sweeps import marked
 from tools.published_plans import RUNS, place
 
 MODEL, TOKENS = "llama-3.1-8b", 1e11
@@ -34,7 +35,7 @@ def library() -> Library:
 
 def asked(**goal: Any) -> PlanTrainAsk:
     """A goal about a few machines."""
-    values: dict[str, Any] = {"on": NAMES, "max_count": 16} | goal
+    values: dict[str, Any] = {"on": NAMES, "max_count": 8} | goal
     return PlanTrainAsk(**values)
 
 
@@ -73,7 +74,7 @@ def brute(library: Library) -> dict[str, dict[str, float]]:
     return every_estimate(searched(asked(), library, run_of()), run_of(), library)
 
 
-@pytest.mark.parametrize("least", ["cost", "time", "energy", "gpus"])
+@pytest.mark.parametrize("least", ["cost", "time", marked("energy"), marked("gpus")])
 def test_no_bound_throws_a_winner_away(least: str, library: Library, brute: dict[str, dict[str, float]]) -> None:
     search = searched(asked(minimize=least), library, run_of())
     figure, seen = FIGURES[least], {one.target for one in search.seen}
@@ -86,7 +87,7 @@ def test_no_bound_throws_a_winner_away(least: str, library: Library, brute: dict
     assert all(values[on] >= worst / TOLD_APART for on in away), away
 
 
-@pytest.mark.parametrize("deadline", [2.0, 10.0])
+@pytest.mark.parametrize("deadline", [2.0, 20.0])
 def test_limits_bound_only_what_breaks_them(deadline: float, library: Library, brute: dict[str, dict[str, float]]) -> None:
     search = searched(asked(deadline=deadline * 86400), library, run_of())
     able = {on: one["cost_usd"] for on, one in brute.items() if one["wall_time_s"] <= deadline * 86400}
@@ -100,12 +101,13 @@ def test_limits_bound_only_what_breaks_them(deadline: float, library: Library, b
 @pytest.mark.parametrize(
     ("model", "count", "given"),
     [
-        ("llama-3.1-70b", 64, {}), (MODEL, 8, {"precision": "fp8"}), (MODEL, 1, {"lora": 16}), ("mixtral-8x7b", 64, {}),
+        ("llama-3.1-70b", 64, {}), marked((MODEL, 8, {"precision": "fp8"})), (MODEL, 1, {"lora": 16}),
+        marked(("mixtral-8x7b", 64, {})),
     ],
 )  # fmt: skip
 def test_no_estimate_is_below_its_bounds(model: str, count: int, given: dict[str, Any], library: Library) -> None:
     run = run_of(model=model, **given)
-    goal = PlanTrainAsk(count=count, minimize="time", best=100, cloud="aws,gcp,azure,lambda")
+    goal = PlanTrainAsk(count=count, minimize="time", best=100, cloud="aws,azure,lambda")
     search = searched(goal, library, run)
     looked = 0
     for one in search.seen:
@@ -154,7 +156,7 @@ def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> No
         ({"on": None, "filter": "memory>=40TiB"}, {}, UsageError, "no accelerator of the catalog is so"),
         ({"on": None, "cloud": "awz"}, {}, UnknownError, "no provider is called `awz`"),
         ({"count": 7}, {}, UsageError, "no machine that is allowed comes in such a number"),
-        ({"count": 64}, {}, UsageError, "--count 64 is more than --max-count 16"),
+        ({"count": 64}, {}, UsageError, "--count 64 is more than --max-count 8"),
         ({"on": "rtx-3090-ti", "minimize": "cost"}, {"price_kind": "reserved_3yr"}, UnknownError, "no reserved 3yr price"),
         ({}, {"max_price_age": 1}, UnknownError, "older than --max-price-age 1 days"),
         ({"on": "t4", "max_count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of"),
@@ -183,7 +185,7 @@ def test_the_counts_are_a_ladder(library: Library) -> None:
     one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True).machines[0]
     assert isinstance(one, Machine)
     assert [one.target(count) for count in one.counts(asked())] == [
-        "aws:p5.48xlarge", "2xaws:p5.48xlarge",
+        "aws:p5.48xlarge",
     ]  # fmt: skip
 
 

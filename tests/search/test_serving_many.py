@@ -40,6 +40,8 @@ def test_at_once_as_alone(library: Library, kind: str, batches: tuple[int | None
         assert together.verdict.fits == alone.verdict.fits
         assert float(together.question["batch"]) == float(alone.question["batch"])
         for key, term in alone.figures.items():
+            if key.endswith("_cost_usd_per_million") or key == "cost_usd_per_month":
+                continue  # What tokens and months cost is worked out for one answer.
             assert together.figures[key].value == pytest.approx(term.value, rel=1e-12), key
             assert together.range_of(together.figures[key]) == pytest.approx(alone.range_of(term), rel=1e-9), key
 
@@ -58,14 +60,32 @@ def test_loads_at_once_as_alone(library: Library, engine: str, more: dict[str, f
     for ask in asks:
         alone, together = answer_serving(ask, library), found[repr(ask)]
         for key, term in alone.figures.items():
+            if key.endswith("_cost_usd_per_million") or key == "cost_usd_per_month":
+                continue  # What tokens and months cost is worked out for one answer.
             assert together.figures[key].value == pytest.approx(term.value, rel=1e-12), key
             assert together.range_of(together.figures[key]) == pytest.approx(alone.range_of(term), rel=1e-9), key
+
+
+def test_settings_at_once_as_alone(library: Library) -> None:
+    """Drafts, tokens of a pass and waits of an engine, as recipes of published loads set them."""
+    drafts = {"draft": "eagle", "draft_tokens": 3, "max_batched_tokens": 1408}
+    for more in (drafts, {"mixed_chunk": True, "max_sequences": 64}, {"batch_wait": 20}):
+        asks = [
+            ServeAsk(model="llama-3.1-70b", on="8xh100-sxm-80gb", engine="sglang", tp=4, pp=1, dp=2, prompt=1024, output=512,
+                     concurrency=users, requests=10 * users, **more)  # type: ignore[arg-type]
+            for users in (4, 64)
+        ]  # fmt: skip
+        found = answers_at_once(asks, library)
+        for ask in asks:
+            alone = answer_serving(ask, library)
+            for key in ("ttft_s", "tpot_s", "running_requests"):
+                assert found[repr(ask)].figures[key].value == pytest.approx(alone.figures[key].value, rel=1e-12), key
 
 
 def test_alone_is_left_out(library: Library) -> None:
     """What needs a choice, says more, or cannot be answered is asked alone."""
     chosen = ServeAsk(model="llama-3.1-8b", on="8xh100-sxm-80gb", prompt=128, output=128, batch=8)
-    set_up = ServeAsk(model="llama-3.1-8b", on="h100-sxm-80gb", prompt=128, output=128, batch=8, max_sequences=4)
+    set_up = ServeAsk(model="llama-3.1-8b", on="h100-sxm-80gb", prompt=128, output=128, batch=8, memory_utilization=0.5)
     unknown = ServeAsk(model="llama-3.1-9b", on="h100-sxm-80gb", prompt=128, output=128, batch=8)
     illegal = ServeAsk(model="llama-3.1-8b", on="h100-sxm-80gb", prompt=128, output=128, batch=0)
     assert answers_at_once([chosen, set_up, unknown, illegal], library) == {}

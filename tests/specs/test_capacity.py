@@ -48,3 +48,15 @@ def test_two_sizes_at_once() -> None:
 def test_no_size(typed: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
         gpuplan.fit("llama-3.1-8b", on="m3 max", memory=typed)
+
+
+def test_a_size_in_the_name() -> None:
+    named = gpuplan.fit("llama-3.1-8b", on="M3 Max 64GB", advise=False)
+    assert named["memory_capacity_bytes"].value == 0.75 * 64 * GIB
+    assert not any("comes with" in note.text for note in named.notes)
+    whole, alone = (gpuplan.fit("llama-3.1-8b", on=on, advise=False) for on in ("rtx-4080-16gb", "rtx-4080"))
+    assert whole["memory_budget_bytes"].value == alone["memory_budget_bytes"].value
+    with pytest.raises(UsageError, match="`RTX 4090 48GB`: rtx-4090 comes with 24 GiB alone"):
+        gpuplan.fit("llama-3.1-8b", on="RTX 4090 48GB")
+    with pytest.raises(UsageError, match="say two sizes"):
+        gpuplan.fit("llama-3.1-8b", on="m3-max-64gb", memory="128GB")

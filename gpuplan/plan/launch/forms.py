@@ -17,6 +17,8 @@ _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "google": "googl
 """What device plugins of Kubernetes call accelerators, by vendor."""
 RENDEZVOUS = 29500
 PORT = 8000
+CACHE = "/cache/huggingface"
+"""Where a container finds what the host has downloaded of the hub."""
 WIDTH = 100
 _PARTS = re.compile(r" (?=--|-m |\"?[a-z_]+=|activation-checkpoint:)")
 """Where a command may go on in another line: before an argument."""
@@ -163,7 +165,8 @@ def _compose(one: Start) -> str:
             "deploy": {"resources": {"reservations": {"devices": reserved}}},
         }
         if one.starter == "server":
-            service |= {"ports": [f"{PORT + replica}:{PORT}"], "volumes": ["~/.cache/huggingface:/root/.cache/huggingface"]}
+            service["environment"] = {"HF_HOME": CACHE, **service.get("environment", {})}
+            service |= {"ports": [f"{PORT + replica}:{PORT}"], "volumes": [f"~/.cache/huggingface:{CACHE}"]}
         services[one.name if one.replicas == 1 else f"{one.name}-{replica}"] = service
     return yaml_text({"services": services}, "\n".join(_head(one)))
 
