@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas.experts import expert_share
+from gpuplan.formulas.experts import expert_share, fullest_rank_load
 from gpuplan.num import Bytes, Count, Ratio, Seconds, log2, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
@@ -72,29 +72,26 @@ def with_copies(*, amount: Count, experts: Count, redundant: Count) -> Count:
 def levelled_load(*, experts: Count, redundant: Count, ep: Count, skew: Ratio) -> Ratio:
     """Tokens of the fullest rank over the mean, where the busiest experts are held twice and copies are packed evenly.
 
-    The largest item is half of the busiest expert, or the busiest that has no copy.
+    The largest item is half of the busiest expert, or the busiest that has no copy. Without copies experts lie as they come.
 
     >>> levelled_load(experts=256.0, redundant=32.0, ep=32.0, skew=200.0)
     1.0
     >>> levelled_load(experts=256.0, redundant=32.0, ep=288.0, skew=200.0)
     3.0
     """
-    return maximum(
-        maximum(0.5 * expert_share(skew=skew, place=1.0), expert_share(skew=skew, place=1.0 - minimum(redundant / experts, 1.0)))
-        * ep
-        / experts,
-        1.0,
+    return where(
+        redundant > 0.0,
+        maximum(
+            maximum(
+                0.5 * expert_share(skew=skew, place=1.0),
+                expert_share(skew=skew, place=1.0 - minimum(redundant / experts, 1.0)),
+            )
+            * ep
+            / experts,
+            1.0,
+        ),
+        fullest_rank_load(experts=experts, ep=ep, skew=skew),
     )
-
-
-@formula(DEFINITION)
-def packed_load(*, redundant: Count, packed: Ratio, loose: Ratio) -> Ratio:
-    """Tokens of the fullest rank over the mean, of plans that hold some experts twice and plans that hold none.
-
-    >>> packed_load(redundant=32.0, packed=1.0, loose=1.4), packed_load(redundant=0.0, packed=1.8, loose=1.4)
-    (1.0, 1.4)
-    """
-    return where(redundant > 0.0, packed, loose)
 
 
 @formula(_NORMAL)

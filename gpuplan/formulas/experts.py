@@ -63,7 +63,10 @@ def fullest_rank_load(*, experts: Count, ep: Count, skew: Ratio) -> Ratio:
     1.45
     """
     return minimum(
-        minimum(1.0 + 0.564 * log2(ep) ** 0.8 * sqrt(share_variance(skew=skew) * ep / experts), expert_share(skew=skew, place=1.0)),
+        minimum(
+            1.0 + 0.564 * log2(maximum(ep, 1.0)) ** 0.8 * sqrt(share_variance(skew=skew) * ep / experts),
+            expert_share(skew=skew, place=1.0),
+        ),
         ep,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpuplan.formulas.attention_ranks import (
     gathered_tokens_bytes,
     levelled_load,
-    packed_load,
     ranks_above,
     ranks_up_to,
     with_copies,
@@ -14,7 +13,6 @@ from gpuplan.formulas.basic import larger
 from gpuplan.formulas.experts import fullest_rank_load
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import Moe
-from gpuplan.num import all_true
 from gpuplan.term import Term
 from gpuplan.work import Collective
 from gpuplan.workload.context import ONE, Sharing, Split
@@ -89,11 +87,7 @@ def load_of(at: str, experts: Term, ep: Term, skew: Term, sharing: Sharing | Non
     """Tokens of the fullest rank over the mean."""
     if sharing is None or sharing.redundant is None:
         return fullest_rank_load.term(at, experts=experts, ep=ep, skew=skew)
-    if all_true(sharing.redundant.value > 0):
-        return levelled_load.term(at, experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
-    packed = levelled_load.term(f"{at}.packed", experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
-    loose = fullest_rank_load.term(f"{at}.loose", experts=experts, ep=ep, skew=skew)
-    return packed_load.term(at, redundant=sharing.redundant, packed=packed, loose=loose)
+    return levelled_load.term(at, experts=experts, redundant=sharing.redundant, ep=ep, skew=skew)
 
 
 def also_held(name: str, amount: Term, experts: Term, sharing: Sharing | None) -> Term:

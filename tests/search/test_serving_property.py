@@ -1,4 +1,7 @@
-"""No value of an option that a user may leave open, forced, serves faster than the default at the same safety of memory."""
+"""No value of an option that a user may leave open, forced, serves faster than the default at the same safety of memory.
+
+Where it is searched how experts are shared, the plainest of the plans that are nearly as fast is the default: that much is allowed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
+from gpuplan.search.serving_judges import AS_PLAIN
 from tests.sweeps import thinned
 
 QUESTIONS: list[tuple[str, str, str | None]] = [
@@ -51,9 +55,10 @@ def test_no_forced_option_beats_the_default(model: str, on: str, engine: str | N
     batch = int(float(default.question["batch"]))
     forced: list[dict[str, Any]] = [{name: degree} for name in ("tp", "pp") for degree in DEGREES]
     forced += [{"batch": max(round(batch * share), 1)} for share in (0.125, 0.5, 0.75)]
+    near = AS_PLAIN if any("the plainest" in one.reason for one in default.chosen) else 1.0
     beaten = []
     for one in forced:
         made = ask(model, on, engine, **one)
-        if made is not None and (rank(made), speed(made)) > (rank(default), speed(default) * 1.005):
+        if made is not None and (rank(made), near * speed(made)) > (rank(default), speed(default) * 1.005):
             beaten.append((one, rank(made), speed(made), rank(default), speed(default)))
     assert beaten == []
