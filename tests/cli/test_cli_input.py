@@ -152,9 +152,9 @@ def test_a_region_is_of_its_provider(call: Call) -> None:
 
 def test_a_name_of_another_part_is_unknown(call: Call) -> None:
     for name, near in (
-        ("rx-7600", "rx-7600-xt"),
-        ("rx-6800", "rx-6800-xt"),
-        ("rx-9060", "rx-9060-xt"),
+        ("rx-6950", "rx-6950-xt"),
+        ("rx-6650", "rx-6650-xt"),
+        ("rx-6750", "rx-6750-xt"),
         ("mac mini m4", "mac-mini"),
     ):
         made = call("fit", "llama-3.2-1b", "--on", name)
