@@ -17,9 +17,10 @@ def shares_of_peak(
     """The share of the peak that the products with weights alone take, by phase.
 
     `phases` are the tokens that each passes through a replica, and its seconds. Of models with an encoder not every weight sees
-    every token: nothing is said of these.
+    every token: nothing is said of these. Nor of a peak that is only the best rate which somebody measured: what a fit to the same
+    samples makes of other shapes may pass it by their scatter.
     """
-    if len(subject.arch.stacks) > 1:
+    if len(subject.arch.stacks) > 1 or peak.source.kind == "measured":
         return {}
     counts = subject.counts
     params = difference.term("model.params_multiplied", whole=counts.params_active, part=counts.embedding)
