@@ -25,7 +25,6 @@ from gpuplan.record import Record
 from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
 from gpuplan.search.drafting import drafting_of
-from gpuplan.search.emitted import emitted_serving
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
@@ -122,7 +121,11 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     found = found.replaced(notes=(*found.notes, *long_context(subject, plan)))
     named = ask if ask.emit is None or ask.engine is not None else ask.replaced(engine=found.subject.engine.id)
     command = start_command(named, found, plan, library)
-    launch = emitted_serving(named, found, plan, command, library)
+    launch = ""
+    if ask.emit is not None:
+        from gpuplan.search.emitted import emitted_serving
+
+        launch = emitted_serving(named, found, plan, command, library)
     return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch)
 
 

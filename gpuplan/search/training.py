@@ -17,7 +17,6 @@ from gpuplan.plan.words import Offload, Schedule
 from gpuplan.record import Record
 from gpuplan.search.best import Best, only
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
-from gpuplan.search.emitted import emitted_training
 from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
@@ -120,6 +119,15 @@ class Settled(Record, kw_only=True):
     """What `--emit` asks for."""
 
 
+def _launch(ask: TrainAsk, found: Found, plan: TrainPlan, library: Library) -> str:
+    """What `--emit` asks for; nothing where it is not given."""
+    if ask.emit is None:
+        return ""
+    from gpuplan.search.emitted import emitted_training
+
+    return emitted_training(ask, found, plan, library)
+
+
 def settled(
     ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None, roughly: bool = False
 ) -> Settled:  # fmt: skip
@@ -147,7 +155,7 @@ def settled(
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     return Settled(
         ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1,
-        launch=emitted_training(ask, found, plan, library),
+        launch=_launch(ask, found, plan, library),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UnknownError
-from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe
+from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, Run
 from gpuplan.plan.launch.training.words import Trained, Writer, Written
 from gpuplan.specs.launch import Launch
 
@@ -89,7 +89,7 @@ def _latent(said: Writer, mixer: Mla) -> None:
     said.say("--v-head-dim", float(mixer.v_dim))
 
 
-def _experts(said: Writer, layers: tuple[object, ...], kinds: dict[str, Block]) -> None:
+def _experts(said: Writer, layers: tuple[Run, ...], kinds: dict[str, Block]) -> None:
     moe = next((block.moe for block in kinds.values() if block.moe is not None), None)
     if moe is None:
         return
@@ -99,7 +99,7 @@ def _experts(said: Writer, layers: tuple[object, ...], kinds: dict[str, Block]) 
     said.say("--moe-grouped-gemm")
     if moe.shared_experts or moe.shared_width:
         said.say("--moe-shared-expert-intermediate-size", float(_shared(moe)))
-    marks = [(1 if kinds[run.block].moe is not None else 0, run.count) for run in layers]  # type: ignore[attr-defined]
+    marks = [(1 if kinds[run.block].moe is not None else 0, run.count) for run in layers]
     if len({mark for mark, _ in marks}) > 1:
         said.say("--moe-layer-freq", "(" + "+".join(f"[{mark}]*{count}" for mark, count in marks) + ")")
 
