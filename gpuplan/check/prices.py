@@ -29,22 +29,25 @@ _DEAREST = 200.0
 
 
 class PriceGroup:
-    """The current prices of one accelerator on the same terms, in USD an hour; kept sorted, as there may be thousands."""
+    """The current prices of one accelerator on the same terms, in USD an hour; kept sorted, as there may be many."""
 
     def __init__(self, made: Iterable[tuple[PriceList, OfferEntry, InstanceShape, float]]) -> None:
-        self._of_offer: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        of_instance: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._of_size: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._own: dict[tuple[str, float], float | None] = {}
         for prices, entry, shape, usd in made:
-            self._of_offer[prices.id, entry.instance, entry.region].append(usd)
-            self._of_size[prices.id][shape.accelerators.value].append(usd)
-        self._all = sorted(usd for found in self._of_offer.values() for usd in found)
+            of_instance[prices.seller, entry.instance].append(usd)
+            self._of_size[prices.seller][shape.accelerators.value].append(usd)
+        # Each instance counts once, or one that is sold in forty regions would outvote all others.
+        self._of_instance = {name: median(found) for name, found in of_instance.items()}
+        self._all = sorted(self._of_instance.values())
 
     def middle(self, provider: str, entry: OfferEntry) -> tuple[int, float]:
-        """How many others there are than those of the same instance and region, and what is in the middle of them."""
+        """How many other instances are priced so, and what is in the middle of their prices."""
         others = self._all.copy()
-        for usd in self._of_offer.get((provider, entry.instance, entry.region), ()):
-            del others[bisect_left(others, usd)]
+        own = self._of_instance.get((provider, entry.instance))
+        if own is not None:
+            del others[bisect_left(others, own)]
         half = len(others) // 2
         if not others:
             return 0, 0.0
@@ -72,7 +75,7 @@ def price_groups(library: SpecLibrary) -> Mapping[tuple[str, str], PriceGroup]:
     made: dict[tuple[str, str], list[tuple[PriceList, OfferEntry, InstanceShape, float]]] = defaultdict(list)
     for prices in library.price_lists:
         for entry in prices.offers:
-            shape = library.shapes.get(f"{prices.id}:{entry.instance}")
+            shape = library.shapes.get(f"{prices.seller}:{entry.instance}")
             if shape is None or entry.status != "current" or entry.kind == "credits":
                 continue  # what a provider's own unit buys is not comparable with the next one's
             usd = per_accelerator(prices, entry, shape)
@@ -88,7 +91,7 @@ def prices(
     if listed.credit is not None and listed.credit.low.value == 0:
         message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
         yield one.bad("spec.zero-price", ("credit", "low"), message, "write what one costs at least")
-    regions = {entry.region for entry in listed.offers}
+    regions = {entry.region for one in library.price_lists if one.seller == listed.seller for entry in one.offers}
     if listed.offers and listed.default_region not in regions | {"any"}:
         message = f"no offer is in the usual region `{listed.default_region}`"
         yield one.bad("spec.default-region", ("default_region",), message, f"write one of {', '.join(sorted(regions))}")
@@ -97,7 +100,7 @@ def prices(
         bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
         if entry.status != "current":
             continue
-        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
         usd = per_accelerator(listed, entry, shape) if shape is not None else None
         place_holder = _sentinel(entry, usd)
         if place_holder:
@@ -135,12 +138,12 @@ def _against_group(
     known: Mapping[tuple[str, str], PriceGroup],
 ) -> Iterator[Finding]:
     group = known.get((shape.accelerator, entry.kind))
-    others, middle = group.middle(listed.id, entry) if group is not None else (0, 0.0)
+    others, middle = group.middle(listed.seller, entry) if group is not None else (0, 0.0)
     if group is None or others < _FEWEST:
         return
     host = _HOST * (shape.vcpus or 0) / max(shape.accelerators.value, 1.0) if entry.per == "instance" else 0.0
     count = shape.accelerators.value
-    own = group.own(listed.id, count)
+    own = group.own(listed.seller, count)
     high, low = usd > middle * _HIGH + host, usd < middle * _LOW
     # Where the provider's own other sizes cost as much for each accelerator as this one for all of them, the unit is wrong.
     times = usd / own if own is not None and count > 1 else 1.0
@@ -185,7 +188,7 @@ def _cheaper(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: 
 
 def _of_instance(listed: PriceList, entry: OfferEntry, library: SpecLibrary) -> float | None:
     """USD for an hour of the whole instance."""
-    shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+    shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
     if entry.price is None or (shape is None and entry.per != "instance"):
         return None
     count = shape.accelerators.value if shape is not None and entry.per != "instance" else 1.0
