@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -20,6 +19,8 @@ _HOST = 0.05
 """What an hour of one virtual processor with its memory may cost in USD: large hosts make one accelerator dear."""
 _FEWEST = 2
 """How many other prices make a kin."""
+_REGIONS, _APART = 3, 2.2
+"""In how many regions an instance must be priced to have a usual price, and how far from it one of them may be."""
 _SENTINELS = re.compile(r"700(?:\.0+)?|9{3,}(?:\.9+|\.0+)?|1234(?:\.5\d*)?|0\.0*1")
 _PROMO = re.compile(r"_promo\b|promotional", re.IGNORECASE)
 _CHEAPER = ("spot", "reserved_1yr", "reserved_3yr")
@@ -38,20 +39,27 @@ class PriceGroup:
         for prices, entry, shape, usd in made:
             of_instance[prices.seller, entry.instance].append(usd)
             self._of_size[prices.seller][shape.accelerators.value].append(usd)
-        # Each instance counts once, or one that is sold in forty regions would outvote all others.
+        # Each instance counts once, and each provider, or one with forty regions or sizes would outvote all others.
         self._of_instance = {name: median(found) for name, found in of_instance.items()}
-        self._all = sorted(self._of_instance.values())
+        self._regions = {name: (len(found), min(found)) for name, found in of_instance.items()}
 
     def middle(self, provider: str, entry: OfferEntry) -> tuple[int, float]:
-        """How many other instances are priced so, and what is in the middle of their prices."""
-        others = self._all.copy()
-        own = self._of_instance.get((provider, entry.instance))
-        if own is not None:
-            del others[bisect_left(others, own)]
-        half = len(others) // 2
-        if not others:
-            return 0, 0.0
-        return len(others), others[half] if len(others) % 2 else (others[half - 1] + others[half]) / 2
+        """How many other instances are priced so, and what is in the middle of what their providers ask."""
+        of_provider: dict[str, list[float]] = defaultdict(list)
+        for name, usd in self._of_instance.items():
+            if name != (provider, entry.instance):
+                of_provider[name[0]].append(usd)
+        asked = [median(found) for found in of_provider.values()]
+        return sum(map(len, of_provider.values())), median(asked) if asked else 0.0
+
+    def usual(self, provider: str, entry: OfferEntry, usd: float) -> float:
+        """What is to be compared with others: the cheapest region where a price is near the middle of all, else the price itself.
+
+        A dear region is no fault, and how far regions may differ is another rule's business.
+        """
+        regions, least = self._regions.get((provider, entry.instance), (0, usd))
+        middle = self._of_instance.get((provider, entry.instance), usd)
+        return least if regions >= _REGIONS and middle / _APART <= usd <= middle * _APART else usd
 
     def own(self, provider: str, count: float) -> float | None:
         """What is in the middle of the provider's own instances with another number of accelerators."""
@@ -108,7 +116,9 @@ def prices(
             yield bad("spec.sentinel-price", message=place_holder, hint=hint)
             refused.add(place)
         elif shape is not None and usd is not None:
-            found = list(_against_group(bad, listed, entry, shape, usd, known))
+            group = known.get((shape.accelerator, entry.kind))
+            usual = group.usual(listed.seller, entry, usd) if group is not None else usd
+            found = list(_against_group(bad, listed, entry, shape, usual, known))
             refused |= {place} if found else set()
             yield from found
         if _PROMO.search(f"{entry.instance} {entry.note}"):
