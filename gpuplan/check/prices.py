@@ -61,6 +61,11 @@ class PriceGroup:
         middle = self._of_instance.get((provider, entry.instance), usd)
         return least if regions >= _REGIONS and middle / _APART <= usd <= middle * _APART else usd
 
+    def regional(self, provider: str, entry: OfferEntry) -> tuple[int, float] | None:
+        """In how many regions an instance is priced, and the middle of them; None where those are too few to tell."""
+        regions = self._regions.get((provider, entry.instance), (0, 0.0))[0]
+        return (regions, self._of_instance[provider, entry.instance]) if regions >= _REGIONS else None
+
     def own(self, provider: str, count: float) -> float | None:
         """What is in the middle of the provider's own instances with another number of accelerators."""
         if (provider, count) not in self._own:
@@ -155,6 +160,10 @@ def _against_group(
     count = shape.accelerators.value
     own = group.own(listed.seller, count)
     high, low = usd > middle * _HIGH + host, usd < middle * _LOW
+    regional = group.regional(listed.seller, entry)
+    if not (high or low) and regional is not None and not 1 / _HIGH < usd / regional[1] < _HIGH:
+        others, middle = regional
+        high, low = usd > middle, usd < middle
     # Where the provider's own other sizes cost as much for each accelerator as this one for all of them, the unit is wrong.
     times = usd / own if own is not None and count > 1 else 1.0
     high = high or (entry.per != "instance" and _near(times, count))
