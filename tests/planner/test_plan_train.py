@@ -47,7 +47,7 @@ def run_of(**given: Any) -> TrainAsk:
 
 def searched(goal: PlanTrainAsk, library: Library, run: TrainAsk) -> Search:
     """A search that went through."""
-    found = places(goal, run, library, priced=goal.least == "cost")
+    found = places(goal, run, library, priced=goal.least == "cost", training=True)
     search = Search(goal, run, library, find(run.model), found.machines, Survey(library), run.tokens or 0.0)
     search.go()
     return search
@@ -154,6 +154,7 @@ def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> No
     [
         ({"any": True}, {}, UsageError, "--any is everything"),
         ({"on": None, "filter": "memory>=40TiB"}, {}, UsageError, "no accelerator of the catalog is so"),
+        ({"on": None, "filter": "id=inferentia2"}, {}, UsageError, "nothing trains on"),
         ({"on": None, "cloud": "awz"}, {}, UnknownError, "no provider is called `awz`"),
         ({"count": 7}, {}, UsageError, "no machine that is allowed comes in such a number"),
         ({"count": 64}, {}, UsageError, "--count 64 is more than --max-count 8"),
@@ -180,9 +181,22 @@ def test_fine_tuning_in_words(library: Library) -> None:
     assert "frozen in 4 bits" in said
 
 
+def test_what_only_serves_trains_nothing_unless_named(library: Library) -> None:
+    run = run_of(model="gpt2", tokens=1e9)
+    everywhere = places(asked(on=None, cloud="aws"), run, library, priced=True, training=True)
+    assert "inferentia2" not in {one.accelerator for one in everywhere.machines}
+    assert any("made for inference alone: inferentia1, inferentia2" in note.text for note in everywhere.notes)
+    serving = places(asked(on=None, cloud="aws"), run, library, priced=True, training=False)
+    assert "inferentia2" in {one.accelerator for one in serving.machines}
+    named = plan_train(asked(on="aws:inf2.xlarge", max_count=1), run, library)
+    assert named.best[0].offering.accelerator == "inferentia2"
+    notes = [note.text for note in named.best[0].estimate.notes if note.code == "hardware.serves-only"]
+    assert "for inference on Inf2" in notes[0]
+
+
 def test_the_counts_are_a_ladder(library: Library) -> None:
     assert list(ladder(100)) == [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96]
-    one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True).machines[0]
+    one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True, training=True).machines[0]
     assert isinstance(one, Machine)
     assert [one.target(count) for count in one.counts(asked())] == [
         "aws:p5.48xlarge",
