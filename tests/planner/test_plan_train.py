@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.bounds import fastest
 from gpuplan.planner.prospects import FIGURES, Search
-from gpuplan.planner.survey import Survey
+from gpuplan.planner.survey import Survey, Wanted
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
@@ -130,9 +131,30 @@ def test_what_is_found_is_what_train_says(library: Library) -> None:
     assert all(one.beats for one in found.best[:-1])
 
 
+@pytest.mark.parametrize("goal", [{}, {"minimize": "time", "deadline": 90 * 86400.0}])
+def test_what_cannot_win_any_more_is_left_out_without_a_change(
+    goal: dict[str, Any], library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = asked(on=f"{NAMES},azure:Standard_ND96isr_MI300X_v5", max_count=48, best=2, **goal)
+    found = plan_train(wide, run_of(), library)
+    monkeypatch.setattr(Search, "_to_beat", lambda search: inf)
+    whole = plan_train(wide, run_of(), library)
+    assert [one.offering.target for one in found.best] == [one.offering.target for one in whole.best]
+    assert found.looked.plans < whole.looked.plans
+
+
 def test_an_offer_without_a_network_is_not_multiplied(library: Library) -> None:
     found = plan_train(asked(on="crusoe:h100-sxm-80gb", max_count=64), run_of(model="llama-3.2-1b"), library)
     assert [one.offering.count for one in found.best] == [1]
+
+
+def test_what_nothing_joins_in_a_larger_number_is_still_looked_at_in_a_smaller(library: Library) -> None:
+    survey, run = Survey(library), run_of(model="gpt2", tokens=1e9)
+    for count in (2, 1):
+        on = "runpod:rtx-4090" if count == 1 else "2xrunpod:rtx-4090"
+        found = survey.reach({on: Wanted("runpod:rtx-4090", count, run.replaced(on=on))})
+        assert list(found) == ([on] if count == 1 else [])
+    assert list(survey.refused) == ["2xrunpod:rtx-4090"]
 
 
 def relaxed(library: Library, **goal: Any) -> Planned:
