@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
+from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import GpuplanError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.estimate.result import Estimate
+    from gpuplan.render.report.page import Report
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 
@@ -55,6 +59,7 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     places, rest = split_targets(words)
     given = parsed_options(task, rest)
     form = form_of(given)
+    refuse(given)
     if given.get("explain") is not None:
         hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
         raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
@@ -72,10 +77,29 @@ def _estimates(task: str, words: Sequence[str]) -> None:
         complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
     codes = {error.exit_code for error in refused.values()}
     if made:
+        _beside(made, refused, given)
         sys.stdout.write(_text(made, form))
     if Code.UNKNOWN in codes:
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.verdict.fits for one in made.values()) else Code.DOES_NOT_FIT))
+
+
+def _beside(made: Mapping[str, Estimate], refused: Mapping[str, GpuplanError], given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for."""
+
+    def report() -> Report:
+        from gpuplan.render.report.compared import of_comparison
+
+        return of_comparison(made, {name: one.problems for name, one in refused.items()})
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_compared
+        from gpuplan.render.report.compared import decisive
+
+        draw_compared(made, decisive(made), file)
+
+    put_report(given, report)
+    put_plot(given, draw)
 
 
 def _text(made: Mapping[str, Estimate], form: str) -> str:
