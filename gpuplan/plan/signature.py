@@ -92,7 +92,7 @@ What `gpuplan fit`, `train` and `serve` can be asked, and at the end `gpuplan wh
 `gpuplan.fit`, `train`, `serve` and `what_runs` ([Python](python.md)). A text means the same in both. A number in Python is in
 base units (seconds, bytes, bytes a second), or what the command line counts (tokens, sequences, days, USD an hour).
 `gpuplan COMMAND --help` prints the same by command;
-`eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` (or `source_zsh`, `source_fish`) lets a shell complete options and words.
+`gpuplan --install-completion` lets the shell complete options, their words, and names.
 """
 TABLE_HEAD = "| option | for | Python | takes | meaning |\n|---|---|---|---|---|"
 
