@@ -25,6 +25,7 @@ COMMANDS = {
     "accuracy": "How far are estimates from measured runs, published or your own",
     "models": "List and show models, and read checkpoints",
     "doctor": "Check the installation and say where specs are found",
+    "mcp": "Answer assistants: the same questions as tools of the protocol MCP",
     "completion": "Make TAB complete commands, options and names in your shell",
 }
 """Name and one line of help; the first sentence of each command's own help says more."""

@@ -12,6 +12,7 @@ from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
 from gpuplan.plan.what_runs import WhatRunsAsk
+from gpuplan.record import Record
 from gpuplan.units import HOUR
 
 HEAD = '''"""Which keywords are those of {tasks}? Made by `python tools/options.py` of the table of options."""
@@ -146,10 +147,15 @@ def schema(task: str) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A question to `gpuplan {task}`",
         "type": "object",
-        "properties": {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()},
+        "properties": properties(ask),
         **asked,
         "additionalProperties": False,
     }
+
+
+def properties(ask: type[Record]) -> dict[str, dict[str, Any]]:
+    """The JSON Schema of each option of a question, by its name in Python."""
+    return {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()}
 
 
 def _schema(entry: Entry) -> dict[str, Any]:
