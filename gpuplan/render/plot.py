@@ -20,6 +20,8 @@ _WIDE = 10.0
 _MARKS = {"memory_budget_bytes": ":", "memory_capacity_bytes": "--"}
 _SCALES = {"B": (2.0**30, "GiB"), "s": (1e-3, "ms")}
 """What one step of an axis is, by the unit of the total."""
+_NOTHING = 1e-9
+"""Below this share of the total a part is what rounding left."""
 _SECONDS = 10.0
 """From here on times are drawn in seconds."""
 
@@ -113,7 +115,7 @@ def _parts(axis: Any, made: Estimate, one: Breakdown) -> None:
     step, unit = _SCALES[one.total.unit]
     if unit == "ms" and whole >= _SECONDS:
         step, unit = 1.0, "s"
-    parts = [part for part in one.parts if float(part.value) > 0]
+    parts = [part for part in one.parts if float(part.value) > _NOTHING * whole]
     left = 0.0
     for name, part in zip(short_names([part.name for part in parts]), parts, strict=True):
         value = float(part.value) / step

@@ -82,8 +82,8 @@ def tables(made: Estimate, prefix: str = "w") -> Iterator[Block]:
         title = "Smallest changes that help" if made.verdict.fits else "Smallest changes that make it fit"
         rows = [(flags_text(one), one.effect) for one in made.changes]
         yield Table(title=title, head=("change", "effect"), rows=rows, aligned="ll")
-    if made.chosen:
-        chosen = [(label(one.name), one.value, one.reason) for one in made.chosen]
+    chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not (one.name in DEGREES and one.value == "1")]
+    if chosen:
         yield Table(title="Chosen, because it was left open", head=("what", "value", "why"), rows=chosen, aligned="lll")
     figures = [
         (label(key), shown(key, float(term.value), term.unit) + ("" if known(term) else ASSUMED), ends_of(made, key))

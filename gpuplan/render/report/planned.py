@@ -16,7 +16,7 @@ from gpuplan.render.report.working import anchor_of
 from gpuplan.render.text import known, label, noted, shown
 
 _TRAIN = ("cost_usd", "wall_time_s", "energy_joules", "mfu", "tokens_per_s", "peak_memory_bytes")
-_SERVE = ("cost_usd_per_month", "cost_usd_per_million_output_tokens", "fleet_power_watts", "tokens_per_s", "peak_memory_bytes")
+_SERVE = ("cost_usd_per_month", "cost_usd_per_million_output_tokens", "fleet_power_watts", "peak_memory_bytes")
 _DEGREES = ("weights", "tp", "pp", "dp", "cp", "ep", "micro_batch", "recompute")
 _SPEEDS = 24
 """Models whose speed is drawn; where more run, their table is folded."""

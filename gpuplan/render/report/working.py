@@ -75,7 +75,7 @@ class _Page:
         """Write the line of a term; its parts, where they follow below it, or None where nothing opens."""
         value = float(term.value)
         said = Line(
-            name=name, term="" if term.name == name else term.name, value=shown(term.name, value, term.unit),
+            name=name, term="" if term.name == name else term.name, value=shown(term.name if level else name, value, term.unit),
             ends=_ends(name, term, ends), share=share, assumed=not known(term), anchor=anchor,
         )  # fmt: skip
         if term.formula is None:
@@ -103,8 +103,9 @@ class _Page:
         self.anchors[id(term)] = own
         parts = dict(term.args)
         if term.formula.name in _FOLDS:
-            formula, numbers, source = f"{_FOLDS[term.formula.name]} {len(parts)}", "", 0
             keys = without_prefix(list(parts))
+            formula = keys[0] if len(keys) == 1 else f"{_FOLDS[term.formula.name]} {len(keys)}"
+            numbers, source = "", 0
         else:
             formula, keys = formula_text(term.formula), list(parts)
             values = {key: shown(part.name, float(part.value), part.unit) for key, part in parts.items()}
@@ -121,8 +122,10 @@ class _Page:
         """How a leaf is known, and the number of its source."""
         source = leaf.source
         number = self._number(source) if source.url or source.checked else 0
-        facts = [source.kind if number else f"{source.kind}: {source.title}" if source.title != USER.title else USER.title]
-        facts += [remark for remark in source.note.split("; ") if remark]
+        plain = source.kind == "definition" or source.title == USER.title
+        facts = [source.kind if number else source.title if plain else f"{source.kind}: {source.title}"]
+        printed = f"printed as {shown(leaf.name, float(leaf.value), leaf.unit)}"
+        facts += [remark for remark in source.note.split("; ") if remark not in ("", printed)]
         if leaf.spread is not None:
             low, high = (float(end) for end in leaf.spread)
             facts.append(f"range {' – '.join(span(leaf.name, (low, high), leaf.unit, float(leaf.value)))}")
