@@ -43,7 +43,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form, file, emit = form_of(given), given.get("plot"), given.pop("emit", None)
+        form, file, emit = form_of(given), given.get("plot"), given.get("emit")
         if file is not None:
             from gpuplan.render.accuracy_plot import drawable
 
@@ -56,7 +56,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
             title = f"{found.model}: what no other machine beats in both cost and time"
             draw(front, title, Path(file), tokens=found.page == "planned_serving")
         if emit is not None and found.reached:
-            launch(getattr(found, "command", ""), emit)
+            started(found, emit)
         else:
             put_planned(found, form)
 
@@ -74,8 +74,16 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     return app
 
 
-def launch(command: str, form: str) -> None:
-    """Write what starts the first of an answer, as the command that asks about it alone writes it with `--emit`."""
+def started(found: Planned | Carried, form: str) -> None:
+    """Write what starts the first of an answer, as the command that asks about it alone writes it; of a fleet, all of it."""
+    from gpuplan.cli.answer import put
+
+    if text := getattr(found, "launch", ""):
+        put(text)
+        head = import_module(f"gpuplan.render.{found.page}").headline(found)
+        print(head, file=sys.stderr)
+        return
+    command = getattr(found, "command", "")
     task, *words = shlex.split(command)[1:]
     app = get_command(import_module(f"gpuplan.cli.{task}").app)
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)
