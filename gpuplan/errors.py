@@ -43,6 +43,8 @@ class Note(Record):
     code: str
     text: str
     hint: str = ""
+    brief: str = ""
+    """The same in a line, where the text is longer."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
+from gpuplan.cli.output import FULL
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import GpuplanError, Problem, UsageError
 
@@ -58,6 +59,9 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("explain") is not None:
         hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
         raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
+    sizes = [f"--{size}" for size in ("full", "brief", "plain") if given.get(size)]
+    if sizes:
+        raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)} mean nothing to a comparison", "leave them out"))
     if len(places) < 2:
         hint = "such as `--on 8xh100 --on 8xh200`"
         raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
@@ -72,17 +76,18 @@ def _estimates(task: str, words: Sequence[str]) -> None:
         complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
     codes = {error.exit_code for error in refused.values()}
     if made:
-        sys.stdout.write(_text(made, form))
+        sys.stdout.write(_text(made, form, full=given["json"] == FULL))
     if Code.UNKNOWN in codes:
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.verdict.fits for one in made.values()) else Code.DOES_NOT_FIT))
 
 
-def _text(made: Mapping[str, Estimate], form: str) -> str:
+def _text(made: Mapping[str, Estimate], form: str, *, full: bool) -> str:
     if form == "json":
-        from gpuplan.render.json import document
+        from gpuplan.render.json import document, figures_document
 
-        return json.dumps([document(one) for one in made.values()], indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write = document if full else figures_document
+        return json.dumps([write(one) for one in made.values()], indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if form == "csv":
         from gpuplan.render.csv import estimate_csv
 
