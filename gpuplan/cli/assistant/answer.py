@@ -68,11 +68,10 @@ def answer(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import document
+    from gpuplan.render.json import figures_document
     from gpuplan.search.ask import answered
 
-    made = document(answered(task, given))
-    return {key: one for key, one in made.items() if key not in DERIVATION}
+    return dict(figures_document(answered(task, given)))
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,8 +95,8 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import document
-    from gpuplan.search.ask import compared
+    from gpuplan.render.json import figures_document
+    from gpuplan.search.variants import Axis, answers, variants
 
     places = given["on"]
     if not isinstance(places, Sequence) or isinstance(places, str) or not 2 <= len(places) <= MOST_PLACES:
@@ -106,15 +105,16 @@ def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(Problem("usage.twice", "compare: `on` names a machine twice", "leave one of them out"))
     if "on" in given["question"]:
         raise UsageError(Problem("usage.twice", "compare: `on` stands in `question` too", "give it once"))
-    answers: dict[str, Any] = {}
+    told: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    for place, one in compared(_task(given), given["question"], places, advise=False).items():
+    task = _task(given)
+    for place, one in answers(task, variants(given["question"], [Axis.of(task, "on", places)])).items():
         if isinstance(one, GpuplanError):
             refused[place] = "; ".join(problem.message for problem in one.problems)
         else:
-            made = document(one)
-            answers[place] = {key: value for key, value in made.items() if key not in (*DERIVATION, *NOT_COMPARED)}
-    return {"answers": answers, "refused": refused}
+            made = figures_document(one)
+            told[place] = {key: value for key, value in made.items() if key not in NOT_COMPARED}
+    return {"answers": told, "refused": refused}
 
 
 def _prices(given: Mapping[str, Any]) -> dict[str, Any]:
