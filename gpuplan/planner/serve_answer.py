@@ -14,6 +14,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.command import command_of
 from gpuplan.planner.promise import NAMES, Promise
+from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
@@ -127,7 +128,8 @@ class _Answer:
             best=said_to_beat(best, self.least), binds=self.binds(served[0], best[0]) if best else "",
             looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
             command="" if unit is None else command_of(unit, unit.on),
-            flips=tuple(self.flips(served)), relax=relax, nearest=nearest, notes=tuple(dict.fromkeys(notes)),
+            flips=tuple(self.flips(served)), relax=relax, nearest=nearest,
+            notes=tuple(dict.fromkeys((*notes, *refusals(one.refused)))),
         )  # fmt: skip
 
     def asked(self) -> dict[str, str]:

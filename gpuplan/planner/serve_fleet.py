@@ -12,6 +12,7 @@ from gpuplan.formulas.basic import product
 from gpuplan.formulas.inference import fleet_watts
 from gpuplan.planner.serve import Served, Wanted
 from gpuplan.planner.serve_load import WINDOW, Loaded
+from gpuplan.search.load import rate_text
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.units import MONTH, human
 
@@ -74,7 +75,9 @@ def fleet_words(served: Served, spare: int) -> str:
 
 
 def autoscaled(load: Loaded, want: Wanted, served: Served, best: Candidate) -> Iterator[Note]:
-    """What a fleet takes that grows and shrinks with a trace, window by window, beside one for its busiest window."""
+    """What a fleet takes that grows and shrinks with its load, beside one for the busiest window of a trace or for a peak."""
+    if load.mean is not None:
+        yield _between(load.mean, want, served, best)
     if load.rates is None or not load.rates.size:
         return
     import numpy as np
@@ -90,3 +93,13 @@ def autoscaled(load: Loaded, want: Wanted, served: Served, best: Candidate) -> I
         f" mean and {parts.min():.0f} at least ({share:.0%} of the hours{money})"
     )
     yield Note("plan.autoscaled", text, "what a start takes is not counted")
+
+
+def _between(mean: float, want: Wanted, served: Served, best: Candidate) -> Note:
+    """What a fleet takes in the mean whose parts carry as much each as at the peak: at least one, and the spare ones besides."""
+    whole = served.fleet.parts + want.spare
+    parts = max(served.fleet.parts * mean / want.amount, 1.0) + want.spare
+    usd = best.figures.get("cost_usd_per_month")
+    money = "" if usd is None else f", {human(usd * parts / whole, 'USD')} a month in place of {human(usd, 'USD')}"
+    text = f"at the mean of {rate_text(mean)} {parts:.3g} of {whole:,} parts are busy as at the peak ({parts / whole:.0%}{money})"
+    return Note("plan.autoscaled", text, "parts come whole and take a while to start: count on more")
