@@ -126,6 +126,10 @@ class PlanServeAsk(Promised, Where, kw_only=True):
             most=1e9,
         ),
     ] = None
+    pools: Annotated[
+        bool | None,
+        Option("Also workers of two kinds: some only read prompts, the others only write answers", GOAL, "", one_way=True),
+    ] = None
     spare: Annotated[
         int | None,
         Option("Instances, or replicas where these are had one by one, that may be lost with all promises kept", GOAL, least=0),

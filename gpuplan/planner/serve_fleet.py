@@ -25,17 +25,24 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
     of_part = Source("chosen", "accelerators of a replica" if served.option.alone else "accelerators of a unit")
     each = Term("fleet.accelerators_of_part", float(fleet.accelerators / (fleet.parts + want.spare)), "1", of_part)
     count = product.term("fleet.accelerators", a=parts, b=each)
-    figures = {"accelerators": count}
     price, watts = price_each(unit), unit.find("hw.power")
+    figures = spent(count, price, watts)
     if price is not None:
-        month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
-        figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
         tokens = _tokens(unit, served, want)
         if tokens is not None:
             whole = cost.usd_per_s_of_all.term("fleet.usd_per_s", units=count, price=price)
             figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
                 "fleet.million_output_tokens", price=whole, tokens_per_s=tokens
             )
+    return figures
+
+
+def spent(count: Term, price: Term | None, watts: Term | None) -> dict[str, Term]:
+    """Accelerators, and what they cost a month and draw, as far as the price and the power of one are known."""
+    figures = {"accelerators": count}
+    if price is not None:
+        month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
+        figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
     if watts is not None:
         figures["fleet_power_watts"] = fleet_watts.term("fleet.watts", chips=count, watts=watts)
     return figures
