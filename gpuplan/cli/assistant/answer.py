@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from gpuplan.cli.assistant.tools import DERIVATION, MOST_PLACES, MOST_PRICES, check
+from gpuplan.cli.assistant.tools import MOST_PLACES, MOST_PRICES, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
