@@ -362,9 +362,13 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return make(text, units, name, catalog)
     if problems:
         raise UsageError(*(problem for error in problems for problem in error.problems))
+    from gpuplan.specs.kinds_of_parts import nearest  # The table is read where a name is not known.
+
+    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
+    if near := nearest(name):
+        raise UnknownError(Problem("target.unknown-name", what, near))
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
-    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
