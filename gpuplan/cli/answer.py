@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from typer import Exit as Stop
 
 from gpuplan.cli.output import EVERYTHING
+from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit, Problem, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.estimate.result import Estimate
+    from gpuplan.render.report.page import Report
 
 FORMS = ("json", "csv", "md")
 
@@ -20,12 +24,35 @@ FORMS = ("json", "csv", "md")
 def answer(task: str, given: Mapping[str, Any]) -> None:
     """Answer one question on standard output and end with the exit code of its verdict."""
     form_of(given)
+    refuse(given)
     made = estimate(task, given)
+    beside(made, given)
     if given.get("emit"):
         emit(made)
     else:
         write(made, given)
     raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
+
+
+def beside(made: Estimate, given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for.
+
+    Raises:
+        UsageError: one of them cannot be written.
+    """
+
+    def report() -> Report:
+        from gpuplan.render.report.answer import of_answer
+
+        return of_answer(made)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_parts
+
+        draw_parts(made, file)
+
+    put_report(given, report)
+    put_plot(given, draw)
 
 
 def emit(made: Estimate) -> None:

@@ -15,6 +15,7 @@ from typer import Abort, BadParameter
 from gpuplan.cli.argv import normal
 from gpuplan.cli.commands import COMMANDS, root
 from gpuplan.cli.complete.request import COMPLETE, reply
+from gpuplan.cli.typed import remember
 from gpuplan.errors import Exit, GpuplanError, Problem, did_you_mean
 from gpuplan.files.stream import fill_closed, standard
 
@@ -49,6 +50,7 @@ def run(words: Sequence[str]) -> int:
     A reader that has gone (head, less) changes nothing about the code: that is its right. An answer that got lost otherwise is
     an error.
     """
+    remember(words)
     with standard() as (out, err):
         code = _answer(words)
         out.flush()

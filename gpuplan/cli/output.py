@@ -22,6 +22,10 @@ class Output(Record, kw_only=True):
     ] = False  # fmt: skip
     csv: Annotated[bool, Option("CSV, one row a figure", OUTPUT, "", one_way=True)] = False
     md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
+    html: Annotated[
+        str | None, Option("Also write a report of one page: pictures, working, sources; no network", OUTPUT, "FILE")
+    ] = None
+    plot: Annotated[str | None, Option("Also draw memory or time as PNG, SVG or PDF (matplotlib)", OUTPUT, "FILE")] = None
 
 
 def switches(asks: Sequence[type[Record]]) -> frozenset[str]:
