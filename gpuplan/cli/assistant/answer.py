@@ -12,7 +12,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from gpuplan.cli.assistant.tools import DERIVATION, MOST_COMPARED, MOST_PRICES, check
+from gpuplan.cli.assistant.tools import MOST_COMPARED, MOST_PRICES, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
@@ -67,11 +67,10 @@ def answer(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import document
+    from gpuplan.render.json import figures_document
     from gpuplan.search.ask import answered
 
-    made = document(answered(task, given))
-    return {key: one for key, one in made.items() if key not in DERIVATION}
+    return dict(figures_document(answered(task, given)))
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
