@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuplan.cli.assistant.tools import MOST_COMPARED, MOST_PRICES, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
@@ -18,6 +18,9 @@ from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import by_key
+
+if TYPE_CHECKING:
+    from gpuplan.api import TaskName
 
 MOST_CHARACTERS = 60_000
 """The longest answer: more would fill what an assistant can read."""
@@ -148,10 +151,11 @@ def _explain(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdict": made.verdict.headline, "working": working(made, term, look, depth)}
 
 
-def _task(given: Mapping[str, Any]) -> str:
+def _task(given: Mapping[str, Any]) -> TaskName:
     if given["task"] not in ASKS:
         raise UsageError(Problem("tool.task", f"no task `{given['task']}`", f"one of {', '.join(ASKS)}"))
-    return str(given["task"])
+    named: TaskName = given["task"]
+    return named
 
 
 def _write_no_file() -> None:
