@@ -1,4 +1,4 @@
-"""What the site does beyond its settings: links to files of the repository become their names, and no page is left out of the menu."""
+"""What the site does beyond its settings: links to files of the repository become names, and every page is in the menu."""
 
 from __future__ import annotations
 
