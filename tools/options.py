@@ -1,4 +1,4 @@
-"""Keep what is made of the table of options true: the typed keywords of the Python API and the reference page.
+"""Keep what is made of the table of options true: typed keywords of the Python API, the pages of options and figures.
 
 `python tools/options.py` rewrites, `python tools/options.py --check` exits with 1 when a file is out of date.
 """
@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from gpuplan.plan.signature import page, typed
+from gpuplan.scenarios.figures import page as figures_page
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "gpuplan" / "plan"
 FILES = {
     PLAN / "keywords.py": partial(typed, "fit", "train"), PLAN / "keywords_serve.py": partial(typed, "serve"),
-    ROOT / "docs" / "options.md": page,
+    ROOT / "docs" / "options.md": page, ROOT / "docs" / "figures.md": figures_page,
 }  # fmt: skip
 
 

@@ -120,7 +120,8 @@ def _behind(one: Behind | None) -> list[str]:
 
 
 def _instead(put: Input) -> str:
-    return f"{put.name if '.' in put.name else label(put.name)} {shown(put.name, put.own, put.unit)}, not {shown(put.name, put.best, put.unit)}"
+    name = put.name if "." in put.name else label(put.name)
+    return f"{name} {shown(put.name, put.own, put.unit)}, not {shown(put.name, put.best, put.unit)}"
 
 
 def _dearer(one: Dearer | None) -> list[str]:
