@@ -186,7 +186,7 @@ def test_the_hook_is_shaped_as_pre_commit_wants_it() -> None:
     assert {"id", "name", "entry", "language", "files"} <= set(made)
     assert (made["id"], made["language"]) == ("gpuplan-specs-check", "python")
     scripts = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.main:main"' in scripts
+    assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.start:main"' in scripts
     wanted = re.compile(made["files"])
     assert all(wanted.search(f"my-specs/{name}") and wanted.search(name) for name in (CHIP, NODE, INSTANCE, PRICES))
     assert all(wanted.search(f"{kind}/some/file.yaml") for kind in KINDS)

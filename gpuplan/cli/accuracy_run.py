@@ -39,7 +39,7 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
     if problems:
         raise UsageError(*problems)
     if given["plot"]:
-        from gpuplan.render.accuracy_plot import drawable
+        from gpuplan.render.plot import drawable
 
         drawable(Path(given["plot"]))
     limits = limits_of(given["budget"]) if given["budget"] else {}

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from typer import Exit as Stop
 
 from gpuplan.cli.output import EVERYTHING
+from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit, Problem, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.estimate.result import Estimate
+    from gpuplan.render.report.page import Report
     from gpuplan.scenarios.expression import Assertion
 
 FORMS = ("json", "csv", "md")
@@ -22,7 +26,9 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
     """Answer one question on standard output and end with the exit code of its verdict."""
     form_of(given)
     said = read_requirement(given)
+    refuse(given)
     made = estimate(task, given)
+    beside(made, given)
     if given.get("emit"):
         emit(made)
     else:
@@ -56,6 +62,27 @@ def judge(made: Estimate, said: Assertion) -> NoReturn:
         raise Stop(int(Exit.OK))
     complain([Problem(wrong.code, wrong.message, wrong.hint, "--require")])
     raise Stop(int(Exit.UNKNOWN if outcome.holds is None else Exit.ASSERTION_FAILED))
+
+
+def beside(made: Estimate, given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for.
+
+    Raises:
+        UsageError: one of them cannot be written.
+    """
+
+    def report() -> Report:
+        from gpuplan.render.report.answer import of_answer
+
+        return of_answer(made)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_parts
+
+        draw_parts(made, file)
+
+    put_report(given, report)
+    put_plot(given, draw)
 
 
 def emit(made: Estimate) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from gpuplan.cli.output import EVERYTHING
 
 _TASKS = ("fit", "train", "serve")
-_MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--specs": 1, "--set": 1}
+_MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--html": 1, "--plot": 1, "--specs": 1, "--set": 1}
 
 
 def normal(words: Sequence[str], commands: Collection[str]) -> list[str]:

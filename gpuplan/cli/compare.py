@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
+from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.estimate.standing import Standing
+    from gpuplan.render.report.page import Report
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 
@@ -63,18 +67,24 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     by, rest = _by(words)
     given, axes = gathered(task, rest)
     form = form_of(given)
+    refuse(given)
     if given.get("explain") is not None:
         hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
         raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
     if given.get("emit") is not None:
         hint = "ask for the one that you want with its own command"
         raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
+    if given.get("require") is not None:
+        hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
+        raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
     if not axes:
         hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
         raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
     asked = variants(of_question(given), axes)
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
+    if any(one.answer is not None for one in order):
+        _beside(order, given)
     sys.stdout.write(_text(task, order, form))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
@@ -103,6 +113,25 @@ def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
     if len(found) > 1:
         raise UsageError(Problem("usage.twice", "--by is given twice", "one figure decides"))
     return (found[0] if found else None), rest
+
+
+def _beside(order: Sequence[Standing], given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for."""
+
+    def report() -> Report:
+        from gpuplan.render.report.compared import of_comparison
+
+        return of_comparison(order)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_compared
+        from gpuplan.render.report.compared import decisive
+
+        made = {one.name: one.answer for one in order if one.answer is not None}
+        draw_compared(made, decisive(made), file)
+
+    put_report(given, report)
+    put_plot(given, draw)
 
 
 def _text(task: str, order: Sequence[Standing], form: str) -> str:

@@ -24,4 +24,7 @@ SpecsDirs: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="JSON")]
 Csv: TypeAlias = Annotated[bool, Option("--csv", rich_help_panel=OUTPUT, help="CSV")]
+Html: TypeAlias = Annotated[
+    Text, Option("--html", metavar="FILE", rich_help_panel=OUTPUT, help="Also write a report of one page that needs no network")
+]
 Md: TypeAlias = Annotated[bool, Option("--md", rich_help_panel=OUTPUT, help="Markdown")]

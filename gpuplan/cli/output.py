@@ -29,6 +29,10 @@ class Output(Record, kw_only=True):
         ),
     ] = None  # fmt: skip
     md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
+    html: Annotated[
+        str | None, Option("Also write a report of one page: pictures, working, sources; no network", OUTPUT, "FILE")
+    ] = None
+    plot: Annotated[str | None, Option("Also draw memory or time as PNG, SVG or PDF (matplotlib)", OUTPUT, "FILE")] = None
 
 
 def switches(asks: Sequence[type[Record]]) -> frozenset[str]:

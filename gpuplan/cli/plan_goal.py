@@ -15,14 +15,17 @@ from typer.main import get_command
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
+from gpuplan.cli.report import KEYS, put_plot, put_report, refuse
 from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
+from gpuplan.errors import UnknownError
 from gpuplan.plan.option import OUTPUT, Entry, by_key
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
+    from gpuplan.render.report.page import Report
 
 Plot: TypeAlias = Annotated[
     str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw the front of cost against time: PNG, SVG, PDF")
@@ -43,26 +46,26 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form, file, emit = form_of(given), given.get("plot"), given.pop("emit", None)
-        if file is not None:
-            from gpuplan.render.accuracy_plot import drawable
-
-            drawable(Path(file))
-            given["front"] = True
-        found = answer({key: value for key, value in given.items() if key not in (*FORMS, "plot")})
-        if file is not None and (front := getattr(found, "front", ())):
-            from gpuplan.render.front import draw
-
-            title = f"{found.model}: what no other machine beats in both cost and time"
-            draw(front, title, Path(file), tokens=found.page == "planned_serving")
+        form, emit = form_of(given), given.get("emit")
+        refuse(given)
+        asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS)}
+        drawn = "front" in asked and any(given.get(key) for key in KEYS)
+        try:
+            found = answer({**asked, "front": True} if drawn else asked)
+        except UnknownError:
+            if not drawn or asked["front"] or given.get("plot"):
+                raise
+            found = answer(asked)  # a report has no front where no price is known, which is found before anything is computed
+        beside(found, given)
         if emit is not None and found.reached:
-            launch(getattr(found, "command", ""), emit)
+            started(found, emit)
         else:
             put_planned(found, form)
 
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
+        Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
     made: Any = run
@@ -74,8 +77,42 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     return app
 
 
-def launch(command: str, form: str) -> None:
-    """Write what starts the first of an answer, as the command that asks about it alone writes it with `--emit`."""
+def beside(found: Planned | Carried, given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for.
+
+    Raises:
+        UsageError: one of them cannot be written.
+    """
+
+    def report() -> Report:
+        from gpuplan.estimate.planned import Planned
+        from gpuplan.render.report.planned import of_carried, of_planned
+
+        return of_planned(found) if isinstance(found, Planned) else of_carried(found)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.front import draw
+
+        title = f"{found.model}: what no other machine beats in both cost and time"
+        draw(getattr(found, "front", ()), title, file, tokens=found.page == "planned_serving")
+
+    put_report(given, report)
+    if getattr(found, "front", ()):
+        put_plot(given, draw)
+    elif given.get("plot") is not None:
+        print(f"note: nothing is drawn to {given['plot']}: no machine meets the goal, so there is no front", file=sys.stderr)
+
+
+def started(found: Planned | Carried, form: str) -> None:
+    """Write what starts the first of an answer, as the command that asks about it alone writes it; of a fleet, all of it."""
+    from gpuplan.cli.answer import put
+
+    if text := getattr(found, "launch", ""):
+        put(text)
+        head = import_module(f"gpuplan.render.{found.page}").headline(found)
+        print(head, file=sys.stderr)
+        return
+    command = getattr(found, "command", "")
     task, *words = shlex.split(command)[1:]
     app = get_command(import_module(f"gpuplan.cli.{task}").app)
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)

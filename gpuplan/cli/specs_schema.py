@@ -34,6 +34,25 @@ def schema(
       gpuplan specs schema --write schemas/
     """
     from gpuplan.files.write import write_all
+
+    made = schemas()
+    kinds = [name.removesuffix(".schema.json") for name in made]
+    if write is not None:
+        write_all({Path(write) / name: text for name, text in made.items()}, force=True)
+        print(f"{len(made)} schema files are in {write}")
+    elif kind is None:
+        print("\n".join(kinds))
+    else:
+        wanted = kind if kind in kinds else kind.removesuffix("s")
+        if wanted not in kinds:
+            raise UsageError(
+                Problem("usage.word", f"no schema of `{kind}`", did_you_mean(kind, kinds) or f"there are {', '.join(kinds)}")
+            )
+        sys.stdout.write(made[f"{wanted}.schema.json"])
+
+
+def schemas() -> dict[str, str]:
+    """The text of every schema file by its name."""
     from gpuplan.models.card import ModelCard
     from gpuplan.models.diffusion.card import DiffusionCard
     from gpuplan.models.generic import GenericCard
@@ -48,19 +67,6 @@ def schema(
     others["scenarios"] = scenarios_schema()
     others["diffusion-model"] = json_schema(DiffusionCard)
     others |= {f"question-{task}": question_schema(task) for task in ASKS}
-    made = texts() | {
+    return texts() | {
         f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
     }
-    kinds = [name.removesuffix(".schema.json") for name in made]
-    if write is not None:
-        write_all({Path(write) / name: text for name, text in made.items()}, force=True)
-        print(f"{len(made)} schema files are in {write}")
-    elif kind is None:
-        print("\n".join(kinds))
-    else:
-        wanted = kind if kind in kinds else kind.removesuffix("s")
-        if wanted not in kinds:
-            raise UsageError(
-                Problem("usage.word", f"no schema of `{kind}`", did_you_mean(kind, kinds) or f"there are {', '.join(kinds)}")
-            )
-        sys.stdout.write(made[f"{wanted}.schema.json"])

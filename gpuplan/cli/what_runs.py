@@ -31,15 +31,19 @@ def run(text: list[str] | None, **given: Any) -> None:
     """Answer on standard output and end with the exit code."""
     from gpuplan.cli.answer import form_of, put
     from gpuplan.cli.main import complain
+    from gpuplan.cli.report import put_report, refuse
     from gpuplan.errors import Problem
     from gpuplan.plan.read import question
     from gpuplan.render import what_runs as render
+    from gpuplan.render.report.planned import of_what_runs
     from gpuplan.search.library import Library
     from gpuplan.search.what_runs import what_runs
 
     form = form_of(given)
-    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in ("json", "csv", "md")})
+    refuse(given)
+    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in ("json", "csv", "md", "html")})
     found = what_runs(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), text or ())
+    put_report(given, lambda: of_what_runs(found))
     if form in ("json", "csv"):
         put(render.as_json(found) if form == "json" else render.as_csv(found))
     elif form == "md":
@@ -60,6 +64,7 @@ def _command() -> Typer:
     parameters = [
         Parameter("text", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=words),
         *(parameter(one) for one in by_key(WhatRunsAsk).values()),
+        Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in forms.items()),
     ]
     made: Any = run

@@ -6,7 +6,6 @@ Everything that is allowed is bounded at once (`bounds`), looked at in the order
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import InfeasibleError, Note, UnknownError
@@ -14,7 +13,7 @@ from gpuplan.estimate.planned import Candidate, Planned, Relax
 from gpuplan.formulas.training import compute_optimal_tokens
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
-from gpuplan.plan.option import entries
+from gpuplan.planner.command import command_of
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.relax import relaxed
@@ -25,7 +24,7 @@ from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
 from gpuplan.specs.usual_training import UsualTraining
-from gpuplan.units import HOUR, human
+from gpuplan.units import human
 
 if TYPE_CHECKING:
     from gpuplan.models.card import ModelCard
@@ -102,24 +101,6 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
     )  # fmt: skip
 
 
-def command_of(run: TrainAsk, on: str) -> str:
-    """The command that asks the same about one machine."""
-    words = ["gpuplan", "train", run.model, "--on", on]
-    for name, entry in entries(TrainAsk).items():
-        value = getattr(run, name)
-        if name in ("model", "on", "pins", "specs") or value is None:
-            continue
-        if entry.kind == "switch":
-            words.append(entry.flags[0 if value else -1])
-        elif entry.option.reads == "price":
-            words += [entry.flag, f"{value * HOUR:.12g}"]
-        else:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else f"{value:.12g}"
-            words += [entry.flag, f"{text}{entry.option.unit.removeprefix('1')}"]
-    words += [word for name, pinned in run.pins.items() for word in ("--set", f"{name}={pinned:.12g}")]
-    return shlex.join([*words, *(word for folder in run.specs for word in ("--specs", str(folder)))])
-
-
 def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
     """Where to look; where nobody asks for money and no price is on record, what takes least time.
 
@@ -128,13 +109,13 @@ def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTr
     """
     needed = goal.budget is not None or goal.minimize == "cost" or bool(goal.front) or run.asks_for_price()
     try:
-        return goal, places(goal, run, library, priced=goal.least == "cost" or needed), ()
+        return goal, places(goal, run, library, priced=goal.least == "cost" or needed, training=True), ()
     except UnknownError as error:
         if needed or goal.minimize is not None or error.problems[0].code != "plan.no-price":
             raise
         told = Note("plan.fastest", f"{error.problems[0].message}: what takes least time is best", "give a price with --price")
         goal = goal.replaced(minimize="time")
-        return goal, places(goal, run, library, priced=False), (told,)
+        return goal, places(goal, run, library, priced=False, training=True), (told,)
 
 
 def tokens_of(run: TrainAsk) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gpuplan.errors import Problem, UsageError, install
-from gpuplan.files.write import write
+from gpuplan.errors import Problem, UsageError
+from gpuplan.render.plot import save
 
 COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#6b4e71", "#8d99ae", "#2e4057", "#f28e2b")
 MARKERS = "os^Dvp*X"
@@ -20,23 +18,7 @@ KINDS = {
     "ttft": ("time to first token in ms", 1e-3),
     "tpot": ("time per output token in ms", 1e-3),
 }
-FORMS = (".png", ".svg", ".pdf")
 WITHIN = 1.25
-
-
-def drawable(file: Path) -> None:
-    """Refuse, before anything is computed, what cannot be drawn to.
-
-    Raises:
-        UsageError: the form is unknown, there is no such folder, or matplotlib is not installed.
-    """
-    if file.suffix.lower() not in FORMS:
-        raise UsageError(Problem("usage.plot", f"--plot {file}: no such form", "end the name in .png, .svg or .pdf"))
-    if not file.parent.is_dir():
-        raise UsageError(Problem("usage.plot", f"--plot {file}: there is no folder {file.parent}", "choose another place"))
-    if find_spec("matplotlib") is None:
-        hint = f"{install('plot')} brings matplotlib"
-        raise UsageError(Problem("usage.no-plot", "drawing needs matplotlib, which is not installed", hint))
 
 
 def draw(made: Mapping[str, Any], file: Path) -> None:
@@ -56,10 +38,7 @@ def draw(made: Mapping[str, Any], file: Path) -> None:
     figure, axes = pyplot.subplots(1, len(kinds), figsize=(5.4 * len(kinds), 5.0), dpi=130, squeeze=False)
     for at, (kind, rows) in enumerate(kinds.items()):
         _panel(axes[0][at], kind, rows)
-    figure.tight_layout()
-    picture = BytesIO()
-    figure.savefig(picture, format=file.suffix.lower()[1:])
-    write(file, picture.getvalue())
+    save(figure, file)
 
 
 def _drawn(row: Mapping[str, Any]) -> bool:

@@ -79,7 +79,8 @@ def _headline(found: Carried, look: Look) -> str:
     return f"{look.good('CARRIES')}  {what} on {found.on}{promise}"
 
 
-def _amount(one: Most) -> str:
+def amount(one: Most) -> str:
+    """The most of something, as a person reads it."""
     if one.figure == "rate_per_s":
         return f"{one.value:,.3g} requests/s"
     if one.figure == "params":
@@ -103,7 +104,7 @@ def _row(one: Most) -> list[str]:
     name = one.model if one.figure == "params" else SAID[one.figure]
     return [
         name,
-        _amount(one),
+        amount(one),
         one.weights,
         one.replicas,
         time("ttft_s"),

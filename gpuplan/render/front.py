@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 from gpuplan.estimate.planned import Point
-from gpuplan.files.write import write
+from gpuplan.render.plot import save
 from gpuplan.units import human
 
 ROWS, AXIS = 10, 14
@@ -56,11 +55,7 @@ def draw(front: Sequence[Point], title: str, file: Path, *, tokens: bool = False
     axes.set(xscale="log", yscale="log", xlabel=across, ylabel=up, title=title)
     axes.grid(visible=True, which="both", color="#ddd", lw=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    picture = BytesIO()
-    figure.savefig(picture, format=file.suffix.lower()[1:])
-    pyplot.close(figure)
-    write(file, picture.getvalue())
+    save(figure, file)
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
