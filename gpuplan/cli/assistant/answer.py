@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from gpuplan.cli.assistant.tools import DERIVATION, MOST_PLACES, MOST_PRICES, check
+from gpuplan.cli.assistant.tools import MOST_PLACES, MOST_PRICES, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
@@ -68,11 +68,10 @@ def answer(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import document
+    from gpuplan.render.json import figures_document
     from gpuplan.search.ask import answered
 
-    made = document(answered(task, given))
-    return {key: one for key, one in made.items() if key not in DERIVATION}
+    return dict(figures_document(answered(task, given)))
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import document
+    from gpuplan.render.json import figures_document
     from gpuplan.search.variants import Axis, answers, variants
 
     places = given["on"]
@@ -113,8 +112,8 @@ def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(one, GpuplanError):
             refused[place] = "; ".join(problem.message for problem in one.problems)
         else:
-            made = document(one)
-            told[place] = {key: value for key, value in made.items() if key not in (*DERIVATION, *NOT_COMPARED)}
+            made = figures_document(one)
+            told[place] = {key: value for key, value in made.items() if key not in NOT_COMPARED}
     return {"answers": told, "refused": refused}
 
 
