@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from gpuplan.errors import GpuplanError, Note, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Change, Choice, Estimate
+from gpuplan.estimate.winner import Winner, winners
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.keywords import FitOptions, TrainOptions
 from gpuplan.plan.keywords_serve import ServeOptions
 from gpuplan.plan.option import by_key
 from gpuplan.plan.read import pins
 from gpuplan.record import Record
-from gpuplan.search.ask import answered, compared
+from gpuplan.search.ask import answered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpuplan.estimate.runnable import WhatRuns
+    from gpuplan.estimate.standing import Standing
     from gpuplan.render.json import EstimateJson
     from gpuplan.search.sweep import Swept
 
@@ -173,12 +175,15 @@ class Answer:
 
 
 class Comparison(Mapping[str, Answer]):
-    """The answers of several machines to one question, by what `on` named, and why others gave none."""
+    """The answers to several questions by what tells them apart, the best first, and why others have none."""
 
-    def __init__(self, answers: Mapping[str, Answer], refused: Mapping[str, GpuplanError]) -> None:
-        self._answers = dict(answers)
-        self.refused = dict(refused)
-        """The machines without an answer, each with the error that says why."""
+    def __init__(self, task: str, order: Sequence[Standing], asked: Mapping[str, Asked]) -> None:
+        self.task = task
+        self.order = tuple(order)
+        """The answers in order, each with how far it is behind the first and why; at the end those without an answer."""
+        self._answers = {one.name: Answer(one.answer, asked[one.name]) for one in order if one.answer is not None}
+        self.refused = {one.name: one.error for one in order if one.error is not None}
+        """The questions without an answer, each with the error that says why."""
 
     def __getitem__(self, on: str) -> Answer:
         return self._answers[on]
@@ -189,15 +194,22 @@ class Comparison(Mapping[str, Answer]):
     def __len__(self) -> int:
         return len(self._answers)
 
-    def to_dict(self) -> dict[str, EstimateJson]:
-        """The published document of each answer."""
-        return {on: one.to_dict() for on, one in self.items()}
+    @property
+    def winners(self) -> tuple[Winner, ...]:
+        """The best of those that fit, by speed and by cost, or by room where neither is told; none of one alone."""
+        return winners({name: one.estimate for name, one in self.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `gpuplan compare --json` prints: winners, rows in order, and reasons."""
+        from gpuplan.render.compare_data import comparison_document
+
+        return comparison_document(self.task, self.order)
 
     def __str__(self) -> str:
         from gpuplan.render.compare import comparison
         from gpuplan.render.text import Look
 
-        return comparison(list(self), [one.estimate for one in self.values()], Look(100))
+        return comparison(self.order, Look(100))
 
     def __repr__(self) -> str:
         verdicts = [f"{on}: {one.estimate.verdict.words}" for on, one in self.items()]
@@ -248,22 +260,41 @@ def serve(model: Model | None = None, /, *, on: str, advise: bool = True, **opti
 
 
 def compare(
-    task: Callable[..., Answer] | TaskName, model: Model, /, *, on: Sequence[str], advise: bool = False, **options: Any
+    task: Callable[..., Answer] | TaskName, model: Model | Sequence[Model], /, *, on: str | Sequence[str], advise: bool = False,
+    by: str | None = None, **options: Any,
 ) -> Comparison:  # fmt: skip
-    """The same question to several machines: `compare(gpuplan.serve, "llama-3.1-70b", on=["4xh100", "8xl40s"])`.
+    """Several questions side by side: `compare(gpuplan.serve, "llama-3.1-70b", on=["4xh100", "8xl40s"], weights=["bf16", "fp8"])`.
 
-    A machine that cannot be answered for does not hide the others: it is among `refused`, with the error.
+    The model and any option may be a list of values, of which every combination is asked, 400 at most; `set` may have a list for a
+    term. The answers are in order, the fastest first, or by the figure `by`. A question that cannot be answered does not hide the
+    others: it is among `refused`, with the error.
 
     Raises:
-        GpuplanError: the question is wrong, or no machine has an answer.
+        GpuplanError: the question is wrong, or there is no answer at all.
     """
+    from gpuplan.estimate.standing import standings
+    from gpuplan.search.variants import PIN, Axis, answers, variants
+
     name = name_of(task)
-    asked = {on: _asked(name, model, on, options, advise=advise) for on in ([on] if isinstance(on, str) else on)}
-    made = compared(name, {"model": fspath(model), **options}, list(asked), advise=advise, keep=True)
-    refused = {on: one for on, one in made.items() if isinstance(one, GpuplanError)}
-    if refused and len(refused) == len(made):
-        raise next(iter(refused.values()))
-    return Comparison({on: Answer(one, asked[on]) for on, one in made.items() if isinstance(one, Estimate)}, refused)
+    _ = _asked(name, None, "", options)
+    models = fspath(model) if isinstance(model, (str, PathLike)) else [fspath(one) for one in model]
+    every = {"model": models, "on": on, **options}
+    pins = options.get("set")
+    terms = pins if isinstance(pins, Mapping) else {}
+    several = {term: values for term, value in terms.items() if (values := _axis(name, term, value)) is not None}
+    if several:
+        every["set"] = {term: value for term, value in terms.items() if term not in several}
+    axes = [Axis.of(name, key, values) for key, value in every.items() if (values := _axis(name, key, value)) is not None]
+    axes += [Axis.of(name, f"{PIN}{term}", values) for term, values in several.items()]
+    if not axes:
+        axes = [Axis.of(name, "on", [on])]
+    given = {key: value for key, value in every.items() if key not in (axis.key for axis in axes)}
+    asked = variants(given, axes)
+    made = answers(name, asked, advise=advise, keep=True)
+    if not any(isinstance(one, Estimate) for one in made.values()):
+        raise next(one for one in made.values() if isinstance(one, GpuplanError))
+    order = standings(made, {one.name: one.changed for one in asked}, by)
+    return Comparison(name, order, {one.name: Asked(name, one.given, advise) for one in asked})
 
 
 def what_runs(*texts: str, on: str, **options: Any) -> WhatRuns:

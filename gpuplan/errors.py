@@ -43,6 +43,8 @@ class Note(Record):
     code: str
     text: str
     hint: str = ""
+    about: tuple[tuple[str, str], ...] = ()
+    """What the text says, for programs: of a price its provider, instance, region, kind and date."""
 
 
 @dataclass

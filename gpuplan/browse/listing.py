@@ -233,6 +233,7 @@ LISTINGS: dict[str, Listing] = {
             _word("form", "SXM5, OAM, PCIe …", "form_factor"),
             _word("unit", "what all figures are for: gpu, die, board …", "unit"),
             Column("dtypes", TEXT, "data types with a rate", (("compute_dense",),), _dtypes),
+            _word("serves_only", "what says that it is for inference alone", "serves_only"),
             _word("name", "what people call it", "name"),
         ),
         ("id", "memory", "bandwidth", "half", "fp8", "power", "released", "name"),

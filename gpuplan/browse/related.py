@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 
 
 class PriceLine(Record, eq=False):
-    """One offer of an instance, what it comes to for one accelerator in USD/s, and the source that says so."""
+    """One offer of an instance, what it comes to for one accelerator in USD/s, and the source that says so.
+
+    `other_regions` is in how many more regions it is sold on the same terms, which have no lines of their own.
+    """
 
     instance: str
     offer: Offer
     each_usd_per_s: float | None
     source: Source
+    other_regions: int = 0
+
+
+_PLACES = 3
+"""Of how many regions each is shown."""
 
 
 class Related(Record, eq=False):
@@ -96,8 +104,9 @@ def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], 
 
     counts = {shape.name: shape.accelerators.value for shape in family.instances}
     made: list[PriceLine] = []
-    old = 0
+    old, usual = 0, ""
     for rank, prices in price_lists(catalog, family.provider):
+        usual = prices.default_region
         for entry in prices.offers:
             if entry.instance not in counts:
                 continue
@@ -110,4 +119,20 @@ def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], 
                 each = float(usd_per_s_each(price=each, parts=count)) if count else None
             made.append(PriceLine(entry.instance, offer, each, prices.source_of(entry)))
     order = {name: at for at, name in enumerate(counts)}
-    return sorted(made, key=lambda one: order[one.instance]), old
+    return sorted(_usual_places(made, usual), key=lambda one: order[one.instance]), old
+
+
+def _usual_places(lines: list[PriceLine], usual: str) -> list[PriceLine]:
+    """Of offers on the same terms in several regions the one in the usual region, else the first, with how many more there are."""
+    groups: dict[tuple[str, str], list[PriceLine]] = {}
+    for one in lines:
+        groups.setdefault((one.instance, one.offer.kind), []).append(one)
+    made: list[PriceLine] = []
+    for found in groups.values():
+        if len({one.offer.region for one in found}) <= _PLACES:
+            made += found
+            continue
+        here = [one for one in found if one.offer.region == usual] or found[:1]
+        others = len({one.offer.region for one in found} - {one.offer.region for one in here})
+        made += [PriceLine(one.instance, one.offer, one.each_usd_per_s, one.source, others) for one in here]
+    return made

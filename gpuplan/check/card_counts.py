@@ -17,6 +17,8 @@ _EXPERTS = re.compile(r"(?:^|[-_])(\d+)e(?=[-_]|$)", re.IGNORECASE)
 _TIMES = {"m": 1e6, "b": 1e9, "t": 1e12}
 _NAMED = (0.86, 1.35)
 """What a model may have, over the size in its name: names leave out embeddings, and round (cards: 0.88 to 1.34)."""
+_NAMED_ONE = (0.86, 1.7)
+"""The same of a name that says 1B, which the largest share is cut off for (Falcon3 1B has 1.67)."""
 _MIXED = (0.75, 1.05)
 """The same where the name says experts x size: they share what is not an expert."""
 _NAMED_ACTIVE = (0.85, 1.45)
@@ -104,7 +106,9 @@ def _sizes(name: str) -> tuple[float, tuple[float, float]] | None:
     if found is None:
         return None
     size = float(found[2]) * _TIMES[found[3].lower()]
-    return (size * int(found[1]), _MIXED) if found[1] else (size, _NAMED)
+    if found[1]:
+        return size * int(found[1]), _MIXED
+    return size, _NAMED_ONE if size == 1e9 else _NAMED
 
 
 def _names_of_sizes(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:

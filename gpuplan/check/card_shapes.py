@@ -22,7 +22,7 @@ _WIDTH = (0.3, 10.0)
 """Width of a dense feed-forward layer, over the hidden width."""
 _FUSED = 30.0
 """The most of one that has no attention before it: what was several layers is one there (Llama-Nemotron Ultra)."""
-_EXPERT = (0.15, 6.0)
+_EXPERT = (0.1, 6.0)
 """The same of one expert, and of one token's shared experts."""
 _HIDDEN = (128, 32768)
 _DEPTH = 256

@@ -84,7 +84,12 @@ def _named(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
     if vcpus is not None and shape.vcpus is not None and shape.vcpus != vcpus:
         message = f"{shape.vcpus} virtual processors, where the name `{shape.name}` means {vcpus}"
         yield one.bad("spec.instance-size", (*at, "vcpus"), message, "correct the one that is wrong")
-    gigabytes = _GIGABYTES.search(shape.name)
+    # Where an instance is called as its accelerator, the name tells the memory of that.
+    gigabytes = _GIGABYTES.search(shape.name.replace(shape.accelerator, ""))
+    has = library.accelerator(shape.accelerator)
+    if gigabytes is not None and has is not None:
+        of_accelerators = has.memory.capacity.value * shape.accelerators.value / int(gigabytes[1])
+        gigabytes = None if any(abs(of_accelerators / unit - 1) < _SAME for unit in (1e9, 2**30)) else gigabytes
     if gigabytes is not None and shape.memory is not None and abs(shape.memory.value / 2**30 / int(gigabytes[1]) - 1) > _SAME:
         message = f"`{shape.memory.text}`, where the name `{shape.name}` says {gigabytes[1]}"
         yield one.bad("spec.instance-size", (*at, "memory"), message, "correct the one that is wrong")

@@ -38,14 +38,28 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
                 yield one.bad("spec.default-system", ("default_system",), message, f"name a system with {one.spec.id}")
         if isinstance(one.spec, PriceList):
             at_instances = (
-                (("offers", at, "instance"), f"{one.spec.id}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
+                (("offers", at, "instance"), f"{one.spec.seller}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
             )
             yield from _instances(one, library, at_instances)
+            yield from _in_folder(one, one.spec, library)
         elif isinstance(one.spec, (System, Network)):
             yield from _instances(one, library, ((("clouds", at), name) for at, name in enumerate(one.spec.clouds)))
         elif isinstance(one.spec, InstanceFamily) and one.path.absolute().parent.name != one.spec.provider:
             message = f"the file is of the provider `{one.spec.provider}`, and its folder is `{one.path.absolute().parent.name}`"
             yield one.bad("spec.provider-folder", ("provider",), message, f"move it to instances/{one.spec.provider}/")
+
+
+def _in_folder(one: LoadedFile, prices: PriceList, library: SpecLibrary) -> Iterator[Finding]:
+    """One of several price files of a provider is named after it, and says the same usual region as the main one."""
+    if prices.provider is None:
+        return
+    if not prices.id.startswith(f"{prices.provider}-"):
+        message = f"the prices are of `{prices.provider}`, and the file is named `{prices.id}`"
+        yield one.bad("spec.provider-folder", ("provider",), message, f"name it `{prices.provider}-{prices.id}.yaml`")
+    usual = next((main.default_region for main in library.price_lists if main.id == prices.provider), prices.default_region)
+    if usual != prices.default_region:
+        message = f"the usual region is `{prices.default_region}`, and `{usual}` in {prices.provider}.yaml"
+        yield one.bad("spec.default-region", ("default_region",), message, f"write `{usual}`")
 
 
 def _claims(one: LoadedFile, claimed: dict[tuple[str, str], LoadedFile]) -> Iterator[Finding]:

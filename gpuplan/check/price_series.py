@@ -74,19 +74,19 @@ def series(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: Co
 
 def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[Finding]:
     """Regions, kinds and units that the provider has."""
-    form = _REGIONS.get(listed.id)
+    form = _REGIONS.get(listed.seller)
     regions = [entry.region for entry in listed.offers]
     seen: dict[tuple[str, ...], int] = {}
     for place, entry in enumerate(listed.offers):
         at = ("offers", place)
         lone = regions.count(entry.region) == 1 and len(regions) > _FEWEST and set(regions) == {"any", entry.region}
         if entry.region != "any" and ((form is not None and not re.fullmatch(form, entry.region)) or lone):
-            message = f"`{entry.region}` is no region of {listed.id}"
+            message = f"`{entry.region}` is no region of {listed.seller}"
             yield one.bad("spec.price-region", (*at, "region"), message, "write the provider's own code, or `any`")
         if (entry.kind == "credits") != (entry.credits_per_hour is not None) and entry.kind != "free":
             message = f"`{entry.kind}` for a price in {'credits' if entry.credits_per_hour is not None else 'money'}"
             yield one.bad("spec.price-kind", (*at, "kind"), message, "correct the kind")
-        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
         accelerator = library.accelerator(shape.accelerator) if shape is not None else None
         if accelerator is not None and entry.per == "chip" and accelerator.unit != "chip":
             message = f"`per: chip`, where {accelerator.id} is counted by the {accelerator.unit}"
@@ -95,8 +95,8 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             message = f"`per: accelerator` for {accelerator.id}, of which a host has several cores"
             yield one.bad("spec.price-kind", (*at, "per"), message, "write `per: chip`, as the price list does")
         sellers = _SELLERS.get(entry.kind)
-        if sellers is not None and listed.id not in sellers and listed.id in _KNOWN:
-            message = f"`{entry.kind}` from {listed.id}, which sells nothing so"
+        if sellers is not None and listed.seller not in sellers and listed.seller in _KNOWN:
+            message = f"`{entry.kind}` from {listed.seller}, which sells nothing so"
             yield one.bad("spec.price-kind", (*at, "kind"), message, "correct the kind")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
             key = (entry.instance, entry.region, entry.kind, entry.date or "", entry.note)
@@ -110,7 +110,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
         rare = min(usual, key=[entry.per for entry in listed.offers].count)
         of_rare = [place for place, entry in enumerate(listed.offers) if entry.per == rare]
         if len(of_rare) == 1 and len(listed.offers) > 2 * _FEWEST:
-            message = f"`per: {rare}`, where every other price of {listed.id} is for one {(usual - {rare}).pop()}"
+            message = f"`per: {rare}`, where every other price of {listed.seller} is for one {(usual - {rare}).pop()}"
             yield one.bad("spec.price-kind", ("offers", of_rare[0], "per"), message, "is it the same unit?")
 
 
@@ -119,7 +119,7 @@ def _lone(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     first = next(iter(listed.sources))
     for place, entry in enumerate(listed.offers):
-        family = library.family_of.get(f"{listed.id}:{entry.instance}", "")
+        family = library.family_of.get(f"{listed.seller}:{entry.instance}", "")
         groups[family, entry.source or first].append(place)
     for places in groups.values():
         if len(places) <= _FEWEST:
@@ -142,7 +142,7 @@ def _dates(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
     """A price without a day where its source has days for others; a day before the accelerator was there, or after the reading."""
     dated: dict[tuple[str, str, str], int] = defaultdict(int)
     first = next(iter(listed.sources))
-    family = {entry.instance: library.family_of.get(f"{listed.id}:{entry.instance}", "") for entry in listed.offers}
+    family = {entry.instance: library.family_of.get(f"{listed.seller}:{entry.instance}", "") for entry in listed.offers}
     for entry in listed.offers:
         dated[entry.source or first, family[entry.instance], entry.kind] += entry.date is not None
     for place, entry in enumerate(listed.offers):
@@ -153,7 +153,7 @@ def _dates(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
                 message = f"the price of `{entry.instance}` has no date, and other prices of `{source}` have one"
                 yield one.bad("spec.undated-price", at, message, "write the day on which the price was read")
             continue
-        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
         accelerator = library.accelerator(shape.accelerator) if shape is not None else None
         if accelerator is not None and days(entry.date)[1] < days(accelerator.released)[0]:
             message = f"the price of `{entry.instance}` is of {entry.date}, and {accelerator.id} came in {accelerator.released}"
@@ -167,14 +167,14 @@ def _dates(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
 def _priced(listed: PriceList, library: SpecLibrary) -> list[_Priced]:
     made = []
     for place, entry in enumerate(listed.offers):
-        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
         if shape is None:
             continue
         offer = listed.offer(entry)
         if offer.price is None:
             continue
         times = shape.accelerators.value if entry.per != "instance" else 1.0
-        family = library.family_of.get(f"{listed.id}:{entry.instance}", "")
+        family = library.family_of.get(f"{listed.seller}:{entry.instance}", "")
         made.append(_Priced(place, entry, shape, family, float(offer.price.value) * HOUR * times))
     return made
 
@@ -313,10 +313,10 @@ def _history(one: LoadedFile, current: Sequence[_Priced], earlier: Sequence[_Pri
 
 def _managed(one: LoadedFile, listed: PriceList, offers: Sequence[_Priced], library: SpecLibrary) -> Iterator[tuple[Finding, int]]:
     """A managed service asks somewhat more than the bare instance costs."""
-    if listed.id != "aws-sagemaker":
+    if listed.seller != "aws-sagemaker":
         return
-    bare = next((prices for prices in library.price_lists if prices.id == "aws"), None)
-    asked = {(entry.instance, entry.region): entry for entry in bare.offers if _plain(entry)} if bare is not None else {}
+    bare = (entry for prices in library.price_lists if prices.seller == "aws" for entry in prices.offers)
+    asked = {(entry.instance, entry.region): entry for entry in bare if _plain(entry)}
     for odd in offers:
         entry = asked.get((odd.entry.instance.removeprefix("ml."), odd.entry.region))
         if entry is None or entry.price is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -20,6 +19,8 @@ _HOST = 0.05
 """What an hour of one virtual processor with its memory may cost in USD: large hosts make one accelerator dear."""
 _FEWEST = 2
 """How many other prices make a kin."""
+_REGIONS, _APART = 3, 2.2
+"""In how many regions an instance must be priced to have a usual price, and how far from it one of them may be."""
 _SENTINELS = re.compile(r"700(?:\.0+)?|9{3,}(?:\.9+|\.0+)?|1234(?:\.5\d*)?|0\.0*1")
 _PROMO = re.compile(r"_promo\b|promotional", re.IGNORECASE)
 _CHEAPER = ("spot", "reserved_1yr", "reserved_3yr")
@@ -29,26 +30,41 @@ _DEAREST = 200.0
 
 
 class PriceGroup:
-    """The current prices of one accelerator on the same terms, in USD an hour; kept sorted, as there may be thousands."""
+    """The current prices of one accelerator on the same terms, in USD an hour; kept sorted, as there may be many."""
 
     def __init__(self, made: Iterable[tuple[PriceList, OfferEntry, InstanceShape, float]]) -> None:
-        self._of_offer: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        of_instance: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._of_size: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._own: dict[tuple[str, float], float | None] = {}
         for prices, entry, shape, usd in made:
-            self._of_offer[prices.id, entry.instance, entry.region].append(usd)
-            self._of_size[prices.id][shape.accelerators.value].append(usd)
-        self._all = sorted(usd for found in self._of_offer.values() for usd in found)
+            of_instance[prices.seller, entry.instance].append(usd)
+            self._of_size[prices.seller][shape.accelerators.value].append(usd)
+        # Each instance counts once, and each provider, or one with forty regions or sizes would outvote all others.
+        self._of_instance = {name: median(found) for name, found in of_instance.items()}
+        self._regions = {name: (len(found), min(found)) for name, found in of_instance.items()}
 
     def middle(self, provider: str, entry: OfferEntry) -> tuple[int, float]:
-        """How many others there are than those of the same instance and region, and what is in the middle of them."""
-        others = self._all.copy()
-        for usd in self._of_offer.get((provider, entry.instance, entry.region), ()):
-            del others[bisect_left(others, usd)]
-        half = len(others) // 2
-        if not others:
-            return 0, 0.0
-        return len(others), others[half] if len(others) % 2 else (others[half - 1] + others[half]) / 2
+        """How many other instances are priced so, and what is in the middle of what their providers ask."""
+        of_provider: dict[str, list[float]] = defaultdict(list)
+        for name, usd in self._of_instance.items():
+            if name != (provider, entry.instance):
+                of_provider[name[0]].append(usd)
+        asked = [median(found) for found in of_provider.values()]
+        return sum(map(len, of_provider.values())), median(asked) if asked else 0.0
+
+    def usual(self, provider: str, entry: OfferEntry, usd: float) -> float:
+        """What is to be compared with others: the cheapest region where a price is near the middle of all, else the price itself.
+
+        A dear region is no fault, and how far regions may differ is another rule's business.
+        """
+        regions, least = self._regions.get((provider, entry.instance), (0, usd))
+        middle = self._of_instance.get((provider, entry.instance), usd)
+        return least if regions >= _REGIONS and middle / _APART <= usd <= middle * _APART else usd
+
+    def regional(self, provider: str, entry: OfferEntry) -> tuple[int, float] | None:
+        """In how many regions an instance is priced, and the middle of them; None where those are too few to tell."""
+        regions = self._regions.get((provider, entry.instance), (0, 0.0))[0]
+        return (regions, self._of_instance[provider, entry.instance]) if regions >= _REGIONS else None
 
     def own(self, provider: str, count: float) -> float | None:
         """What is in the middle of the provider's own instances with another number of accelerators."""
@@ -72,7 +88,7 @@ def price_groups(library: SpecLibrary) -> Mapping[tuple[str, str], PriceGroup]:
     made: dict[tuple[str, str], list[tuple[PriceList, OfferEntry, InstanceShape, float]]] = defaultdict(list)
     for prices in library.price_lists:
         for entry in prices.offers:
-            shape = library.shapes.get(f"{prices.id}:{entry.instance}")
+            shape = library.shapes.get(f"{prices.seller}:{entry.instance}")
             if shape is None or entry.status != "current" or entry.kind == "credits":
                 continue  # what a provider's own unit buys is not comparable with the next one's
             usd = per_accelerator(prices, entry, shape)
@@ -88,7 +104,7 @@ def prices(
     if listed.credit is not None and listed.credit.low.value == 0:
         message = f"a {listed.credit.name} is priced at 0: `{listed.credit.low.text}`"
         yield one.bad("spec.zero-price", ("credit", "low"), message, "write what one costs at least")
-    regions = {entry.region for entry in listed.offers}
+    regions = {entry.region for one in library.price_lists if one.seller == listed.seller for entry in one.offers}
     if listed.offers and listed.default_region not in regions | {"any"}:
         message = f"no offer is in the usual region `{listed.default_region}`"
         yield one.bad("spec.default-region", ("default_region",), message, f"write one of {', '.join(sorted(regions))}")
@@ -97,7 +113,7 @@ def prices(
         bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
         if entry.status != "current":
             continue
-        shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+        shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
         usd = per_accelerator(listed, entry, shape) if shape is not None else None
         place_holder = _sentinel(entry, usd)
         if place_holder:
@@ -105,7 +121,9 @@ def prices(
             yield bad("spec.sentinel-price", message=place_holder, hint=hint)
             refused.add(place)
         elif shape is not None and usd is not None:
-            found = list(_against_group(bad, listed, entry, shape, usd, known))
+            group = known.get((shape.accelerator, entry.kind))
+            usual = group.usual(listed.seller, entry, usd) if group is not None else usd
+            found = list(_against_group(bad, listed, entry, shape, usual, known))
             refused |= {place} if found else set()
             yield from found
         if _PROMO.search(f"{entry.instance} {entry.note}"):
@@ -135,13 +153,17 @@ def _against_group(
     known: Mapping[tuple[str, str], PriceGroup],
 ) -> Iterator[Finding]:
     group = known.get((shape.accelerator, entry.kind))
-    others, middle = group.middle(listed.id, entry) if group is not None else (0, 0.0)
+    others, middle = group.middle(listed.seller, entry) if group is not None else (0, 0.0)
     if group is None or others < _FEWEST:
         return
     host = _HOST * (shape.vcpus or 0) / max(shape.accelerators.value, 1.0) if entry.per == "instance" else 0.0
     count = shape.accelerators.value
-    own = group.own(listed.id, count)
+    own = group.own(listed.seller, count)
     high, low = usd > middle * _HIGH + host, usd < middle * _LOW
+    regional = group.regional(listed.seller, entry)
+    if not (high or low) and regional is not None and not 1 / _HIGH < usd / regional[1] < _HIGH:
+        others, middle = regional
+        high, low = usd > middle, usd < middle
     # Where the provider's own other sizes cost as much for each accelerator as this one for all of them, the unit is wrong.
     times = usd / own if own is not None and count > 1 else 1.0
     high = high or (entry.per != "instance" and _near(times, count))
@@ -185,7 +207,7 @@ def _cheaper(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: 
 
 def _of_instance(listed: PriceList, entry: OfferEntry, library: SpecLibrary) -> float | None:
     """USD for an hour of the whole instance."""
-    shape = library.shapes.get(f"{listed.id}:{entry.instance}")
+    shape = library.shapes.get(f"{listed.seller}:{entry.instance}")
     if entry.price is None or (shape is None and entry.per != "instance"):
         return None
     count = shape.accelerators.value if shape is not None and entry.per != "instance" else 1.0

@@ -82,7 +82,7 @@ def _of_another(one: LoadedFile, publisher: Publisher, at: Path_, name: str, ent
     """A page about the things of another vendor or provider, or about another part."""
     spec = one.spec
     owner = next((str(getattr(spec, key)) for key in ("vendor", "provider") if hasattr(spec, key)), "")
-    owner = spec.id if isinstance(spec, PriceList) else owner
+    owner = spec.seller if isinstance(spec, PriceList) else owner
     if publisher.about and owner and not any(owner == about or owner.startswith(f"{about}-") for about in publisher.about):
         message = f"the source `{name}` is about {' and '.join(publisher.about)}, and this file about {owner}"
         yield one.bad("spec.other-part", (*at, "url"), message, "cite what is about the things of this file")

@@ -1,4 +1,4 @@
-"""`gpuplan compare`: the same question on several machines, or several accelerators, side by side."""
+"""`gpuplan compare`: one question with several values of some options, or several accelerators, side by side."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
 from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit as Code
-from gpuplan.errors import GpuplanError, Problem, UsageError
+from gpuplan.errors import Problem, UnknownError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpuplan.estimate.result import Estimate
+    from gpuplan.estimate.standing import Standing
     from gpuplan.render.report.page import Report
 
 app = Typer(add_completion=False, rich_markup_mode=None)
@@ -29,17 +29,25 @@ def compare(
     *,
     words: Annotated[
         list[str],
-        Argument(metavar="COMMAND …", help="A fit, train or serve command with several --on, or the names of accelerators"),
+        Argument(
+            metavar="COMMAND …",
+            help="A fit, train or serve command with several values of some options, or the names of accelerators",
+        ),
     ],
 ) -> None:
-    """Which machine answers the question better? One column for each --on, and the inputs that make the difference.
+    """Which is better, by how much, and why? Any options may have several values: said again, or parted by commas.
 
-    Exits with 3 when it fits on none of them, and with 5 when one of them cannot be answered for. Names of accelerators
-    alone compare their datasheets.
+    Models, machines, engines, formats, regions, `--set` of a term: every combination is asked, 400 at most, and the answers stand
+    in order, the fastest first, or by the figure of `--by`. What makes each slower or dearer than the best is told part by part.
+
+    Exits with 3 when none fits, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their
+    datasheets.
 
     Examples:
       gpuplan compare serve llama-3.1-70b --on 4xh100 --on 8xl40s --prompt 2000 --output 300
+      gpuplan compare serve llama-3.1-8b --on h100,l40s --weights bf16,fp8 --by cost_usd_per_million_output_tokens
       gpuplan compare train llama-3.1-8b --on 8xh100 --on 8xb200 --tokens 1T --csv
+      gpuplan compare fit llama-3.1-8b qwen3-14b --on rtx-4090 --engine vllm,llama-cpp
       gpuplan compare h100 h200 mi300x
     """
     if words[0] in TASKS:
@@ -52,67 +60,89 @@ def compare(
 
 def _estimates(task: str, words: Sequence[str]) -> None:
     from gpuplan.cli.answer import form_of, of_question
-    from gpuplan.cli.main import complain
-    from gpuplan.cli.nested_command import parsed_options, split_targets
-    from gpuplan.search.ask import compared
+    from gpuplan.cli.several import gathered
+    from gpuplan.estimate.standing import standings
+    from gpuplan.search.variants import answers, variants
 
-    places, rest = split_targets(words)
-    given = parsed_options(task, rest)
+    by, rest = _by(words)
+    given, axes = gathered(task, rest)
     form = form_of(given)
     refuse(given)
     if given.get("explain") is not None:
         hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
         raise UsageError(Problem("usage.explain", "--explain means nothing to a comparison", hint))
-    if len(places) < 2:
-        hint = "such as `--on 8xh100 --on 8xh200`"
-        raise UsageError(Problem("compare.one", f"{len(places) or 'no'} --on: a comparison wants two or more", hint))
-    twice = sorted({place for at, place in enumerate(places) if place in places[:at]})
-    if twice:
-        raise UsageError(*(Problem("usage.twice", f"--on {place} is given twice", "leave one of them out") for place in twice))
-    # Only JSON says what would help each of them.
-    answers = compared(task, of_question(given), places, advise=form == "json")
-    made = {place: one for place, one in answers.items() if not isinstance(one, GpuplanError)}
-    refused = {place: one for place, one in answers.items() if isinstance(one, GpuplanError)}
-    for place, error in refused.items():
-        complain([Problem(one.code, one.message, one.hint, f"--on {place}") for one in error.problems])
-    codes = {error.exit_code for error in refused.values()}
-    if made:
-        _beside(made, refused, given)
-        sys.stdout.write(_text(made, form))
-    if Code.UNKNOWN in codes:
+    if given.get("emit") is not None:
+        hint = "ask for the one that you want with its own command"
+        raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
+    if not axes:
+        hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
+        raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
+    asked = variants(of_question(given), axes)
+    made = answers(task, asked)
+    order = standings(made, {one.name: one.changed for one in asked}, by)
+    _beside(order, by, given)
+    sys.stdout.write(_text(task, order, form))
+    if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
-    raise Exit(int(Code.OK if any(one.verdict.fits for one in made.values()) else Code.DOES_NOT_FIT))
+    raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
 
 
-def _beside(made: Mapping[str, Estimate], refused: Mapping[str, GpuplanError], given: Mapping[str, Any]) -> None:
+def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any]) -> None:
     """Write the report and the picture that were asked for."""
 
     def report() -> Report:
         from gpuplan.render.report.compared import of_comparison
 
-        return of_comparison(made, {name: one.problems for name, one in refused.items()})
+        return of_comparison(order, by)
 
     def draw(file: Path) -> None:
         from gpuplan.render.plot import draw_compared
         from gpuplan.render.report.compared import decisive
 
-        draw_compared(made, decisive(made), file)
+        draw_compared(made, decisive(made, by), file)
 
+    made = {one.name: one.answer for one in order if one.answer is not None}
     put_report(given, report)
-    put_plot(given, draw)
+    if made:
+        put_plot(given, draw)
+    elif given.get("plot") is not None:
+        print(f"note: nothing is drawn to {given['plot']}: there is no answer", file=sys.stderr)
 
 
-def _text(made: Mapping[str, Estimate], form: str) -> str:
+def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The figure that `--by` names, and the other words.
+
+    Raises:
+        UsageError: it is given twice, or without a figure.
+    """
+    found: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(words):
+        name, joined, value = words[at].partition("=")
+        if name == "--by":
+            if not joined and at + 1 == len(words):
+                raise UsageError(Problem("usage.missing", "--by: which figure?", "such as `--by cost_usd`"))
+            found.append(value if joined else words[at + 1])
+            at += not joined
+        else:
+            rest.append(words[at])
+        at += 1
+    if len(found) > 1:
+        raise UsageError(Problem("usage.twice", "--by is given twice", "one figure decides"))
+    return (found[0] if found else None), rest
+
+
+def _text(task: str, order: Sequence[Standing], form: str) -> str:
     if form == "json":
-        from gpuplan.render.json import document
+        from gpuplan.render.compare_data import comparison_document
 
-        return json.dumps([document(one) for one in made.values()], indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(comparison_document(task, order), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if form == "csv":
-        from gpuplan.render.csv import estimate_csv
+        from gpuplan.render.compare_data import comparison_csv
 
-        return estimate_csv(made.values())
+        return comparison_csv(order)
     from gpuplan.render.compare import comparison, comparison_markdown
     from gpuplan.render.text import look_of
 
-    names, estimates = list(made), list(made.values())
-    return comparison_markdown(names, estimates) if form == "md" else comparison(names, estimates, look_of(sys.stdout))
+    return comparison_markdown(order) if form == "md" else comparison(order, look_of(sys.stdout))

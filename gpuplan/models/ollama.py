@@ -39,8 +39,8 @@ class Tagged(Schema):
 
     card: str
     """The model's card."""
-    type: str
-    """How it is stored where a tag does not say."""
+    type: str | None = None
+    """How it is stored where a tag does not say; None: not on record."""
     size: str | None = None
     """The size that the library prints."""
     source: str | None = None
@@ -194,14 +194,11 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
         size = entry.latest
     tagged = entry.sizes.get(size) if entry is not None else None
     said: list[str] = []
-    if tagged is not None:
-        card = find(tagged.card, extra_dirs)
-        stored = kind or tagged.type
-    else:
-        card = _by_name(name, made, size, extra_dirs)
-        stored = kind or table.usual
-        if kind is None:
-            said.append(f"how Ollama stores `{name}` is not on record: most of its library is {table.usual}")
+    card = _by_name(name, made, size, extra_dirs) if tagged is None else find(tagged.card, extra_dirs)
+    known = kind or (tagged.type if tagged is not None else None)
+    stored = known or table.usual
+    if known is None:
+        said.append(f"how Ollama stores `{name}` is not on record: most of its library is {table.usual}")
     source = table.sources[(tagged.source if tagged else None) or "names"]
     bare = f"{made.model}:{size}" if size else name
     odd = [one for one in words if one not in (size, *KNOWN) and not re.fullmatch(r"v?\d[\d.]*", one)]
@@ -246,10 +243,18 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
                 return find(one, extra_dirs, cards_only=True)
             except GpuplanError:
                 continue
+    from gpuplan.models.kinds_of_names import built_like, nearest
+    from gpuplan.models.repositories import like_card
+
+    sized = f"{made.model}:{size}" if size else made.model
+    like = built_like(sized) if made.of_library else None
+    if like is not None:
+        return like_card(like, f"`{name}` is no card", extra_dirs)
     known = names()
     entry = library().models.get(made.model.lower())
-    near = did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
+    near = nearest(sized)
     if entry is not None and made.of_library:
-        near = f"known are {', '.join(f'`{made.model}:{one}`' for one in entry.sizes)}"
+        near += ("; " if near else "") + f"known are {', '.join(f'`{made.model}:{one}`' for one in entry.sizes)}"
+    near = near or did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
     hint = (near or "gpuplan knows some of Ollama's library") + "; any other: pull it, or give its GGUF file or config.json"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))

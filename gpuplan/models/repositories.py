@@ -15,6 +15,7 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
+from gpuplan.models.kinds_of_names import Like, built_like, nearest, table
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
@@ -76,7 +77,7 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
-    return _tuned(owner, name, why, extra_dirs)
+    return _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
 
 
 def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -89,6 +90,33 @@ def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> Model
         return None
     card = find(alike[0], extra_dirs, cards_only=True)
     return card.replaced(notes=(*card.notes, f"{why}: taken to be built as {alike[0]}, whose name differs in how it was tuned"))
+
+
+def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of a model that stands under another owner's name or under none, or that is built as another."""
+    from gpuplan.models.catalog import find, names
+
+    owner, _, name = repository.rpartition("/")
+    card = None if owner or not name else _of_names(repository, extra_dirs)
+    if owner and name:
+        same = next((one for one in names(extra_dirs) if one.rpartition("/")[2] == name.lower()), None)
+        card = None if same is None else find(same, extra_dirs, cards_only=True)
+    if card is not None:
+        return card.replaced(notes=(*card.notes, f"{why}: taken for {card.id}, by its name"))
+    like = built_like(repository)
+    if like is None:
+        return None
+    return like_card(like, why, extra_dirs)
+
+
+def like_card(like: Like, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
+    """The card of what a name is built as, with a note that says so."""
+    from gpuplan.models.catalog import find
+
+    card = find(like.card, extra_dirs, cards_only=True)
+    return card.replaced(
+        notes=(*card.notes, f"{why}: taken to be built as {card.id}: {like.why} ({table().sources[like.source].title})")
+    )
 
 
 def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str) -> ModelCard:
@@ -111,7 +139,14 @@ def _is_mixture(arch: Architecture) -> bool:
 
 
 def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
-    """The card of the model after which a repository is called; None: no card is so called."""
+    """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
+    found = _of_names(repository, extra_dirs)
+    like = built_like(repository) if found is None else None
+    return found if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
+
+
+def _of_names(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card that is called as a repository is, but for its owner and for words of tuning."""
     from gpuplan.models.catalog import find, names
 
     known = names(extra_dirs)
@@ -152,6 +187,8 @@ def made_from(name: str, known: Sequence[str]) -> str:
     >>> made_from("teknium/OpenHermes-2.5-Mistral-7B", ["mistral-7b", "llama-2-7b"])
     'its name says that it was made from `mistral-7b`: ask for that if it is built alike'
     """
+    if hint := nearest(name):
+        return hint
     tail = name.rpartition("/")[2].lower()
     inside = [one for one in known if _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)]
     if inside and max(inside, key=len) != tail:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, cast
 
 from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError
@@ -15,7 +15,7 @@ from gpuplan.plan.ask_goal import PlanTrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.front import beaten, front_of
-from gpuplan.planner.survey import Survey
+from gpuplan.planner.survey import Survey, Wanted
 from gpuplan.planner.where import Machine, outdone
 from gpuplan.record import Record
 from gpuplan.search.habits import looked_up
@@ -35,8 +35,10 @@ BEST = 3
 """Machines that are shown."""
 FEW = 8
 """Up to so many accelerators another engine may be usual."""
-FIRST, AT_ONCE = 96, 1024
+FIRST, AT_ONCE = 32, 1024
 """Machines with a count that are looked at together, in the order of their bounds: at first, to know what is to be beaten."""
+CLOSE, ROOMY = 1.1, 12.0
+"""Of counts of a machine whose bounds are so close, one is looked at first that has so many times the room that bounds ask for."""
 TOLD_APART = 1.03
 """A count so close to the best of the coarse look is searched through as well: the full search may turn their order."""
 TRIES = 4
@@ -108,11 +110,13 @@ class Search:
     def go(self) -> None:
         """Look at prospects in the order of their bounds until none that is left could be among those shown."""
         todo = self.prospects()
-        heapify(order := [(one.bound, at) for at, one in enumerate(todo)])
+        likely = self._likely(todo)
+        self._look([todo[at] for at in likely])
+        heapify(order := [(one.bound, at) for at, one in enumerate(todo) if at not in likely])
         while order:
             batch: list[Prospect] = []
             limit, front = self._to_beat(), self.front() if self.goal.front else ()
-            while order and len(batch) < (AT_ONCE if self.seen else FIRST):
+            while order and len(batch) < AT_ONCE:
                 bound, at = heappop(order)
                 one = todo[at]
                 if bound > limit and not (self.goal.front and not beaten(front, one.least_seconds, one.least_usd)):
@@ -127,6 +131,27 @@ class Search:
                         self.bounded += 1
             if batch:
                 self._look(batch)
+
+    def _likely(self, todo: list[Prospect]) -> frozenset[int]:
+        """Where those stand that probably are among the best: of the families with the least bounds one count that has room.
+
+        Their bounds are made sharper in place. It changes the order alone: what is not among them is looked at by its bound.
+        """
+        families: dict[tuple[str, str], list[int]] = {}
+        for at, one in enumerate(todo):
+            families.setdefault(one.machine.family, []).append(at)
+
+        def misfit(at: int) -> float:
+            memory = todo[at].machine.chip.memory
+            return abs(log(max(ROOMY * self.work.held / memory, 1.0) / todo[at].count)) if memory else inf
+
+        chosen: list[int] = []
+        for places in families.values():
+            least = min(todo[at].bound for at in places)
+            at = min((at for at in places if todo[at].bound <= least * CLOSE), key=misfit)
+            todo[at] = self.sharper(todo[at])
+            chosen += [at] if self._may_keep(todo[at]) else []
+        return frozenset(sorted(chosen, key=lambda at: todo[at].bound)[:FIRST])
 
     def prospects(self) -> list[Prospect]:
         """Every machine with every count that no bound rules out."""
@@ -193,11 +218,24 @@ class Search:
         return front_of(one for one in points if one.usd < inf)
 
     def _look(self, batch: Sequence[Prospect]) -> None:
-        order = sorted(batch, key=lambda one: one.count)
-        found = self.survey.reach({one.target: (one.machine.name, self.run.replaced(on=one.target)) for one in order})
+        order, limit = sorted(batch, key=lambda one: one.count), self._to_beat()
+        found = self.survey.reach({
+            one.target: Wanted(one.machine.name, one.count, self.run.replaced(on=one.target), self._seconds_that_lose(one, limit))
+            for one in order
+        })  # fmt: skip
         self.seen += [
             one.replaced(rank=reach.rank, seconds=reach.seconds) for one in batch if (reach := found.get(one.target)) is not None
         ]
+
+    def _seconds_that_lose(self, one: Prospect, limit: float) -> float:
+        """The time from which on a machine is not among those shown; infinite where that is not known."""
+        if self.goal.front:
+            return inf
+        each = one.replaced(seconds=1.0)
+        most = [(self.least, limit), *((one.figure, one.most * NEARLY) for one in self.limits)]
+        return min(
+            (value / of for name, value in most if name != "accelerators" and 0 < (of := each.figure(name)) < inf), default=inf
+        )
 
     def best(self) -> list[Candidate]:
         """The best few, each asked about in full; none where nothing meets the goal."""

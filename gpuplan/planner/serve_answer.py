@@ -49,7 +49,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
     least = goal.minimize or "cost"
-    where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None)
+    where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None, training=False)
     want = Wanted(
         run=load.run, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,

@@ -59,6 +59,15 @@ class Reach(Record):
     seconds: float
 
 
+class Wanted(Record, eq=False):
+    """What is asked of so many accelerators of a machine, and from how many seconds on they have lost."""
+
+    machine: str
+    count: int
+    ask: TrainAsk
+    most: float = inf
+
+
 class Case(Record, eq=False):
     """A machine with what is asked of it and the plans that there are."""
 
@@ -69,6 +78,8 @@ class Case(Record, eq=False):
     run: Run
     dp: float | None
     """Replicas, where the question says how many."""
+    most: float
+    """Seconds of the run beyond which nobody asks."""
 
     @property
     def alike(self) -> Hashable:
@@ -88,24 +99,24 @@ class Survey:
         self.library = library
         self.plans = 0
         self.refused: dict[str, GpuplanError] = {}
-        self.unjoined: dict[str, GpuplanError] = {}
-        """Machines that nothing joins to so many as were asked for."""
+        self.unjoined: dict[str, tuple[int, GpuplanError]] = {}
+        """The fewest of a machine that nothing joins, of those that were asked for."""
 
-    def reach(self, asks: Mapping[str, tuple[str, TrainAsk]]) -> dict[str, Reach]:
-        """What each target reaches; `asks` has the name of its machine and its question, smaller counts first.
+    def reach(self, asks: Mapping[str, Wanted]) -> dict[str, Reach]:
+        """What each target reaches; `asks` has the question of each.
 
         What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more.
         """
         groups: dict[Hashable, list[Case]] = {}
-        for on, (name, ask) in asks.items():
+        for on, one in asks.items():
             try:
-                if name in self.unjoined:
-                    raise self.unjoined[name]
-                case = self._case(on, ask)
+                if one.machine in self.unjoined and one.count >= self.unjoined[one.machine][0]:
+                    raise self.unjoined[one.machine][1]
+                case = self._case(on, one)
             except GpuplanError as error:
                 self.refused[on] = error.with_traceback(None)
-                if any(one.code == "target.no-network" for one in error.problems):
-                    self.unjoined[name] = error
+                if any(problem.code == "target.no-network" for problem in error.problems):
+                    self.unjoined[one.machine] = one.count, error
                 continue
             groups.setdefault(case.alike, []).append(case)
         found: dict[str, Reach] = {}
@@ -113,15 +124,15 @@ class Survey:
             found |= self._of_group(members)
         return found
 
-    def _case(self, on: str, ask: TrainAsk) -> Case:
-        found, habits = looked_up(ask, self.library, with_price=False)
+    def _case(self, on: str, one: Wanted) -> Case:
+        found, habits = looked_up(one.ask, self.library, with_price=False)
         space, _ = space_of(habits.ask, found)
         run = run_of(habits.ask, space.plan)
         if run is None:
             raise TypeError("a plan is of a whole run")
         subject = found.subject.replaced(operations=self.library.catalog.load(Operations, "usual"))
         shape, dp = shape_of(subject.arch, subject.hw.count, subject.engine), habits.ask.dp
-        return Case(on, subject, space, shape, run, None if dp is None else float(dp))
+        return Case(on, subject, space, shape, run, None if dp is None else float(dp), one.most)
 
     def _of_group(self, members: Sequence[Case]) -> dict[str, Reach]:
         """Machines with the same work."""
@@ -154,24 +165,41 @@ class Survey:
         """Machines that one call of the estimator can hold.
 
         First with nothing run again. What the fastest plan of a machine fits with then is not made faster by running more again:
-        only the others are looked at with that.
+        only the others are looked at with that; nor where no plan, whether it fits or not, is as fast as must be.
         """
-        axes = _legal_axes(here, axes, cases)
-        nothing, full, most = cases["recompute"][0], cases["recompute"][-1], max(cases["zero_stage"])
+        own = {stage: _legal_axes(here, axes, cases, stage) for stage in cases["zero_stage"]}
+        nothing = cases["recompute"][0]
         found: dict[str, Reach] = {}
         light: dict[int, Look] = {}
         for stage in cases["zero_stage"]:
-            light[stage] = look = self._looked(here, axes, cases, {"recompute": nothing, "zero_stage": stage}, works)
+            light[stage] = look = self._looked(here, own[stage], cases, {"recompute": nothing, "zero_stage": stage}, works)
             _keep(found, here, look.best(look))
-        tight = [at for at, one in enumerate(here) if any(look.wants_more(at, found.get(one.on)) for look in light.values())]
-        rest = tuple(here[at] for at in tight)
-        for kind in cases["recompute"][1:] if rest else ():
+        looks = light.values()
+        tight = [at for at, one in enumerate(here) if any(look.wants_more(at, found.get(one.on), one.most) for look in looks)]
+        if tight:
+            try:
+                self._again(
+                    [here[at] for at in tight], {stage: look.of(tight) for stage, look in light.items()}, own, cases, works, found
+                )
+            except Apart as apart:
+                kinds: dict[int, Hashable] = dict(zip(tight, apart.kinds, strict=True))
+                raise Apart([kinds.get(at) for at in range(len(here))]) from apart
+            except Refused as none:
+                self.refused |= {here[at].on: error for at, error in zip(tight, none.errors, strict=True)}
+        return found
+
+    def _again(
+        self, rest: Sequence[Case], light: Mapping[int, Look], own: Mapping[int, Mapping[str, Sequence[float]]],
+        cases: Mapping[str, Sequence[Any]], works: Works, found: dict[str, Reach],
+    ) -> None:  # fmt: skip
+        """Look at machines with something and with all run again, and keep in `found` what is better there."""
+        full, most = cases["recompute"][-1], max(cases["zero_stage"])
+        for kind in cases["recompute"][1:]:
             for stage in cases["zero_stage"]:
                 needed = stage == most if kind == full else stage == cases["zero_stage"][0]
                 if needed or (kind == full and any(one.on not in found or found[one.on].rank == 0 for one in rest)):
-                    look = self._looked(rest, axes, cases, {"recompute": kind, "zero_stage": stage}, works)
-                    _keep(found, rest, look.best(light[stage].of(tight)))
-        return found
+                    look = self._looked(rest, own[stage], cases, {"recompute": kind, "zero_stage": stage}, works)
+                    _keep(found, rest, look.best(light[stage]))
 
     def _looked(
         self, here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]],
@@ -223,15 +251,16 @@ class Look(Record, eq=False):
         every = (getattr(self, name) for name in self.field_names())
         return Look(*(one if len(one) == 1 else one[list(places)] for one in every))
 
-    def wants_more(self, at: int, reach: Reach | None) -> bool:
-        """Whether a plan that does not fit surely would be faster than the best that does."""
+    def wants_more(self, at: int, reach: Reach | None, most: float) -> bool:
+        """Whether a plan that does not fit surely would be faster than the best that does, and takes no more than the most."""
         import numpy as np
 
-        if reach is None or reach.rank > -2:
-            return True
         own = self.of([at])
         walls = np.broadcast_to(own.wall, own.legal.shape)[own.legal]
-        return bool(len(walls)) and float(walls.min()) < reach.seconds * ALIKE
+        if not len(walls):
+            return False
+        least = float(walls.min())
+        return least <= most and (reach is None or reach.rank > -2 or least < reach.seconds * ALIKE)
 
     def best(self, light: Look) -> list[Reach | None]:
         """Of each machine the best of its legal plans: surely fitting, then fitting, then of least memory; of these the fastest.
@@ -306,17 +335,15 @@ def _space(here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Map
 
 
 def _legal_axes(
-    here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]]
+    here: Sequence[Case], axes: Mapping[str, Sequence[float]], cases: Mapping[str, Sequence[Any]], stage: int
 ) -> Mapping[str, Sequence[float]]:  # fmt: skip
-    """The axes without values that no legal plan has."""
+    """The axes without values that no legal plan has with a stage of ZeRO."""
     import numpy as np
 
     shape = (len(here), *(len(values) for values in axes.values()))
-    legal = np.zeros(shape, dtype=np.bool_)
-    for stage in cases["zero_stage"]:
-        space = _space(here, axes, {name: (stage if name == "zero_stage" else values[0],) for name, values in cases.items()})
-        with np.errstate(all="ignore"):
-            legal = legal | np.asarray(space.legal(space.of(next(space.every_case()), _opened(axes))), dtype=np.bool_)
+    space = _space(here, axes, {name: (stage if name == "zero_stage" else values[0],) for name, values in cases.items()})
+    with np.errstate(all="ignore"):
+        legal = np.broadcast_to(np.asarray(space.legal(space.of(next(space.every_case()), _opened(axes))), dtype=np.bool_), shape)
     made: dict[str, Sequence[float]] = {}
     for at, (name, values) in enumerate(axes.items(), 1):
         held = np.flatnonzero(legal.any(axis=tuple(other for other in range(legal.ndim) if other != at)))

@@ -128,13 +128,13 @@ def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTr
     """
     needed = goal.budget is not None or goal.minimize == "cost" or bool(goal.front) or run.asks_for_price()
     try:
-        return goal, places(goal, run, library, priced=goal.least == "cost" or needed), ()
+        return goal, places(goal, run, library, priced=goal.least == "cost" or needed, training=True), ()
     except UnknownError as error:
         if needed or goal.minimize is not None or error.problems[0].code != "plan.no-price":
             raise
         told = Note("plan.fastest", f"{error.problems[0].message}: what takes least time is best", "give a price with --price")
         goal = goal.replaced(minimize="time")
-        return goal, places(goal, run, library, priced=False), (told,)
+        return goal, places(goal, run, library, priced=False, training=True), (told,)
 
 
 def tokens_of(run: TrainAsk) -> float:

@@ -40,6 +40,8 @@ class Chip(Record):
     rates: Mapping[str, float]
     watts: float | None
     bandwidth: float | None = None
+    trains: bool = True
+    """False: its vendor made it for inference alone."""
 
 
 class Machine(Record, eq=False):
@@ -121,8 +123,10 @@ def ladder(most: int, *, whole: bool = False) -> Iterator[int]:
         one *= 2
 
 
-def places(ask: Where, run: Common, library: Library, *, priced: bool) -> Places:
+def places(ask: Where, run: Common, library: Library, *, priced: bool, training: bool) -> Places:
     """The machines that a question allows; with `priced` only those that have a price.
+
+    For `training` an accelerator that its vendor made for inference alone is looked at only where `--on` names it.
 
     Raises:
         UsageError: options that contradict each other, or a wrong condition.
@@ -135,6 +139,9 @@ def places(ask: Where, run: Common, library: Library, *, priced: bool) -> Places
     for name in (one.strip() for one in (ask.on or "").split(",") if one.strip()):
         found += _named(name, run, library, chips, priced, old)
     if ask.on is None:
+        if training:
+            chips, more = _that_train(chips)
+            notes = (*notes, *more)
         found += _instances(_clouds(ask, library), run, library, chips, old)
         if not priced and ask.cloud is None:
             found += [Machine(name, name, 1, chip) for name, chip in chips.items()]
@@ -172,7 +179,8 @@ def _check(ask: Where, run: Common) -> None:
 def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, ...]]:
     """The accelerators that multiply 16-bit numbers and meet the conditions, by id."""
     columns = LISTINGS[ACCELERATORS].columns
-    wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in ("id", "memory", "power", "bandwidth", *RATES)]
+    named = ("id", "memory", "power", "bandwidth", "serves_only", *RATES)
+    wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in named]
     conditions: list[Condition] = [where(columns, text, ACCELERATORS) for text in (ask.filter or "").split()]
     rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
     kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
@@ -183,13 +191,24 @@ def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, .
     return {name: chip for name, chip in made.items() if chip.rates.get("half")}, tuple(notes)
 
 
+def _that_train(chips: Mapping[str, Chip]) -> tuple[dict[str, Chip], tuple[Note, ...]]:
+    """Those that their vendors did not make for inference alone, and which were left out."""
+    kept = {name: chip for name, chip in chips.items() if chip.trains}
+    unfit = some([name for name in chips if name not in kept])
+    if not kept:
+        what = f"nothing trains on what --filter leaves, which is made for inference alone: {unfit}"
+        raise UsageError(Problem("plan.serves-only", what, "allow more, or name one with --on"))
+    told = Note("plan.serves-only", f"left out, as made for inference alone: {unfit}", "name one with --on")
+    return kept, (told,) if unfit else ()
+
+
 def _chip(row: Mapping[str, Cell]) -> Chip:
     def number(name: str) -> float | None:
         value = row[name].value
         return float(value) if isinstance(value, (int, float)) else None
 
     rates = {name: rate for name in RATES if (rate := number(name)) is not None}
-    return Chip(number("memory"), rates, number("power"), number("bandwidth"))
+    return Chip(number("memory"), rates, number("power"), number("bandwidth"), row["serves_only"].value is None)
 
 
 def _clouds(ask: Where, library: Library) -> frozenset[str]:

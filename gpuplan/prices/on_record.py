@@ -8,7 +8,7 @@ from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
-from gpuplan.specs.offers import ANYWHERE, check_region, price_lists
+from gpuplan.specs.offers import ANYWHERE, check_region, price_lists, sellers
 from gpuplan.specs.price import Offer
 from gpuplan.term import Source
 
@@ -41,7 +41,7 @@ def every_price(catalog: Catalog) -> Iterator[PricedOffer]:
     for path in catalog.paths("instances").values():
         family = catalog.read(InstanceFamily, path)
         shapes |= {(family.provider, shape.name): shape for shape in family.instances}
-    for provider in catalog.paths("prices"):
+    for provider in sellers(catalog):
         for rank, prices in price_lists(catalog, provider):
             for entry in prices.offers:
                 yield _priced_offer(prices.offer(entry, rank), shapes.get((provider, entry.instance)))
@@ -67,7 +67,7 @@ def select_prices(
         UnknownError: there is none.
     """
     if region is not None and region != ANYWHERE:
-        providers = [key(word) for word in words if key(word) in catalog.paths("prices")]
+        providers = [key(word) for word in words if key(word) in sellers(catalog)]
         check_region(catalog, region, providers[0] if len(providers) == 1 else None)
     rows = [row for row in every_price(catalog) if every_status or row.offer.status == "current"]
     own = {(row.name, row.offer.region, row.offer.kind): row.offer.rank for row in sorted(rows, key=lambda one: one.offer.rank)}
@@ -78,7 +78,7 @@ def select_prices(
         found = _named(found, word, catalog)
     found = [row for row in found if kind in (None, row.offer.kind) and (region is None or row.offer.region in (region, "any"))]
     if not found:
-        known = [*catalog.paths("prices"), *{row.name for row in rows}, *{row.accelerator for row in rows}]
+        known = [*sellers(catalog), *{row.name for row in rows}, *{row.accelerator for row in rows}]
         terms = "".join(f" {text}" for text in (kind, region and f"in {region}") if text)
         hint = (did_you_mean(words[0], known) if words else "") or "`gpuplan prices list` shows all, `--all` old ones too"
         raise UnknownError(Problem("price.none", f"no{terms} price of `{' '.join(words) or 'anything'}` is on record", hint))

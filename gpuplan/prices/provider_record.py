@@ -8,7 +8,7 @@ from statistics import median
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import Instance, InstanceFamily
-from gpuplan.specs.offers import price_list, price_lists
+from gpuplan.specs.offers import price_list, price_lists, sellers
 from gpuplan.specs.system import System
 from gpuplan.units import HOUR
 
@@ -39,7 +39,7 @@ class ProviderRecord:
                         self._instances.setdefault(key(name), instance)
         rates: dict[str, list[float]] = {}
         streets: dict[str, list[float]] = {}
-        for provider in self.catalog.paths("prices"):
+        for provider in sellers(self.catalog):
             for entry in (entry for _, prices in price_lists(self.catalog, provider) for entry in prices.offers):
                 found = shapes.get((provider, entry.instance))
                 if found is None or entry.price is None or entry.status != "current" or found.accelerators < 1:

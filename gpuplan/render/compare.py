@@ -1,43 +1,59 @@
-"""How do several answers to the same question differ, side by side, and from which inputs do the differences come?"""
+"""How do several answers differ, side by side: who is best, what does each take, and why is it behind?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.estimate.winner import ROOMIEST, price_of, winners
+from gpuplan.estimate.slower import Behind, Dearer, Input
+from gpuplan.estimate.standing import Standing
+from gpuplan.estimate.winner import CHEAPEST, FASTEST, ROOMIEST, price_of, winners
 from gpuplan.render.markdown import grid
 from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
-from gpuplan.term import Term
 
-_MOST = 16
-"""How many differing inputs are listed; the JSON of each estimate has them all."""
-_BORING = {"user", "chosen", "definition"}
+COLUMNS_AT_MOST = 3
+"""So many answers stand in columns of their own, with all figures; more have a row each."""
+_REASONS = 5
+"""So many parts are told of each answer; JSON has them all."""
+_INPUTS = 3
+_SMALLEST = 0.005
+"""A smaller difference is none."""
+_TELLING = 0.02
+"""An input that moves the answer by less is not told."""
+_TOLD = 10
+"""Of so many answers it is told why they are behind; JSON has all."""
+_NO_PRICE = "no price"
+_NONE = "–"
 
 
-def comparison(names: Sequence[str], estimates: Sequence[Estimate], look: Look) -> str:
-    """A column for each estimate: verdict, figures with ranges, plans where they differ, and the inputs that differ."""
-    rows = list(_rows(estimates))
-    differing = list(_differences(estimates))
-    lines = [part for line in winner_lines(names, estimates) for part in wrap(line, look.width, "", "  ")]
-    blocks = ["\n".join(map(look.bold, lines))] if lines else []
-    blocks.append("\n".join(_grid(names, rows, look, bold_first=True)))
-    if differing:
-        title = look.bold("Inputs that differ")
-        blocks.append("\n".join([title, *_grid(names, differing[:_MOST], look)]))
-        if len(differing) > _MOST:
-            blocks.append(f"  and {len(differing) - _MOST} more (`--json` has them all)")
-    if any(not known(term) for estimate in estimates for term in estimate.figures.values()):
+def comparison(order: Sequence[Standing], look: Look) -> str:
+    """Who is best, the answers in columns (many: in rows), why each is behind the first, and why a cell is empty."""
+    made = [one for one in order if one.answer is not None]
+    blocks = [
+        "\n".join(look.bold(part) for line in winner_lines(order) for part in wrap(line, look.width, "", "  ")),
+        _in_columns(made, look) if len(made) <= COLUMNS_AT_MOST else _in_rows(made, look),
+    ]
+    told = prices(made) if len(made) > COLUMNS_AT_MOST else []
+    for title, lines in (
+        ("Why", reasons(order)),
+        ("Prices of one accelerator", told),
+        ("Empty cells", empty_cells(made)),
+        ("No answer", no_answers(order)),
+    ):
+        if lines:
+            body = [part for line in lines for part in wrap(line, look.width, "  ", "    ")]
+            blocks.append("\n".join([look.bold(title), *body]))
+    if any(not known(term) for one in made for term in (one.answer.figures.values() if one.answer else ())):
         blocks.append(
             "\n".join(wrap("rests on an assumed value (`--explain` of the single command shows which)", look.width, "* "))
         )
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def winner_lines(names: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
+def winner_lines(order: Sequence[Standing]) -> list[str]:
     """Who is best in what, by how much, and whether the ranges leave that open."""
     lines = []
-    for one in winners(dict(zip(names, estimates, strict=True))):
+    for one in winners({one.name: one.answer for one in order if one.answer is not None}):
         manner = "as fast" if one.word == "fastest" else "as cheap"
         ahead = "" if one.key in ROOMIEST else f", {one.times:.3g} times {manner} as {one.next}"
         doubt = "" if one.sure else "; their ranges overlap"
@@ -45,37 +61,213 @@ def winner_lines(names: Sequence[str], estimates: Sequence[Estimate]) -> list[st
     return lines
 
 
+def reasons(order: Sequence[Standing]) -> list[str]:
+    """Why each answer is behind the first, and why it is dearer than the cheapest; those that are as good are left out."""
+    lines = []
+    behind = [one for one in order if one.answer is not None and (one.behind is not None or one.dearer is not None)]
+    for one in behind[:_TOLD]:
+        said = [*_behind(one.behind), *_dearer(one.dearer)]
+        if not one.fits and one.answer is not None:
+            said.insert(0, one.answer.verdict.headline)
+        if said:
+            lines.append(f"{one.name}: {'; '.join(said)}")
+    if len(behind) > _TOLD:
+        lines.append(f"and {len(behind) - _TOLD} more (`--json` has them all)")
+    return lines
+
+
+def empty_cells(made: Sequence[Standing]) -> list[str]:
+    """Why some answers do not have a figure that others have: each reason once, with whom it is about."""
+    found: dict[str, list[str]] = {}
+    for one in made:
+        for note in one.answer.notes if one.answer is not None else ():
+            if note.code == "price.unknown" and any(_priced(other) for other in made):
+                found.setdefault(f"{note.text}; {note.hint}", []).append(one.name)
+    lines = [f"{_NO_PRICE} ({', '.join(names)}): {text}" for text, names in found.items()]
+    keys = [{*one.answer.figures} for one in made if one.answer is not None]
+    if keys and any(key not in mine and not _is_money(key) for mine in keys for key in set().union(*keys)):
+        lines.append(f"{_NONE}: a figure that the plan or engine of that answer does not have")
+    return lines
+
+
+def no_answers(order: Sequence[Standing]) -> list[str]:
+    """Why there is no answer to some of the questions."""
+    lines = []
+    for one in order:
+        for problem in () if one.error is None else one.error.problems:
+            lines.append(f"{one.name}: {problem.message}{f' ({problem.hint})' if problem.hint else ''}")
+    return lines
+
+
+def _behind(one: Behind | None) -> list[str]:
+    if one is None:
+        return []
+    told = [part for part in one.parts if part.share * (one.times - 1) > 0][:_REASONS]
+    parts = "; ".join(f"{label(part.name.replace('.', '_'))} {_signed(part.share)}" for part in told)
+    if one.figure in ROOMIEST:
+        said = [_instead(put) for put in one.inputs]
+        if abs(one.times - 1) >= _SMALLEST:
+            said.append(f"it needs {one.times:.3g} times the memory of {one.best}{f' ({parts})' if parts else ''}")
+        return said
+    if abs(one.times - 1) < _SMALLEST:
+        return []
+    what = "sample" if "samples" in one.figure else "token"
+    said = [f"{_signed(one.times - 1)} time for a {what} against {one.best}: {parts}"] if parts else []
+    alone = [put for put in one.inputs if (put.times - 1) * (one.times - 1) > 0 and abs(put.times - 1) >= _TELLING][:_INPUTS]
+    if alone:
+        said.append("inputs: " + ", ".join(f"{_instead(put)} (alone {put.times:.3g} times as fast)" for put in alone))
+    return said
+
+
+def _instead(put: Input) -> str:
+    name = put.name if "." in put.name else label(put.name)
+    return f"{name} {shown(put.name, put.own, put.unit)}, not {shown(put.name, put.best, put.unit)}"
+
+
+def _dearer(one: Dearer | None) -> list[str]:
+    if one is None or abs(one.times - 1) < _SMALLEST:
+        return []
+    made_of = f"{one.price_times:.3g} times its price an hour, {one.time_times:.3g} times its time"
+    return [f"{one.times:.3g} times the cost of {one.best}: {made_of}"]
+
+
+def _signed(share: float) -> str:
+    """A share as a signed percentage.
+
+    >>> _signed(0.4567), _signed(-0.012), _signed(38.9)
+    ('+46 %', '-1.2 %', '+3,890 %')
+    """
+    amount = share * 100
+    return f"{amount:+,.1f} %" if abs(amount) < 9.95 else f"{amount:+,.0f} %"
+
+
+def prices(made: Sequence[Standing]) -> list[str]:
+    """Of whose offers the prices are, and of which kind and date: each once, with the answers that rest on it."""
+    found: dict[str, list[str]] = {}
+    for one in made:
+        rows = price_rows(one.answer) if one.answer is not None else []
+        if rows:
+            found.setdefault(", ".join(text for _, text in rows), []).append(one.name)
+    return [f"{text}: {'; '.join(names)}" for text, names in found.items()]
+
+
+def price_rows(answer: Estimate) -> list[tuple[str, str]]:
+    """What one accelerator costs an hour, and of which offer that is: whose, of which kind, as of when."""
+    price = price_of(answer)
+    if price is None:
+        return []
+    about = next((dict(note.about) for note in answer.notes if note.about), {})
+    rows = [("price of one accelerator", shown(price.name, float(price.value), price.unit))]
+    if not about:
+        return [*rows, ("price by", "you")]
+    return [
+        *rows,
+        ("price by", about["provider"]),
+        ("price kind", about["kind"].replace("_", " ")),
+        ("price date", about["date"] or "unknown"),
+    ]
+
+
+def _priced(one: Standing) -> bool:
+    return one.answer is not None and any(_is_money(key) for key in one.answer.figures)
+
+
+def _is_money(key: str) -> bool:
+    return "usd" in key
+
+
 def side_by_side_text(names: Sequence[str], rows: Sequence[tuple[str, list[str]]], look: Look) -> str:
     """Rows of texts under names, in as many blocks as the width needs."""
     return "\n".join(_grid(names, rows, look, bold_first=True)) + "\n"
 
 
-def comparison_markdown(names: Sequence[str], estimates: Sequence[Estimate]) -> str:
+def comparison_markdown(order: Sequence[Standing]) -> str:
     """The same as Markdown."""
-    rows = [[head, *cells] for head, cells in (*_rows(estimates), *_differences(estimates))]
-    said = "".join(f"\n- {line}" for line in winner_lines(names, estimates))
-    return grid(["", *names], rows, "l" + "r" * len(names)) + "\n" + (f"{said}\n" if said else "")
+    made = [one for one in order if one.answer is not None]
+    rows = [[head, *cells] for head, cells in _rows(made)]
+    table = grid(["", *(one.name for one in made)], rows, "l" + "r" * len(made)) + "\n" if made else ""
+    said = [*winner_lines(order), *reasons(order), *empty_cells(made), *(f"no answer: {line}" for line in no_answers(order))]
+    return table + ("".join(f"\n- {line}" for line in said) + "\n" if said else "")
 
 
-def _rows(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
-    yield "verdict", [estimate.verdict.words for estimate in estimates]
-    for key in dict.fromkeys(key for estimate in estimates for key in estimate.figures):
-        yield label(key), [_value(estimate, key) for estimate in estimates]
-        ends = [_ends(estimate, key) for estimate in estimates]
+def _in_columns(made: Sequence[Standing], look: Look) -> str:
+    return "\n".join(_grid([one.name for one in made], list(_rows(made)), look, bold_first=True)) if made else ""
+
+
+def _in_rows(made: Sequence[Standing], look: Look) -> str:
+    """A row for each answer: as many of the main figures as the width holds, the rest is in CSV and JSON."""
+    first = next(one.answer for one in made if one.answer is not None)
+    speed = next((key for key in FASTEST if key in first.figures), None)
+    cost = next((key for one in made if one.answer for key in CHEAPEST if key in one.answer.figures), None)
+    wanted = [key for key in (speed, cost) if key is not None]
+    wanted += [key for key in first.figures if key not in wanted]
+    table = [_headed("", [one.name for one in made]), _headed("verdict", [one.answer.verdict.words for one in made if one.answer])]
+    if speed is not None:
+        table.append(_headed("times", [_times(one) for one in made]))
+    given = len(table)
+    for key in wanted:
+        column = _headed(label(key), [_value(one.answer, key) for one in made if one.answer])
+        if sum(max(map(len, cells)) + 2 for cells in (*table, column)) <= look.width:
+            table.append(column)
+    left_out = len(wanted) - len(table) + given
+    lines = columns([list(row) for row in zip(*table, strict=True)], "ll" + "r" * (len(table) - 2))
+    while not lines[0].strip():
+        lines = lines[1:]
+    heads = len(lines) - len(made)
+    more = wrap(
+        f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers", look.width, "  "
+    )
+    return "\n".join([*map(look.bold, lines[:heads]), *lines[heads:], *(more if left_out else ())])
+
+
+_HEADS = 4
+"""So many lines a heading may take."""
+
+
+def _headed(head: str, cells: Sequence[str]) -> list[str]:
+    """A column under its heading, which takes several lines where the cells are narrow."""
+    lines = [head]
+    for size in range(max(10, *map(len, (*cells, *head.split()))), max(len(head), 10) + 1):
+        lines = wrap(head, size)
+        if len(lines) <= _HEADS:
+            break
+    return [*[""] * (_HEADS - len(lines)), *lines, *cells]
+
+
+def _times(one: Standing) -> str:
+    """How much of the speed of the best an answer has."""
+    if one.behind is None or not one.behind.times or one.behind.figure not in FASTEST:
+        return "1" if one.behind is None else _NONE
+    return f"{1 / one.behind.times:.3g}"
+
+
+def _rows(made: Sequence[Standing]) -> Iterator[tuple[str, list[str]]]:
+    answers = [one.answer for one in made if one.answer is not None]
+    yield "verdict", [answer.verdict.words for answer in answers]
+    times = [_times(one) for one in made]
+    if any(one.behind is not None and one.behind.figure in FASTEST for one in made):
+        yield "speed against the first", times
+    for key in dict.fromkeys(key for answer in answers for key in answer.figures):
+        yield label(key), [_value(answer, key) for answer in answers]
+        ends = [_ends(answer, key) for answer in answers]
         if any(ends):
             yield "", ends
-    prices = [price_of(estimate) for estimate in estimates]
-    if any(prices):
-        yield "price of one accelerator", [shown(one.name, float(one.value), one.unit) if one else "" for one in prices]
-    for name in dict.fromkeys(name for estimate in estimates for name in estimate.question):
-        answers = [estimate.question.get(name, "") for estimate in estimates]
-        if name != "on" and len(set(answers)) > 1:
-            yield label(name), answers
+    told = [dict(price_rows(answer)) for answer in answers]
+    for head in dict.fromkeys(head for rows in told for head in rows):
+        yield head, [rows.get(head, _NO_PRICE if not rows else _NONE) for rows in told]
+    for name in dict.fromkeys(name for answer in answers for name in answer.question):
+        said = [answer.question.get(name, _NONE) for answer in answers]
+        if name != "on" and len(set(said)) > 1:
+            yield label(name), said
+
+
+def _empty(estimate: Estimate, key: str) -> str:
+    return _NO_PRICE if _is_money(key) and any(note.code == "price.unknown" for note in estimate.notes) else _NONE
 
 
 def _value(estimate: Estimate, key: str) -> str:
     term = estimate.figures.get(key)
-    return "" if term is None else f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}"
+    return _empty(estimate, key) if term is None else f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}"
 
 
 def _ends(estimate: Estimate, key: str) -> str:
@@ -83,20 +275,6 @@ def _ends(estimate: Estimate, key: str) -> str:
         return ""
     (low, high), term = estimate.ranges[key], estimate.figures[key]
     return f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
-
-
-def _differences(estimates: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
-    """The leaves whose values are not the same everywhere, except those that the question itself named."""
-    found: list[dict[str, Term]] = []
-    for estimate in estimates:
-        roots = estimate.figures.values()
-        found.append({t.name: t for root in roots for t in root.walk() if t.formula is None and t.source.kind not in _BORING})
-    names = dict.fromkeys(name for leaves in found for name in leaves)
-    fitted = {name for leaves in found for name, term in leaves.items() if term.source.kind in ("measured", "fitted", "assumed")}
-    for name in sorted(names, key=lambda name: name in fitted):  # datasheets and prices before what was fitted
-        cells = [shown(name, float(leaves[name].value), leaves[name].unit) if name in leaves else "" for leaves in found]
-        if len(set(cells)) > 1:
-            yield name, cells
 
 
 def _grid(names: Sequence[str], rows: Sequence[tuple[str, list[str]]], look: Look, *, bold_first: bool = False) -> list[str]:

@@ -356,20 +356,25 @@ def _price_lines(more: Related, look: Look) -> Iterator[str]:
         )
         each = human(one.each_usd_per_s, "USD/s") if one.each_usd_per_s is not None else ""
         where = f"[p{sources.index(one.source) + 1}]"
-        rows.append([one.instance, amount, entry.per, each, entry.kind.replace("_", " "), entry.region, one.offer.date, where])
+        place = f"{entry.region} +{one.other_regions}" if one.other_regions else entry.region
+        rows.append([one.instance, amount, entry.per, each, entry.kind.replace("_", " "), place, one.offer.date, where])
     lines = columns(rows, "lrlrllll")
     if all(len(line) <= look.width for line in lines):
         yield from lines
     else:
         # Too wide: instances as headings, and what the price is for only where it is not for the instance.
         rows = [[row[0], f"{row[1]}{' an ' + row[2] if row[2] not in ('per', 'instance') else ''}", *row[3:]] for row in rows]
-        lines = columns([row[1:] for row in rows], "rrllll", indent="    ")
+        lines = columns([row[1:] for row in rows], "rrllll", indent="  ")
         last = ""
         for row, line in zip(rows, lines, strict=True):
             if row[0] not in (last, "instance"):
                 yield f"  {row[0]}"
             last = row[0]
             yield line
+    if any(one.other_regions for one in more.prices):
+        provider = more.prices[0].offer.provider
+        told = f"+3: in three more regions, which `gpuplan prices list {provider}:{more.prices[0].instance}` shows"
+        yield from wrap(told, look.width, "  ")
     if more.old:
         yield from wrap(f"{more.old} more are historical, promotional or doubtful, and not used", look.width, "  ")
     for at, source in enumerate(sources, 1):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from gpuplan.errors import GpuplanError, ImpossibleError, InfeasibleError, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, ImpossibleError, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.estimate.result import REPORT, Change, Estimate
 from gpuplan.plan.ask import ASKS, TrainAsk
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
@@ -33,27 +33,7 @@ def answered(task: str, given: Mapping[str, Any], *, advise: bool = True, keep: 
     """
     asked = question(ASKS[task], given)
     made = estimated(asked, advise=advise, library=Library.shared(asked.specs, calibrated=bool(asked.calibrated)) if keep else None)
-    _check_units(made, given.get("set"))
-    return made
-
-
-def compared(
-    task: str, given: Mapping[str, Any], places: Sequence[str], *, advise: bool = True, keep: bool = False
-) -> dict[str, Estimate | GpuplanError]:
-    """The answers of several machines to one question; one that cannot be answered for has its error, and hides no other.
-
-    Raises:
-        GpuplanError: the question itself is wrong.
-    """
-    asks = {place: question(ASKS[task], {**given, "on": place}) for place in places}
-    first = next(iter(asks.values()))
-    library = Library.shared(first.specs, calibrated=bool(first.calibrated)) if keep else Library.of(first)
-    made = of_each(asks, library, advise=advise)
-    for one in made.values():
-        if isinstance(one, Estimate):
-            _check_units(one, given.get("set"))
-        elif not isinstance(one, (InfeasibleError, UnknownError)):
-            raise one
+    check_units(made, given.get("set"))
     return made
 
 
@@ -120,7 +100,7 @@ def _launched(ask: TrainAsk | ServeAsk, made: Estimate) -> Estimate:
     raise UnknownError(Problem("emit.unknown", what, "leave --emit out"))
 
 
-def _check_units(made: Estimate, given: Any) -> None:
+def check_units(made: Estimate, given: Any) -> None:
     """Refuse values of `--set` in another unit than their term's.
 
     Raises:

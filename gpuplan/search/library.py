@@ -30,6 +30,7 @@ from gpuplan.search.local import local_target, names_local
 from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
+from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.capacity import capacity_of
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
@@ -261,7 +262,7 @@ class Library:
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
             price=place.price, money=place.money, pins=ask.pins,
         )  # fmt: skip
-        notes = (*card.warnings(), *(_of_training(card) if task == "train" else ()), *place.notes)
+        notes = (*card.warnings(), *(_of_training(card, place.target.accelerator) if task == "train" else ()), *place.notes)
         return Found(card=card, target=place.target, subject=subject, notes=notes, defaults=usual)
 
     def _as_benchmarked(self, place: Place, model: str) -> Place:
@@ -342,12 +343,17 @@ class Library:
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
 
 
-def _of_training(card: ModelCard) -> tuple[Note, ...]:
-    """That the types of a file that only serves are not trained in; nothing of other models."""
-    if card.engine is None:
-        return ()
-    text = "training takes the architecture alone, not the types that the file is stored in"
-    return (Note("model.architecture-alone", text, "it begins from 16 bits; --base-weights says how frozen weights are stored"),)
+def _of_training(card: ModelCard, chip: Accelerator) -> tuple[Note, ...]:
+    """That the types of a file that only serves are not trained in, and that nothing trains on an accelerator that only serves."""
+    made: list[Note] = []
+    if card.engine is not None:
+        text = "training takes the architecture alone, not the types that the file is stored in"
+        hint = "it begins from 16 bits; --base-weights says how frozen weights are stored"
+        made.append(Note("model.architecture-alone", text, hint))
+    if (said := chip.serves_only) is not None:
+        text = f"{chip.name} is made for inference alone ({chip.source_of(said).title}: {said.text})"
+        made.append(Note("hardware.serves-only", text, "this is what its peaks would allow: no engine on record trains there"))
+    return tuple(made)
 
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]

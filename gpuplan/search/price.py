@@ -50,7 +50,7 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         except UnknownError as error:
             return _none(ask, error, None)
         _young(ask, offer, terms)
-        notes = [Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price")]
+        notes = [Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price", _about(offer))]
         if "@" in target.text:
             told = f"{target.instance.qualified_name} is sold with its own network, not with what --on puts behind the @"
             notes.append(Note("price.other-network", f"{told}: the price is without it", "give that of both with --price"))
@@ -66,7 +66,7 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
     if target.count % each:
         taken += f"; instances are paid whole, and {target.count % each:g} of the last one's {each:g} are used"
     text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({taken})"
-    return street.price, (Note("price.street", text, "give your own with --price, or name an instance"),)
+    return street.price, (Note("price.street", text, "give your own with --price, or name an instance", _about(street.offer)),)
 
 
 def said(offer: Offer, on: date | None = None) -> str:
@@ -81,6 +81,15 @@ def said(offer: Offer, on: date | None = None) -> str:
     kind = offer.kind.replace("_", " ") + ("" if offer.status == "current" else f", {offer.status}")
     where = "any region" if offer.region == ANYWHERE else offer.region
     return f"{amount} for {what} in {where}, {kind}, {aged(offer.entry.date, on or today())}{source}"
+
+
+def _about(offer: Offer) -> tuple[tuple[str, str], ...]:
+    """Whose offer it is, for programs."""
+    told = {
+        "provider": offer.provider, "instance": offer.instance, "region": offer.region, "kind": offer.kind,
+        "date": str(offer.entry.date or ""),
+    }  # fmt: skip
+    return tuple(told.items())
 
 
 def _alone(ask: Common) -> None:

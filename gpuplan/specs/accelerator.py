@@ -16,6 +16,7 @@ from gpuplan.specs.quantity import (
     RatioField,
     ShareField,
     Sourced,
+    TextField,
     WattsField,
 )
 
@@ -214,6 +215,8 @@ class Accelerator(SpecFile):
     """SXM5, OAM, PCIe dual-slot …"""
     mig: dict[str, MigProfile] = field(default_factory=dict)
     """The MIG profiles by name (`1g.10gb`), without those that differ only in video engines (`+me`, `-me`, `+gfx`)."""
+    serves_only: TextField | None = None
+    """What its vendor says where it is made for inference and nothing trains on it; no plan of training takes it unasked."""
     default_system: Id | None = None
     """The system that is meant when only the accelerator is named."""
     default_engines: dict[Literal["train", "serve"], Id] = field(default_factory=dict)

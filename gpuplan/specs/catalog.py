@@ -264,13 +264,15 @@ class Catalog:
 
     def _notes(self, kind: str, name: str, ident: str) -> Iterator[Note]:
         wanted, path = key(name), self.paths(kind)[ident]
-        sized = any(map(SIZE.fullmatch, wanted.split("-")))
-        others = [
-            other
-            for other in self.paths(kind)
-            if other != ident and (other.startswith(f"{wanted}-") or (not sized and without_size(other) == without_size(ident)))
-        ]
-        if others and wanted != ident:
+        others: list[str] = []
+        if wanted != ident:
+            sized, bare = any(map(SIZE.fullmatch, wanted.split("-"))), without_size(ident)
+            others = [
+                other
+                for other in self.paths(kind)
+                if other != ident and (other.startswith(f"{wanted}-") or (not sized and without_size(other) == bare))
+            ]
+        if others:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             yield Note("spec.taken-as", f"`{name}` was taken as `{ident}`", f"there is also {', '.join(others[:5])}{more}")
         if self.rank(path) > 0:

@@ -70,7 +70,8 @@ def going_rate(target: Target, catalog: Catalog, terms: Terms = USUAL) -> Street
     """The cheapest rate on some terms at which instances make a target, for each of its accelerators; markets do not count.
 
     Instances are paid whole, also where the target needs a part of the last one. Undated rates are taken only where no dated one is
-    on record. Of what is current in a user's file, the shipped price of the same instance does not count.
+    on record, or where those leave accelerators of the last instance unused and cost more. Of what is current in a user's file, the
+    shipped price of the same instance does not count.
 
     Raises:
         UnknownError: no cloud on record sells what makes the target, on those terms.
@@ -93,7 +94,16 @@ def _cheapest(shape: Shape, catalog: Catalog, terms: Terms) -> StreetPrice | Non
         for offer in offers_on(instance, catalog, terms)
         if offer.price is not None
     ]
-    return min(found, key=lambda one: undated_last(one.price, one.offer), default=None)
+    best = min(found, key=lambda one: undated_last(one.price, one.offer), default=None)
+    if best is None or not _left_over(shape, best):
+        return best
+    # A machine of the size that is asked for is the better rate than a part of a larger one, though its price has no date.
+    return min((one for one in found if one is best or not _left_over(shape, one)), key=lambda one: float(one.price.value))
+
+
+def _left_over(shape: Shape, rate: StreetPrice) -> bool:
+    """Whether accelerators of the last instance are paid for and not used."""
+    return shape.count % rate.instance.accelerators != 0
 
 
 def _rate(shape: Shape, instance: Instance, offer: Offer, price: Term) -> StreetPrice:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError, did_you_mean
@@ -12,13 +14,20 @@ from gpuplan.record import Record
 from gpuplan.specs.dates import first_day, last_day
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.price import Offer, OfferEntry, PriceKind, PriceList
+from gpuplan.strict_yaml import read_text
 from gpuplan.term import Source, Term
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.target import Target
 
 ANYWHERE = "any"
+_PROVIDER = re.compile(r"^provider: *([\w-]+)", re.M)
+_REGION = re.compile(r"(?<![\w-])region: *[\"']?([\w.-]+)")
+_NAMED = 12
+"""How many regions a message names."""
 
 
 class StreetPrice(Record, eq=False):
@@ -81,26 +90,47 @@ def price_lists(catalog: Catalog, provider: str) -> list[tuple[int, PriceList]]:
 
     Prices are the one kind of file that does not replace its namesake: a user's price of one instance leaves the others be.
     """
-    made = []
-    for rank, folder in enumerate(catalog.folders):
-        root = folder / "prices"
-        paths = sorted(root.rglob(f"{provider}.yaml")) if root.is_dir() else []
-        made += [(rank, catalog.read(PriceList, path)) for path in paths]
-    return made
+    return [(rank, catalog.read(PriceList, path)) for rank, path in _price_files(catalog).get(provider, ())]
+
+
+def sellers(catalog: Catalog) -> list[str]:
+    """The providers whose prices are on record, sorted; no YAML is parsed."""
+    return sorted(_price_files(catalog))
+
+
+def _price_files(catalog: Catalog) -> dict[str, list[tuple[int, Path]]]:
+    """The price files of each provider, each with the rank of its folder: those that name it as `provider`, or are named so."""
+
+    def look() -> dict[str, list[tuple[int, Path]]]:
+        made: dict[str, list[tuple[int, Path]]] = {}
+        for rank, folder in enumerate(catalog.folders):
+            root = folder / "prices"
+            for path in sorted(root.rglob("*.yaml"), key=lambda one: (len(one.parts), one)) if root.is_dir() else ():
+                named = _PROVIDER.search(read_text(path)) if path.parent != root else None
+                made.setdefault(named[1] if named else path.stem, []).append((rank, path))
+        return made
+
+    return catalog.once("price files", look)
 
 
 def price_list(catalog: Catalog, provider: str) -> PriceList | None:
-    """The prices of a provider in the folder that wins, or None where there is no file of them."""
+    """The prices of a provider in the folder that wins, or None where there is no file of them.
+
+    Of several files the one that is named as the provider, which says its usual region as all of them do.
+    """
     path = catalog.paths("prices").get(provider)
+    if path is None:
+        path = next((path for _, path in reversed(_price_files(catalog).get(provider, ()))), None)
     return None if path is None else catalog.read(PriceList, path)
 
 
 def regions_of(catalog: Catalog, provider: str) -> frozenset[str]:
-    """The regions of a provider that prices are on record for."""
+    """The regions of a provider that prices are on record for, by a glance at its files: no YAML is parsed."""
 
     def read() -> frozenset[str]:
-        offers = (offer for _, prices in price_lists(catalog, provider) for offer in prices.offers)
-        return frozenset(offer.region for offer in offers if offer.region != ANYWHERE)
+        paths = (path for _, path in _price_files(catalog).get(provider, ()))
+        texts = (catalog.once(("price text", path), partial(read_text, path)) for path in paths)
+        return frozenset(found[1] for text in texts for found in _REGION.finditer(text)) - {ANYWHERE}
 
     return catalog.once(("regions", provider), read)
 
@@ -109,34 +139,56 @@ def check_region(catalog: Catalog, region: str, provider: str | None) -> None:
     """Refuse a region that no price is on record for: of the provider, or of any where none is named.
 
     Raises:
-        UnknownError: there is no such region, which lists those that there are.
+        UnknownError: there is no such region; it names the nearest ones and the usual ones.
     """
-    everywhere = {one: regions_of(catalog, one) for one in catalog.paths("prices")}
+    everywhere = {one: regions_of(catalog, one) for one in sellers(catalog)}
     known = sorted(everywhere.get(provider, ())) if provider is not None else sorted(frozenset().union(*everywhere.values()))
     if region in known:
         return
     whose = f" of {provider}" if provider is not None else ""
     others = [one for one, regions in everywhere.items() if region in regions]
     what = f"no price{whose} is on record in a region `{region}`{f', which is of {others[0]}' if others else ''}"
-    told = f"there is {', '.join(known[:12])}{f' and {len(known) - 12} more' if len(known) > 12 else ''}"
-    hint = f"the prices{whose} on record are the same in every region: leave --region out" if not known else told
+    if not known:
+        told = f"the prices{whose} on record are the same in every region: leave --region out"
+    elif provider is not None:
+        usual = _usual_region(catalog, provider)
+        first = [*([usual] if usual in known else []), *(one for one in known if one != usual)]
+        told = f"there is {', '.join(first[:_NAMED])}{f' and {len(first) - _NAMED} more' if len(first) > _NAMED else ''}"
+    else:
+        large = sorted(everywhere, key=lambda one: (-len(everywhere[one]), one))[:_NAMED]
+        usual_of = {one: _usual_region(catalog, one) for one in large}
+        ones = [f"{usual} of {one}" for one, usual in usual_of.items() if usual in everywhere[one]]
+        told = f"each provider has its own, such as {', '.join(ones)}: `gpuplan prices list` shows them"
     near = did_you_mean(region, known)
-    raise UnknownError(Problem("price.no-region", what, f"{near} {told[:1].upper()}{told[1:]}" if near else hint))
+    raise UnknownError(Problem("price.no-region", what, f"{near} {told[:1].upper()}{told[1:]}" if near else told))
+
+
+def _usual_region(catalog: Catalog, provider: str) -> str:
+    """The provider's usual region, or an empty string where no file says it."""
+    prices = price_list(catalog, provider)
+    return prices.default_region if prices is not None else ""
 
 
 def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
-    """Every offer of an instance on record, historical and doubtful ones and those that a user's file replaces too."""
-    entries = catalog.once(("offers", instance.provider), lambda: _entries(price_lists(catalog, instance.provider)))
-    return [prices.offer(entry, rank) for rank, prices, entry in entries.get(instance.name, ())]
+    """Every offer of an instance on record, historical and doubtful ones and those that a user's file replaces too.
+
+    Of a provider's files only those that name the instance are parsed.
+    """
+    made = []
+    for rank, path in _price_files(catalog).get(instance.provider, ()):
+        if instance.name in catalog.once(("price text", path), partial(read_text, path)):
+            prices, entries = catalog.once(("offers", path), partial(_entries, catalog, path))
+            made += [prices.offer(entry, rank) for entry in entries.get(instance.name, ())]
+    return made
 
 
-def _entries(lists: Iterable[tuple[int, PriceList]]) -> dict[str, list[tuple[int, PriceList, OfferEntry]]]:
-    """What price files say of each instance."""
-    found: dict[str, list[tuple[int, PriceList, OfferEntry]]] = {}
-    for rank, prices in lists:
-        for entry in prices.offers:
-            found.setdefault(entry.instance, []).append((rank, prices, entry))
-    return found
+def _entries(catalog: Catalog, path: Path) -> tuple[PriceList, dict[str, list[OfferEntry]]]:
+    """A price file and what it says of each instance."""
+    prices = catalog.read(PriceList, path)
+    found: dict[str, list[OfferEntry]] = {}
+    for entry in prices.offers:
+        found.setdefault(entry.instance, []).append(entry)
+    return prices, found
 
 
 def choose(offers: Iterable[Offer], kind: PriceKind, region: str | None, usual: str) -> Offer | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from gpuplan.record import Record
 from gpuplan.schema import Fault
-from gpuplan.specs.base import MONTH, Section, SpecFile
+from gpuplan.specs.base import MONTH, Id, Section, SpecFile
 from gpuplan.specs.quantity import Measure, Sourced, UsdField
 from gpuplan.term import Term
 
@@ -103,9 +103,12 @@ class OfferEntry(Section):
 
 
 class PriceList(SpecFile):
-    """The offers of one provider."""
+    """The offers of one provider, or of one family of its instances where it has many."""
 
     kind: ClassVar[str] = "prices"
+
+    provider: Id | None = None
+    """The id of the provider where the file is one of several of it; the id of the file where it is left out."""
 
     default_region: str
     """The region whose price is taken when the user names none."""
@@ -120,6 +123,11 @@ class PriceList(SpecFile):
         if self.credit is None and any(entry.credits_per_hour is not None for entry in self.offers):
             yield Fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
 
+    @property
+    def seller(self) -> str:
+        """The id of the provider."""
+        return self.provider or self.id
+
     def offer(self, entry: OfferEntry, rank: int = 0) -> Offer:
         """An entry as an offer with its price as a term; `rank` is that of the folder that the list stands in.
 
@@ -128,16 +136,16 @@ class PriceList(SpecFile):
         name, note = f"price.per_{entry.per}", entry.note
         if entry.price is not None:
             value = Sourced(entry.price.value, "USD/s", entry.price.text, entry.price.source, entry.price.note or note)
-            return Offer(self.id, entry, self.term(name, value), rank)
+            return Offer(self.seller, entry, self.term(name, value), rank)
         if entry.credits_per_hour is None or self.credit is None:
-            return Offer(self.id, entry, None, rank)
+            return Offer(self.seller, entry, None, rank)
         per_s = entry.credits_per_hour.value / 3600
         low, high = self.credit.low.value, self.credit.high.value
         text = (
             f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
         )
         value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.credits_per_hour.source, note)
-        return Offer(self.id, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
+        return Offer(self.seller, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
 
 
 class Offer(Record, eq=False):

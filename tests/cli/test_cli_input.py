@@ -54,7 +54,7 @@ def test_every_command_was_looked_at() -> None:
         ("explain mfu train llama-3.1-8b --on h100 --on l4", "--on is given twice"),
         ("explain mfu train llama-3.1-8b --on h100 --explain hfu", "--explain means nothing inside"),
         ("compare serve llama-3.1-8b --on h100 --on h100", "--on h100 is given twice"),
-        ("compare serve llama-3.1-8b --on h100 --on l4 --batch 1 --batch 2", "--batch is given twice"),
+        ("compare serve llama-3.1-8b --on h100 --on l4 --batch 1 --batch 1", "--batch 1 is given twice"),
         ("compare serve llama-3.1-8b --on h100 --on l4 --explain mbu", "--explain means nothing to a comparison"),
         ("specs compare h100 l4 --price h100=2 --price h100=3", "a second price of h100-sxm-80gb"),
         ("train llama-3.1-8b --on h100 --overlap none,dp", "none, and something too"),

@@ -6,7 +6,8 @@ import pytest
 
 from gpuplan.errors import PlanError, UsageError
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
-from gpuplan.search.ask import compared, fit, serve
+from gpuplan.search.ask import fit, serve
+from tests.search.asked_of_each import compared
 
 READERS = ["bert-large", "bge-m3", "qwen3-embedding-8b", "reward-llama-3.1-8b", "vit-l-16", "modernbert-base"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.bounds import fastest
 from gpuplan.planner.prospects import FIGURES, Search
-from gpuplan.planner.survey import Survey
+from gpuplan.planner.survey import Survey, Wanted
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
@@ -47,7 +48,7 @@ def run_of(**given: Any) -> TrainAsk:
 
 def searched(goal: PlanTrainAsk, library: Library, run: TrainAsk) -> Search:
     """A search that went through."""
-    found = places(goal, run, library, priced=goal.least == "cost")
+    found = places(goal, run, library, priced=goal.least == "cost", training=True)
     search = Search(goal, run, library, find(run.model), found.machines, Survey(library), run.tokens or 0.0)
     search.go()
     return search
@@ -130,9 +131,30 @@ def test_what_is_found_is_what_train_says(library: Library) -> None:
     assert all(one.beats for one in found.best[:-1])
 
 
+@pytest.mark.parametrize("goal", [{}, {"minimize": "time", "deadline": 90 * 86400.0}])
+def test_what_cannot_win_any_more_is_left_out_without_a_change(
+    goal: dict[str, Any], library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = asked(on=f"{NAMES},azure:Standard_ND96isr_MI300X_v5", max_count=48, best=2, **goal)
+    found = plan_train(wide, run_of(), library)
+    monkeypatch.setattr(Search, "_to_beat", lambda search: inf)
+    whole = plan_train(wide, run_of(), library)
+    assert [one.offering.target for one in found.best] == [one.offering.target for one in whole.best]
+    assert found.looked.plans < whole.looked.plans
+
+
 def test_an_offer_without_a_network_is_not_multiplied(library: Library) -> None:
     found = plan_train(asked(on="crusoe:h100-sxm-80gb", max_count=64), run_of(model="llama-3.2-1b"), library)
     assert [one.offering.count for one in found.best] == [1]
+
+
+def test_what_nothing_joins_in_a_larger_number_is_still_looked_at_in_a_smaller(library: Library) -> None:
+    survey, run = Survey(library), run_of(model="gpt2", tokens=1e9)
+    for count in (2, 1):
+        on = "runpod:rtx-4090" if count == 1 else "2xrunpod:rtx-4090"
+        found = survey.reach({on: Wanted("runpod:rtx-4090", count, run.replaced(on=on))})
+        assert list(found) == ([on] if count == 1 else [])
+    assert list(survey.refused) == ["2xrunpod:rtx-4090"]
 
 
 def relaxed(library: Library, **goal: Any) -> Planned:
@@ -154,6 +176,7 @@ def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> No
     [
         ({"any": True}, {}, UsageError, "--any is everything"),
         ({"on": None, "filter": "memory>=40TiB"}, {}, UsageError, "no accelerator of the catalog is so"),
+        ({"on": None, "filter": "id=inferentia2"}, {}, UsageError, "nothing trains on"),
         ({"on": None, "cloud": "awz"}, {}, UnknownError, "no provider is called `awz`"),
         ({"count": 7}, {}, UsageError, "no machine that is allowed comes in such a number"),
         ({"count": 64}, {}, UsageError, "--count 64 is more than --max-count 8"),
@@ -180,9 +203,22 @@ def test_fine_tuning_in_words(library: Library) -> None:
     assert "frozen in 4 bits" in said
 
 
+def test_what_only_serves_trains_nothing_unless_named(library: Library) -> None:
+    run = run_of(model="gpt2", tokens=1e9)
+    everywhere = places(asked(on=None, cloud="aws"), run, library, priced=True, training=True)
+    assert "inferentia2" not in {one.accelerator for one in everywhere.machines}
+    assert any("made for inference alone: inferentia1, inferentia2" in note.text for note in everywhere.notes)
+    serving = places(asked(on=None, cloud="aws"), run, library, priced=True, training=False)
+    assert "inferentia2" in {one.accelerator for one in serving.machines}
+    named = plan_train(asked(on="aws:inf2.xlarge", max_count=1), run, library)
+    assert named.best[0].offering.accelerator == "inferentia2"
+    notes = [note.text for note in named.best[0].estimate.notes if note.code == "hardware.serves-only"]
+    assert "for inference on Inf2" in notes[0]
+
+
 def test_the_counts_are_a_ladder(library: Library) -> None:
     assert list(ladder(100)) == [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96]
-    one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True).machines[0]
+    one = places(asked(on="aws:p5.48xlarge"), run_of(), library, priced=True, training=True).machines[0]
     assert isinstance(one, Machine)
     assert [one.target(count) for count in one.counts(asked())] == [
         "aws:p5.48xlarge",

@@ -29,7 +29,7 @@ NAMES = "lambda:gpu_8x_h100_sxm5,runpod:l40s,aws:g6.12xlarge,mi300x"
 
 
 def machines(names: str = NAMES, *, priced: bool = False) -> tuple[Machine, ...]:
-    return places(Where(on=names), RUN, LIBRARY, priced=priced).machines
+    return places(Where(on=names), RUN, LIBRARY, priced=priced, training=False).machines
 
 
 def keeps(made: Estimate, promise: Promise) -> bool:
@@ -67,7 +67,7 @@ def test_brute_force_finds_no_better_fleet(want: Wanted) -> None:
 
 def test_bounds_rule_out_nothing_that_wins() -> None:
     want = Wanted(run=RUN, promise=PROMISE, rate=200.0)
-    found = places(Where(cloud="runpod,crusoe,nebius"), RUN, LIBRARY, priced=True).machines
+    found = places(Where(cloud="runpod,crusoe,nebius"), RUN, LIBRARY, priced=True, training=False).machines
     some, every = (ServeSearch(want, found, LIBRARY, (None,)) for _ in range(2))
     some.go(3)
     every.go(len(found))

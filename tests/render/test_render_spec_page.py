@@ -103,7 +103,7 @@ def test_prices_of_instances_have_dates_and_sources() -> None:
     assert more.prices
     text = page("instances", "aws/p5", 200)
     (line,) = [one for one in text.splitlines() if "p5.48xlarge " in one and "on demand" in one]
-    assert re.search(r"USD/h +instance +[\d.]+ USD/h +on demand +us-east-1 +20\d\d-\d\d(-\d\d)? +\[p\d\]", line)
+    assert re.search(r"USD/h +instance +[\d.]+ USD/h +on demand +us-east-1 \+\d+ +20\d\d-\d\d(-\d\d)? +\[p\d\]", line)
     prices = [one for one in more.prices if one.instance == "p5.48xlarge" and one.offer.kind == "on_demand"]
     assert all(one.each_usd_per_s == pytest.approx(float(one.offer.price.value) / 8) for one in prices if one.offer.price)
     assert all(one.offer.status == "current" for one in more.prices)

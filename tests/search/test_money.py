@@ -7,8 +7,9 @@ import math
 import pytest
 
 from gpuplan.errors import GpuplanError, UnknownError, UsageError
-from gpuplan.search.ask import answered, compared
+from gpuplan.search.ask import answered
 from gpuplan.units import YEAR
+from tests.search.asked_of_each import compared
 
 HOUR = 3600.0
 RUN = {"on": "4xaws:p5.48xlarge", "tokens": "100B", "tp": 1, "pp": 1, "micro_batch": 1, "global_batch": 512, "zero_stage": 3}

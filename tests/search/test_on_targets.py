@@ -11,9 +11,10 @@ from gpuplan.errors import GpuplanError, PlanError, UnknownError, UsageError
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
-from gpuplan.search.ask import compared, estimated
+from gpuplan.search.ask import estimated
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from tests.search.asked_of_each import compared
 from tests.sweeps import thinned
 
 PLACES = (

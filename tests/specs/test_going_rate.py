@@ -49,8 +49,8 @@ def test_instances_are_paid_whole():
 
 
 def test_what_nobody_sells_together_has_no_rate_and_the_reason_is_said():
-    with pytest.raises(UnknownError, match="2 x rtx-4090 in one node"):
-        rate("2xrtx-4090")
+    with pytest.raises(UnknownError, match="2 x rtx-3090 in one node"):
+        rate("2xrtx-3090")
     with pytest.raises(UnknownError, match="in nodes of 8, each with"):
         rate("64xrtx-4090@ib-ndr")
 

@@ -5,7 +5,17 @@ import pytest
 from gpuplan.errors import Exit, UnknownError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import InstanceFamily
-from gpuplan.specs.offers import Terms, choose, offers_of, price_for, street_price, usd_per_s
+from gpuplan.specs.offers import (
+    Terms,
+    check_region,
+    choose,
+    offers_of,
+    price_for,
+    regions_of,
+    sellers,
+    street_price,
+    usd_per_s,
+)
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.target_by_name import find_instance
@@ -35,10 +45,11 @@ def test_no_price_is_zero_or_a_sign_for_unknown(provider):
 
 @pytest.mark.parametrize("provider", LISTS)
 def test_every_offer_is_of_a_known_instance_and_current_spot_is_not_above_on_demand(provider):
+    seller = LISTS[provider].seller
     known = {
         shape.name: shape
         for ident, path in CATALOG.paths("instances").items()
-        if ident.startswith(f"{provider}/")
+        if ident.startswith(f"{seller}/")
         for shape in CATALOG.read(InstanceFamily, path).instances
     }
     prices = LISTS[provider]
@@ -49,7 +60,7 @@ def test_every_offer_is_of_a_known_instance_and_current_spot_is_not_above_on_dem
     for spot in prices.offers:
         if spot.kind != "spot" or spot.status != "current":
             continue
-        instance = find_instance(f"{provider}:{spot.instance}", CATALOG)
+        instance = find_instance(f"{seller}:{spot.instance}", CATALOG)
         assert instance is not None
         asked = choose(offers_of(instance, CATALOG), "on_demand", spot.region, prices.default_region)
         if asked is None or asked.price is None or spot.price is None:
@@ -136,3 +147,58 @@ def test_the_street_price_is_the_cheapest_dated_on_demand_rate():
     assert street.instance.shape.accelerator == "h100-sxm-80gb"
     with pytest.raises(UnknownError):
         street_price("cpu-epyc-9654", CATALOG)
+
+
+def test_files_of_one_provider_are_read_where_they_name_the_instance(tmp_path):
+    head = (
+        "format: 1\nname: Acme\nsources:\n  a: {title: Acme, url: https://acme.example/prices, checked: 2026-11-20, kind: price}\n"
+    )
+    shapes = "".join(
+        f"  - {{name: {name}, source: a, accelerator: l4, accelerators: 1, "
+        "scale_up: {kind: none}, network: {kind: ethernet}}\n"
+        for name in ("small", "large")
+    )
+    (tmp_path / "instances/acme").mkdir(parents=True)
+    (tmp_path / "instances/acme/l4.yaml").write_text(f"{head}id: l4\nprovider: acme\ninstances:\n{shapes}")
+    (tmp_path / "prices/acme").mkdir(parents=True)
+    for name, price in (("small", "0.5"), ("large", "0.9")):
+        offer = f"{{instance: {name}, region: r-{name}, kind: on_demand, price: {price} USD/h, date: 2026-11-01, source: a}}"
+        text = f"{head}id: acme-{name}\nprovider: acme\ndefault_region: r-small\noffers:\n  - {offer}\n"
+        (tmp_path / f"prices/acme/acme-{name}.yaml").write_text(text)
+    catalog = Catalog.open([tmp_path], env={"HOME": "/nonexistent"})
+    assert "acme" in sellers(catalog)
+    assert regions_of(catalog, "acme") == {"r-small", "r-large"}
+    target = parse_target("acme:large", catalog)
+    offer = price_for(target, catalog)
+    assert (offer.provider, offer.region) == ("acme", "r-large")
+    assert usd_per_s(target, offer).value * HOUR == pytest.approx(0.9)
+    (tmp_path / "prices/acme/acme-small.yaml").write_text("this is no price list of it\n")
+    again = Catalog.open([tmp_path], env={"HOME": "/nonexistent"})
+    assert price_for(parse_target("acme:large", again), again).region == "r-large"
+
+
+@pytest.mark.parametrize(
+    ("region", "provider", "words"),
+    [
+        ("us-eats-1", "aws", ("did you mean `us-east-1`", "There is us-east-1, ")),
+        ("mars", "azure", ("there is eastus, ", "more")),
+        ("mars", None, ("us-east-1 of aws", "us-central1 of gcp")),
+        ("mars", "lambda", ("leave --region out",)),
+    ],
+)
+def test_a_wrong_region_is_told_the_nearest_and_the_usual_ones(region, provider, words):
+    with pytest.raises(UnknownError) as caught:
+        check_region(CATALOG, region, provider)
+    for word in words:
+        assert word in caught.value.problems[0].hint
+
+
+def test_many_regions_are_on_record():
+    sold = {}
+    for prices in LISTS.values():
+        for entry in prices.offers:
+            sold.setdefault((prices.seller, entry.instance), set()).add(entry.region)
+    several = [name for name, regions in sold.items() if len(regions) > 1]
+    assert len(several) >= 160
+    assert all(len(sold["gcp", name]) > 5 for name in ("a2-highgpu-8g", "a3-highgpu-8g", "g2-standard-48"))
+    assert all(len(sold["aws", name]) > 5 for name in ("p4d.24xlarge", "p5.48xlarge", "g6.xlarge", "inf2.48xlarge"))

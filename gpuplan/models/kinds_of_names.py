@@ -1,0 +1,96 @@
+"""What stands behind a name that has no card: a model built as one that has a card, or one that gpuplan can only place near others?
+
+`kinds_of_names.yaml` has both. The first are answered with the card, and the answer says so; of the second an error says what is
+nearest, and why gpuplan does not know them.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from gpuplan.models.card import CardSource
+from gpuplan.schema import Limits, Schema, read
+from gpuplan.strict_yaml import load_yaml
+
+TABLE = Path(__file__).parent / "kinds_of_names.yaml"
+_OTHER = re.compile(
+    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|speculator|lora|adapter|reward|reap)(?![a-z])", re.IGNORECASE
+)
+"""Words of names of what is more or less than the model that the rest of the name says."""
+
+
+class Like(Schema):
+    """Models that are built as one that has a card: tunings and copies of it, with the same matrices."""
+
+    card: str
+    why: str
+    """What makes them alike, in a few words."""
+    source: str
+    names: Annotated[tuple[str, ...], Limits(1)]
+    """In lower case; `*` stands for anything. Without an owner a name means every owner's; `model:tag` is one of Ollama's."""
+
+
+class Near(Schema):
+    """Models that no card describes."""
+
+    nearest: tuple[str, ...] = ()
+    """Cards that come nearest to them, the nearest first; none: nothing does."""
+    why: str
+    """Why gpuplan does not know them."""
+    source: str
+    names: Annotated[tuple[str, ...], Limits(1)]
+
+
+class KindsOfNames(Schema):
+    """The table; the first entry that fits counts."""
+
+    format: int
+    sources: Annotated[dict[str, CardSource], Limits(1)]
+    like: tuple[Like, ...]
+    near: tuple[Near, ...] = ()
+
+
+@cache
+def table() -> KindsOfNames:
+    """The table that is shipped.
+
+    Raises:
+        SpecError: it is not valid.
+    """
+    data, lines = load_yaml(TABLE)
+    return read(KindsOfNames, data, lines, "model", value_code="model.bad-value")
+
+
+def built_like(name: str) -> Like | None:
+    """The entry of the models that a name's is built as; None: no entry says so.
+
+    >>> built_like("agentica-org/DeepCoder-14B-Preview").card
+    'qwen2.5-14b'
+    """
+    if _OTHER.search(name):
+        return None
+    return next((one for one in table().like if _fits(name, one.names)), None)
+
+
+def nearest(name: str) -> str:
+    """A hint that says what comes nearest to a model that gpuplan does not know, and why it does not; empty where no entry fits.
+
+    >>> nearest("gpt-4o").startswith("the nearest on record is `")
+    True
+    """
+    found = next((one for one in table().near if _fits(name, one.names)), None)
+    if found is None:
+        return ""
+    cards = " or ".join(f"`{one}`" for one in found.nearest)
+    return f"the nearest on record is {cards}: {found.why}" if cards else found.why
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    whole = "-".join(name.strip().lower().replace("_", "-").split())
+    tail = whole.rpartition("/")[2]
+    tail = tail.removesuffix(":latest")
+    return any(fnmatchcase(whole if "/" in one else tail, one) for one in patterns)

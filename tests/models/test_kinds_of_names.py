@@ -1,0 +1,104 @@
+"""Names that have no card: what is built alike is taken and said, of the rest the nearest is named, and why."""
+
+import pytest
+
+from gpuplan.errors import UnknownError
+from gpuplan.models.card import load_card
+from gpuplan.models.catalog import CARDS, find
+from gpuplan.models.diffusion.glance import DIFFUSION
+from gpuplan.models.generic import GENERIC
+from gpuplan.models.kinds_of_names import built_like, nearest, table
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True, raising=False)
+
+
+def test_every_entry_names_a_card_and_a_source():
+    kinds = table()
+    assert all((CARDS / f"{one.card}.yaml").is_file() for one in kinds.like)
+    shipped = {path.stem for folder in (CARDS, DIFFUSION, GENERIC) for path in folder.glob("*.yaml")}
+    assert {one for kind in kinds.near for one in kind.nearest} <= shipped
+    used = {one.source for one in (*kinds.like, *kinds.near)}
+    assert used == set(kinds.sources)
+
+
+def test_names_are_written_as_they_are_compared():
+    names = [name for one in (*table().like, *table().near) for name in one.names]
+    assert [name for name in names if name != name.lower().replace("_", "-")] == []
+
+
+def test_no_name_of_a_card_is_taken_for_another():
+    """An entry for a name that has a card would never be asked, or would contradict it."""
+    for path in CARDS.glob("*.yaml"):
+        for alias in load_card(path).aliases:
+            like = built_like(alias) if "/" in alias else None
+            assert like is None or find(alias, cards_only=True).id == path.stem
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("agentica-org/DeepCoder-14B-Preview", "qwen2.5-14b"),
+        ("NousResearch/Hermes-3-Llama-3.1-405B", "llama-3.1-405b"),
+        ("lmsys/vicuna-13b-v1.5", "llama-2-13b"),
+        ("lmsys/vicuna-33b-v1.3", "llama-1-30b"),
+        ("facebook/contriever", "bert-base"),
+        ("defog/sqlcoder-7b-2", "codellama-7b"),
+    ],
+)
+def test_what_is_built_alike_is_taken_and_the_answer_says_so(name, card):
+    found = find(name)
+    assert found.id == card
+    assert any("taken to be built as" in note and name in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [("phi-4-reasoning-plus", "phi-4"), ("qwen2.5-coder-14b", "qwen2.5-14b"), ("unsloth/Qwen3-8B", "qwen3-8b")],
+)
+def test_a_name_without_its_owner_or_of_another_is_taken(name, card):
+    found = find(name)
+    assert found.id == card
+    assert found.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("gpt-4o", "gpt-oss-120b"),
+        ("claude-opus-4.5", "kimi-k2.5"),
+        ("google/gemma-3n-E4B-it", "gemma-3-4b"),
+        ("LiquidAI/LFM2-1.2B", "smollm3-3b"),
+        ("openai/clip-vit-large-patch14", "vit-l-16"),
+        ("qwen:110b", "qwen2.5-72b"),
+    ],
+)
+def test_what_no_card_describes_is_refused_with_the_nearest_and_why(name, near):
+    with pytest.raises(UnknownError) as error:
+        find(name)
+    assert f"`{near}`" in str(error.value)
+    assert "the nearest on record is" in str(error.value)
+    assert error.value.exit_code == 5
+
+
+@pytest.mark.parametrize("name", ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1"])
+def test_what_is_more_or_less_than_a_model_is_not_taken_for_it(name):
+    assert built_like(name) is None
+
+
+def test_other_names_have_no_entry():
+    assert nearest("my-own-model") == ""
+    assert built_like("my-own-model") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "card"), [("qwen3-vl", "qwen3-vl-8b"), ("gemma3:270m", "gemma-3-270m"), ("vicuna:33b", "llama-1-30b")]
+)
+def test_ollamas_library_in_its_usual_type(name, card):
+    found = find(name)
+    assert found.id == card
+    assert found.weights is not None
+    assert found.weights.method == "q4_k_m"
