@@ -88,8 +88,8 @@ def test_the_files_and_questions_of_the_readme_work_as_printed(tmp_path: Path) -
         if "--specs" in line:
             assert done.stdout.startswith("FITS ")
         if line.split()[1] == "serve":
-            assert "26.40 USD/h: our contract with Acme Cloud" in " ".join(done.stdout.split())
-            assert "cost per million output tokens" in done.stdout
+            assert "price 26.40 USD/h for acme:nova.8 in" in " ".join(done.stdout.split())
+            assert "cost of 1M output tokens" in done.stdout
 
 
 def test_the_example_folder_is_what_the_texts_print() -> None:

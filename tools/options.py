@@ -1,4 +1,4 @@
-"""Keep what is made of the table of options true: the typed keywords of the Python API and the reference page.
+"""Keep what is made of the code true: the typed keywords of the Python API, and the reference pages in docs/.
 
 `python tools/options.py` rewrites, `python tools/options.py --check` exits with 1 when a file is out of date.
 """
@@ -9,13 +9,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from reference_pages import formulas_page, schemas_page
+
 from gpuplan.plan.signature import page, typed
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "gpuplan" / "plan"
 FILES = {
     PLAN / "keywords.py": partial(typed, "fit", "train"), PLAN / "keywords_serve.py": partial(typed, "serve"),
-    ROOT / "docs" / "options.md": page,
+    ROOT / "docs" / "options.md": page, ROOT / "docs" / "formulas.md": formulas_page, ROOT / "docs" / "schemas.md": schemas_page,
 }  # fmt: skip
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Annotated, Any
 
 from typer import Context, Exit, Option, Typer, echo
-from typer.main import get_command, get_group, get_install_completion_arguments
+from typer.main import get_command, get_group
 
 from gpuplan.cli.help import Group, group_help
 
@@ -23,14 +22,13 @@ COMMANDS = {
     "specs": "List, show and check accelerators, systems, instances and prices",
     "prices": "List and check prices, and import those of other catalogs",
     "calibrate": "Measure the accelerator in this machine, so that estimates use it",
-    "accuracy": "How far are the estimates from measured runs, published or your own",
+    "accuracy": "How far are estimates from measured runs, published or your own",
     "models": "List and show models, and read checkpoints",
     "doctor": "Check the installation and say where specs are found",
+    "mcp": "Answer assistants: the same questions as tools of the protocol MCP",
+    "completion": "Make TAB complete commands, options and names in your shell",
 }
 """Name and one line of help; the first sentence of each command's own help says more."""
-
-COMPLETE = "_GPUPLAN_COMPLETE"
-"""The variable with which a shell asks for words: `eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` sets it up."""
 
 INTRODUCTION = """Capacity planning for GPUs and TPUs: does it fit, how fast is it, what does it cost, and what would be
 better. Every figure has a range and shows its working.
@@ -72,9 +70,21 @@ def _version(wanted: bool) -> None:
         raise Exit
 
 
+def _install(wanted: bool) -> None:
+    if wanted:
+        from gpuplan.cli.complete.install import shell_named
+        from gpuplan.cli.completion import installed
+
+        installed(shell_named(None))
+        raise Exit
+
+
 def _root(
     ctx: Context,
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version and stop")] = False,
+    install_completion: Annotated[
+        bool, Option("--install-completion", callback=_install, is_eager=True, help="Install completion for this shell and stop")
+    ] = False,
 ) -> None:
     if ctx.invoked_subcommand is None:
         echo(ctx.get_help())
@@ -87,6 +97,4 @@ def root() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback(invoke_without_command=True)(_root)
-    if COMPLETE in os.environ:
-        get_install_completion_arguments()  # which also makes typer's shells known
     return get_group(app)

@@ -42,7 +42,7 @@ def explain(
     elif len(words) > 1 and words[1] in TASKS:
         answer(words[1], _explained(parsed_options(words[1], words[2:]), words[0]))
     elif len(words) > 1 and "=" in words[1]:
-        _formula(words[0])
+        formula_named(words[0])
         hint = f"write `gpuplan calc {' '.join(words)}`"
         raise UsageError(Problem("explain.values", f"explain shows what {words[0]} says; `gpuplan calc` works it out", hint))
     elif len(words) > 1:
@@ -52,7 +52,7 @@ def explain(
         from gpuplan.render.formula import formula_page
         from gpuplan.render.text import look_of
 
-        sys.stdout.write(formula_page(_formula(words[0]), look_of(sys.stdout)))
+        sys.stdout.write(formula_page(formula_named(words[0]), look_of(sys.stdout)))
         raise Exit(0)
 
 
@@ -67,7 +67,7 @@ def _explained(given: Mapping[str, Any], term: str) -> dict[str, Any]:
     return {**given, "explain": term}
 
 
-def _formula(name: str) -> Any:
+def formula_named(name: str) -> Any:
     """The formula of that name, from any module of `gpuplan.formulas`."""
     from gpuplan.formulas import every_formula
 

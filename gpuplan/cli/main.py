@@ -14,6 +14,7 @@ from typer import Abort, BadParameter
 
 from gpuplan.cli.argv import normal
 from gpuplan.cli.commands import COMMANDS, root
+from gpuplan.cli.complete.request import COMPLETE, reply
 from gpuplan.cli.typed import remember
 from gpuplan.errors import Exit, GpuplanError, Problem, did_you_mean
 from gpuplan.files.stream import fill_closed, standard
@@ -33,6 +34,8 @@ def main() -> None:
     A question is answered in a tenth of a second, of which collecting garbage and taking the interpreter apart would be a
     seventh (measured with `fit llama-3.1-8b --on h100`, 2026-11-21).
     """
+    if COMPLETE in os.environ:
+        os._exit(reply(os.environ))
     gc.disable()
     fill_closed()
     for stream in (sys.stdout, sys.stderr):

@@ -33,7 +33,7 @@ def answer(given: Mapping[str, Any]) -> Planned:
 
     goal, task = split(given, PlanFinetuneAsk)
     asked = question(PlanFinetuneAsk, goal)
-    run = question(TrainAsk, {**task, "on": "any"})
+    run = question(TrainAsk, {**task, "on": "any", "emit": None})
     return plan_finetune(asked, run, Library.shared(run.specs, calibrated=bool(run.calibrated)))
 
 

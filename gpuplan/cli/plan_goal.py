@@ -46,7 +46,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     def run(**given: Any) -> None:
         from gpuplan.cli.answer import form_of
 
-        form, emit = form_of(given), given.pop("emit", None)
+        form, emit = form_of(given), given.get("emit")
         refuse(given)
         asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS)}
         drawn = "front" in asked and any(given.get(key) for key in KEYS)
@@ -58,7 +58,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
             found = answer(asked)  # a report has no front where no price is known, which is found before anything is computed
         beside(found, given)
         if emit is not None and found.reached:
-            launch(getattr(found, "command", ""), emit)
+            started(found, emit)
         else:
             put_planned(found, form)
 
@@ -103,8 +103,16 @@ def beside(found: Planned | Carried, given: Mapping[str, Any]) -> None:
         print(f"note: nothing is drawn to {given['plot']}: no machine meets the goal, so there is no front", file=sys.stderr)
 
 
-def launch(command: str, form: str) -> None:
-    """Write what starts the first of an answer, as the command that asks about it alone writes it with `--emit`."""
+def started(found: Planned | Carried, form: str) -> None:
+    """Write what starts the first of an answer, as the command that asks about it alone writes it; of a fleet, all of it."""
+    from gpuplan.cli.answer import put
+
+    if text := getattr(found, "launch", ""):
+        put(text)
+        head = import_module(f"gpuplan.render.{found.page}").headline(found)
+        print(head, file=sys.stderr)
+        return
+    command = getattr(found, "command", "")
     task, *words = shlex.split(command)[1:]
     app = get_command(import_module(f"gpuplan.cli.{task}").app)
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)

@@ -28,7 +28,7 @@ LEFT_OUT = (
     "pictures", "images", "image_size", "audio", "beams", "batch", "simulate", "arrival", "requests", "prefill_on",
     "prefill_workers", "decode_workers", "prefill_tp", "prefill_pp", "prefill_attention_dp", "prefill_ep", "dp", "ep",
     "attention_dp", "redundant_experts", "expert_exchange", "gpu_layers", "host_experts", "host_weights", "host_memory",
-    "host_bandwidth", "tensor_split", "command", "engine_args", "burstiness", "router", "seed", "own", "emit",
+    "host_bandwidth", "tensor_split", "command", "engine_args", "burstiness", "router", "seed", "own",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def answer(given: Mapping[str, Any]) -> Planned:
 
     goal, task = split(given, PlanTrainAsk)
     asked = question(PlanTrainAsk, goal)
-    run = question(TrainAsk, {**task, "on": "any"})
+    run = question(TrainAsk, {**task, "on": "any", "emit": None})
     return plan_train(asked, run, Library.shared(run.specs, calibrated=bool(run.calibrated)))
 
 

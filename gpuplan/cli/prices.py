@@ -87,7 +87,7 @@ def list_prices(
     form = form_of({"json": json, "csv": csv, "md": md})
     if sort not in ORDERS:
         raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
-    kind = _kind(kind) if kind is not None else None
+    kind = kind_of_price(kind) if kind is not None else None
     rows = in_order(select_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
     if form == "json":
         print(jsonlib.dumps([price_record(row) for row in rows], indent=2, ensure_ascii=False))
@@ -214,7 +214,7 @@ def import_gpuhunt(
     _report(importing(Path(path), folder, _with(_catalog(specs), folder), wanted), folder, wanted, json)
 
 
-def _kind(text: str) -> str:
+def kind_of_price(text: str) -> str:
     """The kind of price that a user's word means.
 
     Raises:

@@ -34,21 +34,8 @@ def schema(
       gpuplan specs schema --write schemas/
     """
     from gpuplan.files.write import write_all
-    from gpuplan.models.card import ModelCard
-    from gpuplan.models.diffusion.card import DiffusionCard
-    from gpuplan.models.generic import GenericCard
-    from gpuplan.plan.ask import ASKS
-    from gpuplan.plan.signature import schema as question_schema
-    from gpuplan.render.json import schema as estimate_schema
-    from gpuplan.schema_json import json_schema
-    from gpuplan.specs.json_schema import texts
 
-    others = {"model": json_schema(ModelCard), "generic-model": json_schema(GenericCard), "estimate": estimate_schema()}
-    others["diffusion-model"] = json_schema(DiffusionCard)
-    others |= {f"question-{task}": question_schema(task) for task in ASKS}
-    made = texts() | {
-        f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
-    }
+    made = schemas()
     kinds = [name.removesuffix(".schema.json") for name in made]
     if write is not None:
         write_all({Path(write) / name: text for name, text in made.items()}, force=True)
@@ -62,3 +49,22 @@ def schema(
                 Problem("usage.word", f"no schema of `{kind}`", did_you_mean(kind, kinds) or f"there are {', '.join(kinds)}")
             )
         sys.stdout.write(made[f"{wanted}.schema.json"])
+
+
+def schemas() -> dict[str, str]:
+    """The text of every schema file by its name."""
+    from gpuplan.models.card import ModelCard
+    from gpuplan.models.diffusion.card import DiffusionCard
+    from gpuplan.models.generic import GenericCard
+    from gpuplan.plan.ask import ASKS
+    from gpuplan.plan.signature import schema as question_schema
+    from gpuplan.render.json import schema as estimate_schema
+    from gpuplan.schema_json import json_schema
+    from gpuplan.specs.json_schema import texts
+
+    others = {"model": json_schema(ModelCard), "generic-model": json_schema(GenericCard), "estimate": estimate_schema()}
+    others["diffusion-model"] = json_schema(DiffusionCard)
+    others |= {f"question-{task}": question_schema(task) for task in ASKS}
+    return texts() | {
+        f"{name}.schema.json": jsonlib.dumps(one, indent=1, ensure_ascii=False) + "\n" for name, one in others.items()
+    }

@@ -1,8 +1,7 @@
-"""How does a question's table of options become a command: its parameters, their help, and the words that a shell completes?"""
+"""How does a question's table of options become a command: its parameters and their help?"""
 
 # The annotations of the output's options are read, so they are no unread text here: no `from __future__ import annotations`.
 
-from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -36,7 +35,7 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
 
 def parameter(entry: Entry, *, unnamed: bool = False) -> Parameter:
     """An option as the parser takes it; its value stays the text, list of texts or switch that was typed."""
-    option, kind, more = entry.option, Parameter.KEYWORD_ONLY, dict[str, Any]()
+    option, kind = entry.option, Parameter.KEYWORD_ONLY
     if entry.positional:
         mark = Argument(metavar=option.metavar, help=option.about)
         if unnamed:
@@ -45,17 +44,5 @@ def parameter(entry: Entry, *, unnamed: bool = False) -> Parameter:
     hint: Any = bool | None if entry.kind == "switch" else str | None
     if entry.kind == "texts":
         hint = list[str] | None
-    if entry.words:
-        more["autocompletion"] = _completion(entry)
-    mark = Parsed("/".join(entry.flags), metavar=option.metavar or None, rich_help_panel=option.panel, help=option.about, **more)
+    mark = Parsed("/".join(entry.flags), metavar=option.metavar or None, rich_help_panel=option.panel, help=option.about)
     return Parameter(entry.key, kind, default=entry.default, annotation=Annotated[hint, mark])
-
-
-def _completion(entry: Entry) -> Callable[[str], list[str]]:
-    """The words that go on as the user began; of a list, behind its last comma."""
-
-    def begun(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",") if entry.kind == "words" else ("", "", incomplete)
-        return [f"{before}{comma}{word}" for word in entry.words if word.startswith(last)]
-
-    return begun

@@ -118,7 +118,9 @@ class Planned(Record, eq=False, kw_only=True):
     """Where nothing meets the goal: what comes nearest to it."""
     notes: tuple[Note, ...] = ()
     command: str = ""
-    """What asks about the first machine alone, with all that was taken."""
+    """What asks about the first machine alone, with all that was taken; of a fleet, about one unit of it."""
+    launch: str = ""
+    """What starts a whole fleet, where the question wants it."""
 
     @property
     def reached(self) -> bool:

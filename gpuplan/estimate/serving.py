@@ -12,7 +12,7 @@ from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.images import across_positions, image_tokens, with_images
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
-from gpuplan.estimate.step_parts import answering, issued, kinds_of, sends, stage_wait
+from gpuplan.estimate.step_parts import answering, issue_wait, kinds_of, sends, stage_wait
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
@@ -362,7 +362,9 @@ class ServingModel(Record, kw_only=True):
             )  # fmt: skip
         head_rows = total(f"{name}.head_rows", rows) if rows else tokens
         answered = head_rows if rows else None
-        return hidden(self, name, self.phase(name, self._pass(name, shape, head_rows), tokens, None, residual, answered))
+        return hidden(self, name, self.phase(
+            name, self._pass(name, shape, head_rows), tokens, None, residual, answered, reads=bool(read)
+        ))  # fmt: skip
 
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
         return serving_pass(
@@ -382,11 +384,12 @@ class ServingModel(Record, kw_only=True):
 
     def phase(
         self, name: str, work: PassWork, rows: Term, passes: Term | None, residual: Term | None = None,
-        answered: Term | None = None,
+        answered: Term | None = None, *, reads: bool = False,
     ) -> ServingPhase:  # fmt: skip
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once.
 
         `residual` is measured over counted time; None: that of a prefill where there are `passes`, or else of a decode step.
+        `reads`: there are prompts in it, as in all passes of a prefill.
         `answered` are the sequences of a step that get a token; None: those of a prefill, whose requests' host time is counted.
         """
         hw = self.subject.hw
@@ -409,14 +412,10 @@ class ServingModel(Record, kw_only=True):
         held = on_host(self, rank_weights(self)) if self.plan.settings.uses_host else None
         if held is not None:
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
-        parts["issue_wait"] = form.issue_wait_seconds.term(
-            f"{name}.one_issue_wait" if passes is not None else f"{name}.issue_wait",
-            layers=total(f"{name}.layers", issued(name, work)),
-            layer_host=self.subject.habit(
-                self.hosted_as, self.profile.layer_host_of.get(self.plan.weights, self.profile.layer_host)
-            ),
-            busy=total(f"{name}.busy", parts),
-        )
+        waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
+        parts["issue_wait"] = issue_wait(
+            self, name, waits, work, total(f"{name}.busy", parts), reads=reads or passes is not None
+        )  # fmt: skip
         parts["host"] = self.subject.habit("step_host", self.profile.step_host)
         parts |= answering(self, name, answered)
         if residual is None:

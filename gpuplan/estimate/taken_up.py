@@ -23,7 +23,9 @@ def taken_up(model: ServingModel, decode: ServingPhase, token: Term, running: Te
     settings, made = model.plan.settings, dict[str, Term]()
     if settings.recv_interval is not None:
         interval = model.subject.plan("recv_interval", settings.recv_interval)
-        made["look"] = half_the_others.term("load.look", count=interval, each=decode.seconds)
+        # A step that verifies drafts makes several tokens and is looked at once.
+        each = decode.seconds if decode.step is None else decode.step
+        made["look"] = half_the_others.term("load.look", count=interval, each=each)
     if settings.batch_wait is not None:
         each = _each(model, "load.come", running)
         waited = form.gathered_wait.term("load.waited", steps=_steps(model, "load", each), each=each)

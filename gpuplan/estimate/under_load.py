@@ -175,7 +175,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, decode.seconds)
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts)
     tpot = even
     if waves is not None:
         tpot = queue.wave_token_seconds.term(
@@ -254,12 +254,13 @@ class _Waves(Record, kw_only=True):
     """The part of the requests that comes together again."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, step: Term) -> _Waves:
-        """What comes together of a closed loop, with tokens and decode steps of that time.
+    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts) -> _Waves:
+        """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
-        Where prompts go first, no one decodes until all of those are read that came meanwhile. Beside decoding, those of one pass
-        have their first token together, and those of the next pass a step later: so they come back, and as many passes as end
-        before the next prompts of the first of them are there wait for each other.
+        Where prompts go first, no one decodes until all of those are read that came meanwhile. Beside decoding, first tokens come
+        one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
+        for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
+        They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
         """
         whole = model.prefill("burst_prefill", at_once).seconds
         prompt = model.uncached(model.prompt())
@@ -273,8 +274,9 @@ class _Waves(Record, kw_only=True):
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
-            ended = queue.ended_meanwhile.term("wave.ended", lag=total("wave.lag", _request(model)[0]), step=step, passes=passes)
-            again = queue.come_back_seconds.term("wave.again", each=together, ended=ended, passes=passes)
+            lag = total("wave.lag", _request(model)[0])
+            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
+            again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
             others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
         spread = _spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)

@@ -223,28 +223,28 @@ def pass_seconds(*, whole: Seconds, passes: Count) -> Seconds:
 
 
 @formula(DEFINITION)
-def ended_meanwhile(*, lag: Seconds, step: Seconds, passes: Count) -> Count:
-    """Passes of a wave whose answers end, each a decode step after the one before, until the first of their users are back.
+def ended_meanwhile(*, lag: Seconds, step: Seconds, users: Count) -> Count:
+    """Answers that end, each a mean step after the one before, until the first of their `users` is back with a prompt.
 
-    They are back after the `lag` of answer and request, in the middle of a step.
+    That is after the `lag` of answer and request, in the middle of a step.
 
-    >>> ended_meanwhile(lag=0.02, step=0.01, passes=64), ended_meanwhile(lag=0.02, step=0.01, passes=2)
+    >>> ended_meanwhile(lag=0.02, step=0.01, users=64), ended_meanwhile(lag=0.02, step=0.01, users=2)
     (2.5, 1.0)
     """
-    return minimum(lag / step + 0.5, passes - 1)
+    return minimum(lag / step + 0.5, users - 1)
 
 
 @formula(DEFINITION)
-def come_back_seconds(*, each: Seconds, ended: Count, passes: Count) -> Seconds:
-    """Mean time to the first token of users who come back pass by pass: they wait for those whose answers had ended before.
+def come_back_seconds(*, each: Seconds, ended: Count, users: Count) -> Seconds:
+    """Mean time to the first token of users who come back one by one: they wait for those whose answers had ended before.
 
-    The first of so many `passes` wait for none, the next one for one, and so on up to `ended`; from then on, one ends with each
-    pass that is read.
+    The first of the `users` waits for none, the next one for one, and so on up to `ended`; from then on, one ends with each
+    prompt that is read.
 
-    >>> come_back_seconds(each=0.1, ended=0.0, passes=64), come_back_seconds(each=0.1, ended=3.0, passes=4)
+    >>> come_back_seconds(each=0.1, ended=0.0, users=64), come_back_seconds(each=0.1, ended=3.0, users=4)
     (0.1, 0.25)
     """
-    return each * (1 + ended - ended * (ended + 1) / (2 * passes))
+    return each * (1 + ended - ended * (ended + 1) / (2 * users))
 
 
 @formula(_LITTLE)

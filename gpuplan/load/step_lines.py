@@ -69,7 +69,7 @@ class StepLines:
         self._travels: list[float] | None = None if times.travels is None else times.travels.tolist()
         self._context = times.decode_keys.tolist()
         self._last = len(self._context) - 2
-        self._least = times.layers * times.layer_host
+        self._least, self._least_reading = times.issue, times.prompt_issue
         self._own: dict[int, tuple[list[float], list[float]]] = {}
         self._lines: dict[int, tuple[list[float], list[float]]] = {}
 
@@ -160,7 +160,8 @@ class StepLines:
     def whole(self, busy: float, read: int, tokens: int, sequences: int) -> float:
         """What `StepTimes.whole` says of one step, in plain numbers."""
         times = self.times
-        counted = (busy if busy > self._least else self._least) + times.host + times.sequence_host * sequences
+        least = self._least_reading if read else self._least
+        counted = (busy if busy > least else least) + times.host + times.sequence_host * sequences
         if not read:
             return counted * times.decode_residual
         return counted * (times.decode_residual + (times.prefill_residual - times.decode_residual) * read / tokens)

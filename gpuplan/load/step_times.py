@@ -13,7 +13,8 @@ from gpuplan.estimate.attention_ranks import EXCHANGE
 from gpuplan.estimate.drafting import undrafted
 from gpuplan.estimate.pins import with_values
 from gpuplan.estimate.serving import ServingModel, ServingPhase
-from gpuplan.formulas.inference import issue_wait_seconds, mixed_residual
+from gpuplan.formulas.basic import remaining_seconds
+from gpuplan.formulas.inference import mixed_residual
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term
@@ -56,8 +57,9 @@ class StepTimes(Record, eq=False, kw_only=True):
     decode_keys: Floats
     decode: Floats
     """Seconds of what sequences that decode do for themselves, by their number and mean context."""
-    layers: float
-    layer_host: float
+    issue: float
+    """Host time to issue all layers of a decode step, which the accelerator waits for; `prompt_issue` of a step with prompts."""
+    prompt_issue: float
     host: float
     sequence_host: float
     prefill_residual: float
@@ -137,7 +139,7 @@ class StepTimes(Record, eq=False, kw_only=True):
             return decoding_group(rows, keys, verified)
 
         decoding = step((decoding_rows(1.0, 1.0),), float(verified))
-        wait = dict(decoding.parts["issue_wait"].args)
+        reading = step((chunk_group(1.0, 1.0),), 1.0)
         profile, habit = model.profile, model.subject.habit
         residuals = [
             with_values(habit(f"{name}_residual", getattr(profile, f"{name}_residual")), pins) for name in ("prefill", "decode")
@@ -146,7 +148,7 @@ class StepTimes(Record, eq=False, kw_only=True):
             shared=shared, head=head, experts=experts, travels=travels, verified=verified,
             chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys, 1),
             decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_rows, decode_rows, decode_keys, verified),
-            layers=float(wait["layers"].value), layer_host=float(wait["layer_host"].value),
+            issue=_issue(decoding), prompt_issue=_issue(reading),
             host=float(decoding.parts["host"].value),
             sequence_host=float(decoding.parts["sequences"].value) if "sequences" in decoding.parts else 0.0,
             prefill_residual=float(residuals[0].value), decode_residual=float(residuals[1].value),
@@ -181,7 +183,7 @@ class StepTimes(Record, eq=False, kw_only=True):
 
     def whole(self, busy: Any, read: Any, tokens: Any, sequences: Any) -> Any:
         """Seconds of a step whose work keeps the accelerator busy so long: with the host's part, and what no part counts."""
-        waited = issue_wait_seconds(layers=self.layers, layer_host=self.layer_host, busy=busy)
+        waited = remaining_seconds(whole=np.where(np.asarray(read) > 0, self.prompt_issue, self.issue), hidden=busy)
         counted = busy + waited + self.host + self.sequence_host * sequences
         residual = mixed_residual(prefill=self.prefill_residual, decode=self.decode_residual, read=read, tokens=tokens)
         return counted + unmodelled_seconds(counted=counted, residual=residual)
@@ -208,6 +210,12 @@ def _term(name: str, value: Any) -> Term:
 def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
     """The work of the layers of a step, but for some parts."""
     return sum(one.value for kind, one in phase.parts.items() if kind not in AROUND and kind not in but)
+
+
+def _issue(phase: ServingPhase) -> float:
+    """Host time to issue all layers of a step."""
+    made = {key: float(part.value) for key, part in phase.parts["issue_wait"].args}
+    return made["whole"] if "whole" in made else made["layers"] * made["layer_host"]
 
 
 def _each(places: Floats, of: Callable[[Floats], Any]) -> Floats:

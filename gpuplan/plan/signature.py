@@ -12,6 +12,7 @@ from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import PANELS, Entry, by_key, entries
 from gpuplan.plan.what_runs import WhatRunsAsk
+from gpuplan.record import Record
 from gpuplan.units import HOUR
 
 HEAD = '''"""Which keywords are those of {tasks}? Made by `python tools/options.py` of the table of options."""
@@ -92,7 +93,7 @@ What `gpuplan fit`, `train` and `serve` can be asked, and at the end `gpuplan wh
 `gpuplan.fit`, `train`, `serve` and `what_runs` ([Python](python.md)). A text means the same in both. A number in Python is in
 base units (seconds, bytes, bytes a second), or what the command line counts (tokens, sequences, days, USD an hour).
 `gpuplan COMMAND --help` prints the same by command;
-`eval "$(_GPUPLAN_COMPLETE=source_bash gpuplan)"` (or `source_zsh`, `source_fish`) lets a shell complete options and words.
+`gpuplan --install-completion` lets the shell complete options, their words, and names.
 """
 TABLE_HEAD = "| option | for | Python | takes | meaning |\n|---|---|---|---|---|"
 
@@ -146,10 +147,15 @@ def schema(task: str) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A question to `gpuplan {task}`",
         "type": "object",
-        "properties": {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()},
+        "properties": properties(ask),
         **asked,
         "additionalProperties": False,
     }
+
+
+def properties(ask: type[Record]) -> dict[str, dict[str, Any]]:
+    """The JSON Schema of each option of a question, by its name in Python."""
+    return {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()}
 
 
 def _schema(entry: Entry) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask_goal import PlanServeAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.command import command_of
 from gpuplan.planner.promise import NAMES, Promise
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
@@ -46,6 +47,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
     # Fleets are of tp x pp x replicas, whose experts are shared as the engine does it unasked.
+    form, run = run.emit, run.replaced(emit=None)
     load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
     least = goal.minimize or "cost"
@@ -62,6 +64,10 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     else:
         served = Percentiles(search, promise).go(shown)[:shown]
     made = _Answer(load, promise, served, search).planned((*load.notes, *notes, *where.notes))
+    if form is not None and served:
+        from gpuplan.planner.serve_launch import fleet_launch
+
+        made = made.replaced(launch=fleet_launch(form, served[0], search))
     if not goal.front:
         return made
     from gpuplan.planner.serve_front import front
@@ -111,6 +117,7 @@ class _Answer:
         served = self.served
         best = [self.candidate(one) for one in served]
         relax, nearest = ((), ()) if best else self.relaxed()
+        unit = self.unit(served[0], served[0].fleet.parts) if served else None
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
             notes = (*notes, *self.quality(), *self.surely(served[0], best[0]), *grown)
@@ -119,6 +126,7 @@ class _Answer:
             model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
             best=said_to_beat(best, self.least), binds=self.binds(served[0], best[0]) if best else "",
             looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
+            command="" if unit is None else command_of(unit, unit.on),
             flips=tuple(self.flips(served)), relax=relax, nearest=nearest, notes=tuple(dict.fromkeys(notes)),
         )  # fmt: skip
 
@@ -129,10 +137,14 @@ class _Answer:
             return {"load": rate_text(self.want.rate), **of}
         return {"load": f"{self.want.users:,.0f} requests in flight", **of}
 
+    def unit(self, served: Served, parts: int) -> ServeAsk:
+        """The question of one unit of a fleet with so many parts."""
+        asked = unit_ask(self.want, served, parts, experts=bool(self.search.card.architecture.moes))
+        return asked.replaced(simulate=True) if self.promise.percent is not None else asked
+
     def estimate(self, served: Served, parts: int) -> Estimate:
         """The whole answer for one unit of a fleet with so many parts, as `gpuplan serve` gives it."""
-        asked = unit_ask(self.want, served, parts, experts=bool(self.search.card.architecture.moes))
-        return answer_serving(asked.replaced(simulate=True) if self.promise.percent is not None else asked, self.library)
+        return answer_serving(self.unit(served, parts), self.library)
 
     def candidate(self, served: Served) -> Candidate:
         """A fleet with the whole answer for one of its units."""

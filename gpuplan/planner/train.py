@@ -6,7 +6,6 @@ Everything that is allowed is bounded at once (`bounds`), looked at in the order
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import InfeasibleError, Note, UnknownError
@@ -14,7 +13,7 @@ from gpuplan.estimate.planned import Candidate, Planned, Relax
 from gpuplan.formulas.training import compute_optimal_tokens
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
-from gpuplan.plan.option import entries
+from gpuplan.planner.command import command_of
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.relax import relaxed
@@ -25,7 +24,7 @@ from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
 from gpuplan.specs.usual_training import UsualTraining
-from gpuplan.units import HOUR, human
+from gpuplan.units import human
 
 if TYPE_CHECKING:
     from gpuplan.models.card import ModelCard
@@ -100,24 +99,6 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
         notes=(*notes, *more, *found.notes),
     )  # fmt: skip
-
-
-def command_of(run: TrainAsk, on: str) -> str:
-    """The command that asks the same about one machine."""
-    words = ["gpuplan", "train", run.model, "--on", on]
-    for name, entry in entries(TrainAsk).items():
-        value = getattr(run, name)
-        if name in ("model", "on", "pins", "specs") or value is None:
-            continue
-        if entry.kind == "switch":
-            words.append(entry.flags[0 if value else -1])
-        elif entry.option.reads == "price":
-            words += [entry.flag, f"{value * HOUR:.12g}"]
-        else:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else f"{value:.12g}"
-            words += [entry.flag, f"{text}{entry.option.unit.removeprefix('1')}"]
-    words += [word for name, pinned in run.pins.items() for word in ("--set", f"{name}={pinned:.12g}")]
-    return shlex.join([*words, *(word for folder in run.specs for word in ("--specs", str(folder)))])
 
 
 def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:

@@ -32,7 +32,7 @@ def as_text(found: Planned, look: Look) -> str:
     """The answer on one screen."""
     from gpuplan.render.spec import stacked
 
-    made = [*wrap(_headline(found, look), look.width, "", "  "), *_relax(found), ""]
+    made = [*wrap(headline(found, look), look.width, "", "  "), *_relax(found), ""]
     rows = found.best or found.nearest
     if rows:
         made += [stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n"), ""]
@@ -46,8 +46,8 @@ def as_text(found: Planned, look: Look) -> str:
     if found.front:
         made += ["", *_front(found, look)]
     made += ["", *wrap(_looked(found), look.width, "", "  ")]
-    if rows:
-        made += ["", *wrap(f"All of one unit: {_command(found, rows[0])}", look.width, "", "  ")]
+    if found.command:
+        made += ["", *wrap(f"All of one unit: {found.command}", look.width, "", "  ")]
     said = [*_offers(rows), *(noted(note) for note in found.notes)]
     if said:
         made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
@@ -60,7 +60,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [_headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
+    lines = [headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -82,7 +82,7 @@ def as_json(found: Planned) -> str:
         "relax": [
             {"figure": one.limit.figure, "most": one.limit.most, "needs": one.needs, "on": one.offering} for one in found.relax
         ],
-        "nearest": records(found.nearest),
+        "nearest": records(found.nearest), "command": found.command,
         "front": [{"on": one.target, "tpot_s": one.seconds, "cost_usd_per_million_output_tokens": one.usd} for one in found.front],
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
@@ -124,7 +124,8 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
     return made
 
 
-def _headline(found: Planned, look: Look) -> str:
+def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
+    """The first line: what is best, or that nothing is."""
     limits = ", ".join(one.said for one in found.limits)
     promise = f" under {limits}" if limits else ""
     if not found.best:
@@ -177,15 +178,6 @@ def _front(found: Planned, look: Look) -> Iterator[str]:
     yield from drawn(points, min(look.width, 100))
     for mark, one in zip(MARKS, points, strict=False):
         yield f"  {mark}  {shown('cost_usd', one.usd, 'USD'):>11}  {shown('tpot_s', one.seconds, 's'):>8}  {one.target}"
-
-
-def _command(found: Planned, one: Candidate) -> str:
-    question = one.estimate.question
-    names = ("prompt", "output", "rate", "concurrency", "weights", "tp", "pp", "dp")
-    given = " ".join(
-        f"--{name} {question[name]}" for name in names if name in question and not (name == "pp" and question[name] == "1")
-    )
-    return f"gpuplan serve {found.model} --on {question['on']} {given}"
 
 
 def _looked(found: Planned) -> str:

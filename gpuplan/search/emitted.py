@@ -62,8 +62,12 @@ def emitted_training(ask: TrainAsk, found: Found, plan: TrainPlan, library: Libr
     return emitted(ask.emit, start)
 
 
-def emitted_serving(ask: ServeAsk, found: Found, plan: ServePlan, command: Printed | None, library: Library) -> str:
+def emitted_serving(
+    ask: ServeAsk, found: Found, plan: ServePlan, command: Printed | None, library: Library, *, fleet: int | None = None
+) -> str:
     """The same of a serving plan, whose replicas that the engine does not start by itself are started each.
+
+    `fleet`: so many of its replicas are started, each alone, however many the plan has.
 
     Raises:
         UnknownError: the arguments of the engine are not on file, or not those for a service.
@@ -78,15 +82,19 @@ def emitted_serving(ask: ServeAsk, found: Found, plan: ServePlan, command: Print
         hint = "name one of vllm, sglang, tensorrt-llm, llama-cpp with --engine"
         raise UnknownError(Problem("emit.engine", f"--emit: how {engine.name} is started is not on file", hint))
     p, node = plan.parallel, _node(found.target)
-    if p.attention_dp == 1 and p.ep == 1 and p.tp * p.pp <= node < p.tp * p.pp * p.dp and "dp" not in command.unsaid:
+    apart = p.attention_dp == 1 and p.ep == 1 and p.tp * p.pp <= node < p.tp * p.pp * p.dp and "dp" not in command.unsaid
+    if apart or fleet is not None:
         # Its replicas are on several nodes, which it would start as one process: each is started alone.
-        alone = start_command(ask, found, plan.replaced(parallel=p.replaced(dp=1.0), batch=plan.batch), library)
+        alone = start_command(ask, found, plan.replaced(parallel=p.replaced(dp=p.attention_dp), batch=plan.batch), library)
         command = command if alone is None else alone.replaced(unsaid={**alone.unsaid, "dp": "each is started"})
     unsaid, sharing = dict(command.unsaid), int(p.attention_dp)
     replicas = int(p.dp) // sharing if unsaid.pop("dp", None) is not None else 1
+    each = int(p.tp * p.pp * p.dp) // replicas
+    if fleet is not None:
+        replicas, each = fleet, int(p.tp * p.pp) * sharing
     start = Start(
         name=_name(f"serve-{found.card.id}"), words=(*command.words, *_SERVER), starter="server",
-        vendor=found.target.accelerator.vendor, accelerators=int(p.tp * p.pp * p.dp) // replicas, node=node,
+        vendor=found.target.accelerator.vendor, accelerators=each, node=node,
         replicas=replicas, image=table.container.image if table.container is not None else "",
         starts=table.container.starts if table.container is not None else (), environment=command.environment,
         remarks=_remarks(found, unsaid),

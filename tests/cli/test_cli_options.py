@@ -281,20 +281,6 @@ def test_options_without_a_value_that_drifted(call: Call) -> None:
     assert "\nmfu  " in made.out
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("train --recompute se", ["selective", "selective-op"]),
-        ("train --overlap dp,p", ["dp,pp"]),
-        ("fit --weights fp8", ["fp8", "fp8-block"]),
-        ("train --checkpoint", ["--checkpoint-every"]),
-    ],
-)
-def test_a_shell_completes_options_and_words(words: str, offered: list[str]) -> None:
-    env = {"_GPUPLAN_COMPLETE": "complete_bash", "COMP_WORDS": f"gpuplan {words}", "COMP_CWORD": str(len(words.split()))}
-    assert process(env=env).stdout.split() == offered
-
-
 def test_names_of_results_are_those_that_are_known() -> None:
     assert entries(TrainAsk)["keep"].words == entries(TrainAsk)["to_host"].words == tuple(RESULTS)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.cli_calls import Call
 
@@ -54,6 +55,24 @@ def test_one_screen_names_load_promise_fleet_and_what_binds(call: Call) -> None:
     ):
         assert part in text, part
     assert max(map(len, said.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("spare", [0, 2])
+def test_a_whole_fleet_is_started_by_what_is_emitted(call: Call, spare: int) -> None:
+    asked = (*SERVE, "--rate", "60/s", *PROMISE, "--best", "1", "--spare", str(spare))
+    best = answered(call, *asked)["best"][0]
+    replicas = int(best["replicas"].partition(" x ")[0]) + spare
+    said = call(*asked, "--emit", "k8s")
+    deployment, service = yaml.safe_load_all(said.out)
+    assert deployment["spec"]["replicas"] == replicas > 1
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    each = container["resources"]["limits"]["nvidia.com/gpu"]
+    assert replicas * each == best["accelerators"]
+    assert container["args"][container["args"].index("--tensor-parallel-size") + 1] == str(each)
+    assert service["kind"] == "Service"
+    assert said.err.startswith("BEST")
+    assert f"--array=0-{replicas - 1}" in call(*asked, "--emit", "slurm").out
+    assert call(*asked, "--emit", "command").out.count("vllm serve") == replicas
 
 
 def test_users_and_promises_have_defaults_that_are_said(call: Call) -> None:

@@ -1,0 +1,28 @@
+"""Which command asks about one machine of an answer alone, with all that the question said?"""
+
+from __future__ import annotations
+
+import shlex
+
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.option import entries
+from gpuplan.units import HOUR
+
+
+def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
+    """The command that asks the same about one machine."""
+    words = ["gpuplan", "train" if isinstance(run, TrainAsk) else "serve", run.model, "--on", on]
+    for name, entry in entries(type(run)).items():
+        value = getattr(run, name)
+        if name in ("model", "on", "pins", "specs", "emit") or value is None:
+            continue
+        if entry.kind == "switch":
+            words.append(entry.flags[0 if value else -1])
+        elif entry.option.reads == "price":
+            words += [entry.flag, f"{value * HOUR:.12g}"]
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else f"{value:.12g}"
+            words += [entry.flag, f"{text}{entry.option.unit.removeprefix('1')}"]
+    words += [word for name, pinned in run.pins.items() for word in ("--set", f"{name}={pinned:.12g}")]
+    return shlex.join([*words, *(word for folder in run.specs for word in ("--specs", str(folder)))])
