@@ -375,9 +375,13 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
         target = _of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
+    from gpuplan.specs.kinds_of_parts import nearest  # The table is read where a name is not known.
+
+    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
+    if near := nearest(name):
+        raise UnknownError(Problem("target.unknown-name", what, near))
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
-    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
