@@ -14,7 +14,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.bounds import fastest
 from gpuplan.planner.prospects import FIGURES, Search
-from gpuplan.planner.survey import Survey, Wanted
+from gpuplan.planner.survey import Reach, Survey, Wanted
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
@@ -169,6 +169,20 @@ def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> No
     by_figure = {one.limit.figure: one for one in found.relax}
     again = relaxed(library, **({} if by_figure["cost_usd"].alone else {"deadline": 86400.0}))
     assert again.best[0].figures["cost_usd"] <= by_figure["cost_usd"].needs * TOLD_APART
+
+
+def test_what_the_coarse_look_takes_for_broken_is_kept_where_the_full_search_keeps_it(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = (
+        plan_train(asked(on="aws:p5.48xlarge", count=64, max_count=64, minimize="time"), run_of(), library)
+        .best[0]
+        .figures["wall_time_s"]
+    )
+    monkeypatch.setattr(Reach, "seconds", property(lambda one: 2 * one.__dict__["seconds"]), raising=False)
+    found = plan_train(asked(on="aws:p5.48xlarge", count=64, max_count=64, deadline=plain * 1.01), run_of(), library)
+    assert not found.relax
+    assert found.best[0].figures["wall_time_s"] == plain
 
 
 @pytest.mark.parametrize(
