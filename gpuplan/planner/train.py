@@ -98,6 +98,10 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         kept = [one for one in nearest if all(not limit.broken_by(one.figures.get(limit.figure, inf)) for limit in search.limits)]
         if kept:
             best, relax, nearest = sorted(kept, key=lambda one: one.figures[search.least]), (), ()
+    if goal.repair is not None and (best or nearest):
+        from gpuplan.planner.spares import spares
+
+        more = (*more, *spares((best or nearest)[0], goal.repair, library))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
