@@ -149,16 +149,16 @@ class Answer:
         return self.asked.answered(set={**before, **(values or {}), **more})
 
     def to_dict(self) -> EstimateJson:
-        """The published document (`gpuplan specs schema estimate`), as `--json` prints it."""
+        """The published document (`gpuplan specs schema estimate`), as `--json=full` prints it."""
         from gpuplan.render.json import document
 
         return document(self.estimate)
 
     def __str__(self) -> str:
-        from gpuplan.render.table import table
+        from gpuplan.render.screen import screen
         from gpuplan.render.text import Look
 
-        return table(self.estimate, Look(100))
+        return screen(self.estimate, Look(100))
 
     def __repr__(self) -> str:
         from gpuplan.render.text import label, shown

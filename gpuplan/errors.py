@@ -45,6 +45,8 @@ class Note(Record):
     hint: str = ""
     about: tuple[tuple[str, str], ...] = ()
     """What the text says, for programs: of a price its provider, instance, region, kind and date."""
+    brief: str = ""
+    """The same in a line, where the text is longer."""
 
 
 @dataclass

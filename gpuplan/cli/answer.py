@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from typer import Exit as Stop
 
-from gpuplan.cli.output import EVERYTHING
+from gpuplan.cli.output import EVERYTHING, FIGURES, FULL
 from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit, Problem, UsageError
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
     from gpuplan.estimate.result import Estimate
     from gpuplan.render.report.page import Report
+    from gpuplan.scenarios.expression import Assertion
 
 FORMS = ("json", "csv", "md")
+SIZES = ("full", "brief")
 
 
 def answer(task: str, given: Mapping[str, Any]) -> None:
     """Answer one question on standard output and end with the exit code of its verdict."""
     form_of(given)
+    said = read_requirement(given)
     refuse(given)
     made = estimate(task, given)
     beside(made, given)
@@ -31,7 +34,35 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
         emit(made)
     else:
         write(made, given)
+    if said is not None:
+        judge(made, said)
     raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
+
+
+def read_requirement(given: Mapping[str, Any]) -> Assertion | None:
+    """The assertion of `--require`, read before the question is answered.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if given.get("require") is None:
+        return None
+    from gpuplan.scenarios.expression import Assertion
+
+    return Assertion.of(given["require"], "--require")
+
+
+def judge(made: Estimate, said: Assertion) -> NoReturn:
+    """End with 0 where an assertion holds, with 4 where it does not, and with 5 where that is not known, and say why."""
+    from gpuplan.cli.main import complain
+    from gpuplan.scenarios.figures import facts_of, refusal
+
+    outcome = said.judged(facts_of(made))
+    wrong = refusal(said.text, outcome)
+    if wrong is None:
+        raise Stop(int(Exit.OK))
+    complain([Problem(wrong.code, wrong.message, wrong.hint, "--require")])
+    raise Stop(int(Exit.UNKNOWN if outcome.holds is None else Exit.ASSERTION_FAILED))
 
 
 def beside(made: Estimate, given: Mapping[str, Any]) -> None:
@@ -84,12 +115,12 @@ def of_question(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def write(made: Estimate, given: Mapping[str, Any]) -> None:
-    """Write an estimate as a table, a tree, JSON, CSV or Markdown."""
+    """Write an estimate as text, a tree, JSON, CSV or Markdown."""
     form = form_of(given)
     if form == "json":
         from gpuplan.render.json import estimate_json
 
-        put(estimate_json(made))
+        put(estimate_json(made, full=given["json"] == FULL))
     elif form == "csv":
         from gpuplan.render.csv import estimate_csv
 
@@ -100,15 +131,30 @@ def write(made: Estimate, given: Mapping[str, Any]) -> None:
         from gpuplan.render.markdown import markdown
 
         put(markdown(made))
+    elif given.get("explain") is None:
+        put(text(made, given))
     else:
-        from gpuplan.render.table import headline, table
+        from gpuplan.render.table import headline
         from gpuplan.render.text import look_of
 
-        look = look_of(sys.stdout)
-        if given.get("explain") is None:
-            put(table(made, look))
-        else:
-            put(f"{headline(made, look)}\n\n{tree(made, given)}")
+        put(f"{headline(made, look_of(sys.stdout))}\n\n{tree(made, given)}")
+
+
+def text(made: Estimate, given: Mapping[str, Any]) -> str:
+    """The answer on one screen, or in one line, in full, or as a screen reader has it."""
+    from gpuplan.render.text import look_of
+
+    if given.get("plain"):
+        from gpuplan.render.plain import plain
+
+        return plain(made, full=bool(given.get("full")))
+    if given.get("full"):
+        from gpuplan.render.table import table
+
+        return table(made, look_of(sys.stdout))
+    from gpuplan.render.screen import brief, screen
+
+    return brief(made) if given.get("brief") else screen(made, look_of(sys.stdout))
 
 
 def tree(made: Estimate, given: Mapping[str, Any]) -> str:
@@ -132,8 +178,17 @@ def form_of(given: Mapping[str, Any]) -> str:
     if len(asked) > 1:
         raise UsageError(Problem("usage.forms", f"{' and '.join(f'--{form}' for form in asked)} exclude each other"))
     if asked and given.get("explain") is not None:
-        hint = "leave one out; `--json` has all of the working"
+        hint = "leave one out; `--json=full` has all of the working"
         raise UsageError(Problem("usage.forms", f"--explain draws a tree, which --{asked[0]} is not", hint))
+    if given.get("json") not in (None, False, True, FIGURES, FULL):
+        what = f"--json={given['json']} is no form of JSON"
+        raise UsageError(Problem("usage.forms", what, "write `--json` for the figures, `--json=full` for all working"))
+    if given.get("full") and given.get("brief"):
+        raise UsageError(Problem("usage.forms", "--full and --brief exclude each other"))
+    sizes = [f"--{size}" for size in (*SIZES, "plain") if given.get(size)]
+    if sizes and (asked or given.get("explain") is not None or given.get("emit")):
+        hint = "leave one out" + ("; `--json=full` has all of the working" if asked == ["json"] else "")
+        raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)}: the answer is not written in words", hint))
     if given.get("emit") and (asked or given.get("explain") is not None):
         hint = "leave one out; the answer without --emit has the plan"
         raise UsageError(Problem("usage.forms", "--emit prints a launch and nothing else", hint))

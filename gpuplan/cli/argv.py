@@ -1,30 +1,33 @@
 """What did the user mean by the words on the command line, before any option is parsed?
 
-Two manners that an option parser does not offer: `--explain` with or without a term, and output and data options in
-front of the command (`gpuplan --json fit …`).
+Three manners that an option parser does not offer: `--explain` with or without a term, `--json` with or without `=full`, and
+output and data options in front of the command (`gpuplan --json fit …`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gpuplan.cli.output import EVERYTHING
+from gpuplan.cli.output import EVERYTHING, FIGURES
 
 _TASKS = ("fit", "train", "serve")
-_MOVABLE = {"--json": 0, "--csv": 0, "--md": 0, "--html": 1, "--plot": 1, "--specs": 1, "--set": 1}
+_MOVABLE = {
+    **dict.fromkeys(("--json", "--csv", "--md", "--full", "--brief", "--plain"), 0),
+    **dict.fromkeys(("--html", "--plot", "--specs", "--set"), 1),
+}
 
 
 def normal(words: Sequence[str], commands: Collection[str]) -> list[str]:
     """The same words with movable options behind the command, and a value for every `--explain`.
 
     >>> normal(["--json", "fit", "m", "--explain", "--on", "h100"], ["fit"])
-    ['fit', '--json', 'm', '--explain=*', '--on', 'h100']
+    ['fit', '--json=figures', 'm', '--explain=*', '--on', 'h100']
     >>> normal(["fit", "--explain", "m", "--on", "h100"], ["fit"])
     ['fit', '--explain=*', 'm', '--on', 'h100']
     >>> normal(["fit", "m", "--explain", "mfu"], ["fit"])
     ['fit', 'm', '--explain', 'mfu']
     """
-    return _explained(_moved(list(words), commands))
+    return _explained(_formed(_moved(list(words), commands)))
 
 
 def _moved(words: list[str], commands: Collection[str]) -> list[str]:
@@ -39,6 +42,15 @@ def _moved(words: list[str], commands: Collection[str]) -> list[str]:
         return words
     # What these two take is another command line, which the options belong to.
     return [*rest, *front] if rest[0] in ("explain", "compare") else [rest[0], *front, *rest[1:]]
+
+
+def _formed(words: list[str]) -> list[str]:
+    """The words with a value for every `--json` of an answer; other commands have none."""
+    inner = words[1:3] if words[:1] in (["explain"], ["compare"]) else words[:1]
+    if not set(inner) & set(_TASKS):
+        return words
+    end = words.index("--") if "--" in words else len(words)
+    return [f"--json={FIGURES}" if word == "--json" and at < end else word for at, word in enumerate(words)]
 
 
 def _explained(words: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from typer import Argument, Exit, Typer
 
 from gpuplan.cli.help import Command
 from gpuplan.cli.nested_command import TASKS
+from gpuplan.cli.output import FULL
 from gpuplan.cli.report import put_plot, put_report, refuse
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import Problem, UnknownError, UsageError
@@ -74,18 +75,45 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("emit") is not None:
         hint = "ask for the one that you want with its own command"
         raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
+    if given.get("require") is not None:
+        hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
+        raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
+    sizes = [f"--{size}" for size in ("full", "brief", "plain") if given.get(size)]
+    if sizes:
+        raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)} mean nothing to a comparison", "leave them out"))
     if not axes:
         hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
         raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
     asked = variants(of_question(given), axes)
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
-    if any(one.answer is not None for one in order):
-        _beside(order, given)
-    sys.stdout.write(_text(task, order, form))
+    _beside(order, by, given)
+    sys.stdout.write(_text(task, order, form, full=given["json"] == FULL))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
+
+
+def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for."""
+
+    def report() -> Report:
+        from gpuplan.render.report.compared import of_comparison
+
+        return of_comparison(order, by)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_compared
+        from gpuplan.render.report.compared import decisive
+
+        draw_compared(made, decisive(made, by), file)
+
+    made = {one.name: one.answer for one in order if one.answer is not None}
+    put_report(given, report)
+    if made:
+        put_plot(given, draw)
+    elif given.get("plot") is not None:
+        print(f"note: nothing is drawn to {given['plot']}: there is no answer", file=sys.stderr)
 
 
 def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -112,30 +140,11 @@ def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
     return (found[0] if found else None), rest
 
 
-def _beside(order: Sequence[Standing], given: Mapping[str, Any]) -> None:
-    """Write the report and the picture that were asked for."""
-
-    def report() -> Report:
-        from gpuplan.render.report.compared import of_comparison
-
-        return of_comparison(order)
-
-    def draw(file: Path) -> None:
-        from gpuplan.render.plot import draw_compared
-        from gpuplan.render.report.compared import decisive
-
-        made = {one.name: one.answer for one in order if one.answer is not None}
-        draw_compared(made, decisive(made), file)
-
-    put_report(given, report)
-    put_plot(given, draw)
-
-
-def _text(task: str, order: Sequence[Standing], form: str) -> str:
+def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str:
     if form == "json":
         from gpuplan.render.compare_data import comparison_document
 
-        return json.dumps(comparison_document(task, order), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(comparison_document(task, order, full=full), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if form == "csv":
         from gpuplan.render.compare_data import comparison_csv
 

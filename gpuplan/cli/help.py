@@ -81,7 +81,7 @@ def _name(param: Any) -> str:
     flags = ", ".join(param.opts)
     if param.secondary_opts:
         flags += f" / {', '.join(param.secondary_opts)}"
-    return f"{flags} {param.metavar}" if param.metavar else flags
+    return f"{flags}{'' if param.metavar.startswith('[=') else ' '}{param.metavar}" if param.metavar else flags
 
 
 def _usage(command: Any, path: str) -> str:

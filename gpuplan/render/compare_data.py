@@ -14,7 +14,7 @@ from gpuplan.estimate.slower import Input, Part
 from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import price_of, winners
 from gpuplan.render.csv import csv_text
-from gpuplan.render.json import number
+from gpuplan.render.json import document, number
 from gpuplan.render.text import known
 from gpuplan.units import HOUR
 
@@ -23,8 +23,11 @@ CSV_COLUMNS = ("estimate", "section", "name", "value", "low", "high", "unit", "s
 """As those of a single answer; `estimate` is the name of the row."""
 
 
-def comparison_document(task: str, order: Sequence[Standing]) -> dict[str, Any]:
-    """The comparison for programs: winners, the rows in order, and the reasons of each; numbers are in base units."""
+def comparison_document(task: str, order: Sequence[Standing], *, full: bool = False) -> dict[str, Any]:
+    """The comparison for programs: winners, the rows in order, and the reasons of each; numbers are in base units.
+
+    `full` adds to each row the whole answer with its derivation, as `--json=full` of its own question has it.
+    """
     best = winners({one.name: one.answer for one in order if one.answer is not None})
     return {
         "schema": SCHEMA,
@@ -34,7 +37,7 @@ def comparison_document(task: str, order: Sequence[Standing]) -> dict[str, Any]:
             {"best": one.word, "figure": one.key, "name": one.name, "next": one.next, "times": number(one.times), "sure": one.sure}
             for one in best
         ],
-        "rows": [_row(one) for one in order],
+        "rows": [_row(one) | _whole(one, full=full) for one in order],
         "reasons": [made for one in order if (made := _reasons(one))],
     }
 
@@ -79,6 +82,10 @@ def _row(one: Standing) -> dict[str, Any]:
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in one.answer.chosen],
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in one.answer.notes],
     }
+
+
+def _whole(one: Standing, *, full: bool) -> dict[str, Any]:
+    return {"estimate": document(one.answer)} if full and one.answer is not None else {}
 
 
 def _reasons(one: Standing) -> dict[str, Any]:

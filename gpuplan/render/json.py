@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NotRequired
 
 # pydantic, which makes the schema, wants this one before Python 3.12, and brings it.
@@ -19,7 +19,7 @@ from gpuplan.formula_text import formula_text
 from gpuplan.render.text import known
 from gpuplan.term import Source, Term
 
-SCHEMA: Literal["gpuplan/estimate/1"] = "gpuplan/estimate/1"
+SCHEMA: Literal["gpuplan/estimate/2"] = "gpuplan/estimate/2"
 
 
 class SourceJson(TypedDict):
@@ -126,68 +126,86 @@ class NoteJson(TypedDict):
 
 
 class EstimateJson(TypedDict):
-    """An estimate of gpuplan with its whole derivation. Numbers are in base units: B, FLOP, s, USD, J, W, and per second.
+    """An estimate of gpuplan. Numbers are in base units: B, FLOP, s, USD, J, W, and per second.
 
-    `command` starts it, where the question names an engine whose arguments are on file.
+    `terms`, `formulas` and `sources` are its whole derivation, which `--json=full` and the Python API give. Without them a `term`
+    is a name, which `--explain` takes. `command` starts it, where the question names an engine whose arguments are on file.
     """
 
-    schema: Literal["gpuplan/estimate/1"]
+    schema: Literal["gpuplan/estimate/2"]
     gpuplan: str
     task: Literal["fit", "train", "serve"]
-    question: dict[str, str]
     verdict: VerdictJson
     figures: dict[str, FigureJson]
-    breakdowns: list[BreakdownJson]
+    question: dict[str, str]
     chosen: list[ChoiceJson]
     changes: list[ChangeJson]
     command: NotRequired[str]
-    printed: list[str]
     notes: list[NoteJson]
-    terms: dict[str, TermJson]
-    formulas: dict[str, FormulaJson]
-    sources: dict[str, SourceJson]
+    printed: list[str]
+    breakdowns: list[BreakdownJson]
+    terms: NotRequired[dict[str, TermJson]]
+    formulas: NotRequired[dict[str, FormulaJson]]
+    sources: NotRequired[dict[str, SourceJson]]
 
 
-def estimate_json(estimate: Estimate) -> str:
-    """The estimate as JSON text."""
-    return json.dumps(document(estimate), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def estimate_json(estimate: Estimate, *, full: bool = True) -> str:
+    """The estimate as JSON text, with its derivation or without."""
+    made = document(estimate) if full else figures_document(estimate)
+    return json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def document(estimate: Estimate) -> EstimateJson:
-    """The estimate as the published document, ready for `json.dumps`."""
+    """The estimate with its whole derivation, ready for `json.dumps`."""
     graph = _Graph()
+    made = _document(estimate, graph.add)
+    made["terms"], made["formulas"] = graph.terms, graph.formulas
+    made["sources"] = {name: source_json(source) for source, name in graph.sources.items()}
+    return made
+
+
+def figures_document(estimate: Estimate) -> EstimateJson:
+    """The estimate without its derivation: figures and parts name their terms."""
+    return _document(estimate, lambda term: term.name)
+
+
+def _document(estimate: Estimate, named: Callable[[Term], str]) -> EstimateJson:
+    """The document but for the derivation, with the name of every term that it holds."""
     figures: dict[str, FigureJson] = {}
     for key, term in estimate.figures.items():
         low, high = estimate.ranges[key]
         figures[key] = {
             "value": number(term.value), "low": number(low), "high": number(high), "unit": term.unit,
-            "term": graph.add(term), "assumed": not known(term),
+            "term": named(term), "assumed": not known(term),
         }  # fmt: skip
     breakdowns: list[BreakdownJson] = []
     for one in estimate.breakdowns:
         whole = float(one.total.value)
-        parts = [graph.part(part, whole) for part in one.parts]
-        breakdowns.append({"title": one.title, "total": graph.part(one.total, whole), "parts": parts})
+        parts = [_part(part, whole, named) for part in one.parts]
+        breakdowns.append({"title": one.title, "total": _part(one.total, whole, named), "parts": parts})
     verdict = estimate.verdict
     made: EstimateJson = {
         "schema": SCHEMA,
         "gpuplan": __version__,
         "task": estimate.task,
-        "question": dict(estimate.question),
         "verdict": {"fits": verdict.fits, "narrowly": verdict.narrowly, "headline": verdict.headline, "binding": verdict.binding},
         "figures": figures,
-        "breakdowns": breakdowns,
+        "question": dict(estimate.question),
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
         "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
-        "printed": list(estimate.printed()),
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
-        "terms": graph.terms,
-        "formulas": graph.formulas,
-        "sources": {name: source_json(source) for source, name in graph.sources.items()},
+        "printed": list(estimate.printed()),
+        "breakdowns": breakdowns,
     }
     if estimate.command:
         made["command"] = estimate.command
     return made
+
+
+def _part(term: Term, whole: float, named: Callable[[Term], str]) -> PartJson:
+    """A term as a part of a total."""
+    share = number(float(term.value) / whole) if whole else None
+    return {"name": term.name, "value": number(term.value), "unit": term.unit, "share": share, "term": named(term)}
 
 
 def number(value: Any) -> float | None:
@@ -248,11 +266,6 @@ class _Graph:
         for term in new:
             self.terms[self._ids[id(term)]]["args"] = {key: self._ids[id(part)] for key, part in term.args}
         return self._ids[id(root)]
-
-    def part(self, term: Term, whole: float) -> PartJson:
-        """A term as a part of a total."""
-        share = number(float(term.value) / whole) if whole else None
-        return {"name": term.name, "value": number(term.value), "unit": term.unit, "share": share, "term": self.add(term)}
 
     def _source(self, source: Source) -> str:
         return self.sources.setdefault(source, f"s{len(self.sources) + 1}")

@@ -22,6 +22,7 @@ from gpuplan.render.text import (
     span,
     wrap,
 )
+from gpuplan.render.words import is_one
 from gpuplan.term import Term
 
 _MOST = 6
@@ -89,12 +90,12 @@ def _leaves(estimate: Estimate, wanted: object) -> list[Term]:
 
 
 def headline(estimate: Estimate, look: Look) -> str:
-    """The verdict and what was asked, in as few lines as the width allows."""
+    """The verdict and what was asked, without degrees of 1, in as few lines as the width allows."""
     word, answer = verdict_text(estimate)
     paint = look.good if estimate.verdict.fits else look.bad
     lines = wrap(answer, look.width, f"{word}  ", "  ")
     lines[0] = paint(word) + lines[0][len(word) :]
-    asked = ", ".join(f"{label(key)} {value}" for key, value in estimate.question.items())
+    asked = ", ".join(f"{label(key)} {value}" for key, value in estimate.question.items() if not is_one(key, value))
     lines += [look.dim(line) for line in wrap(asked, look.width, "  ")] if asked else []
     return "\n".join(lines)
 

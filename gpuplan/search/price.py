@@ -50,7 +50,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         except UnknownError as error:
             return _none(ask, error, None)
         _young(ask, offer, terms)
-        notes = [Note("price.used", f"price: {said(offer, terms.on)}", "give another with --price", _about(offer))]
+        hint = "give another with --price"
+        notes = [Note("price.used", f"price: {said(offer, terms.on)}", hint, _about(offer), _brief(offer, terms))]
         if "@" in target.text:
             told = f"{target.instance.qualified_name} is sold with its own network, not with what --on puts behind the @"
             notes.append(Note("price.other-network", f"{told}: the price is without it", "give that of both with --price"))
@@ -66,21 +67,28 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
     if target.count % each:
         taken += f"; instances are paid whole, and {target.count % each:g} of the last one's {each:g} are used"
     text = f"price: {target.text} has none of its own; the cheapest {terms.said()} on record is taken ({taken})"
-    return street.price, (Note("price.street", text, "give your own with --price, or name an instance", _about(street.offer)),)
+    hint = "give your own with --price, or name an instance"
+    brief = f"{_brief(street.offer, terms)}, the cheapest on record"
+    return street.price, (Note("price.street", text, hint, _about(street.offer), brief),)
 
 
-def said(offer: Offer, on: date | None = None) -> str:
-    """An offer in words: how much for what, where, on which terms, as of when, how old that is (on a day), and who says so."""
+def _brief(offer: Offer, terms: Terms) -> str:
+    """An offer in a line: without who says so."""
+    return f"price {said(offer, terms.on, source=False)}"
+
+
+def said(offer: Offer, on: date | None = None, *, source: bool = True) -> str:
+    """An offer in words: how much for what, where, on which terms, as of when, how old that is (on a day), who says so."""
     from gpuplan.specs.dates import aged, today
     from gpuplan.specs.offers import ANYWHERE
 
     amount = human(float(offer.price.value), "USD/s") if offer.price is not None else "no price"
     name = f"{offer.provider}:{offer.instance}"
     what = name if offer.per == "instance" else f"one {offer.per} of {name}"
-    source = f": {offer.price.source.title}" if offer.price is not None and offer.price.source.title else ""
+    who = f": {offer.price.source.title}" if source and offer.price is not None and offer.price.source.title else ""
     kind = offer.kind.replace("_", " ") + ("" if offer.status == "current" else f", {offer.status}")
     where = "any region" if offer.region == ANYWHERE else offer.region
-    return f"{amount} for {what} in {where}, {kind}, {aged(offer.entry.date, on or today())}{source}"
+    return f"{amount} for {what} in {where}, {kind}, {aged(offer.entry.date, on or today())}{who}"
 
 
 def _about(offer: Offer) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def lone_url(line: str) -> bool:
 
 
 @pytest.mark.parametrize("line", ANSWERED)
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [60, 80, 200])
 def test_answers_fit_the_terminal_and_begin_with_the_verdict(call: Call, line: str, columns: int) -> None:
     said = call(*shlex.split(line), columns=columns)
     assert said.code == 0, said.err
@@ -51,8 +52,44 @@ def test_answers_as_json_csv_and_markdown(call: Call, line: str) -> None:
     TypeAdapter(EstimateJson).validate_python(made, strict=True)
     uncertain = [figure for figure in made["figures"].values() if figure["low"] < figure["value"] < figure["high"]]
     assert uncertain
+    assert "terms" not in made
+    assert len(json.dumps(made)) < 20_000
+    whole = json.loads(call(*shlex.split(line), "--json=full").out)
+    TypeAdapter(EstimateJson).validate_python(whole, strict=True)
+    assert whole["figures"] == {key: {**one, "term": whole["figures"][key]["term"]} for key, one in made["figures"].items()}
+    assert {one["term"] for one in whole["figures"].values()} <= whole["terms"].keys()
     assert call(*shlex.split(line), "--csv").out.startswith("estimate,section,name,value,low,high,unit,share,assumed\n")
     assert call(*shlex.split(line), "--md").out.startswith("**FITS**")
+
+
+def test_an_answer_in_one_line_in_full_and_for_a_screen_reader(call: Call) -> None:
+    words = shlex.split(ANSWERED[0])
+    one = call(*words, "--brief").out
+    assert one.startswith("FITS  ")
+    assert one.count("\n") == 1
+    whole = call(*words, "--full").out
+    assert "Memory of the fullest rank" in whole
+    assert len(whole.splitlines()) > len(call(*words).out.splitlines())
+    read = call(*words, "--plain").out
+    assert read.startswith("answer: fits, ")
+    assert all(": " in row for row in read.splitlines())
+    assert len(call(*words, "--plain", "--full").out) > len(read)
+    assert call("--brief", *words).out == one
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--json=all"], "--json=all is no form of JSON"),
+        (["--full", "--brief"], "--full and --brief exclude each other"),
+        (["--full", "--json"], "--full: the answer is not written in words"),
+        (["--plain", "--explain"], "--plain: the answer is not written in words"),
+    ],
+)
+def test_forms_that_exclude_each_other(call: Call, more: list[str], message: str) -> None:
+    said = call(*shlex.split(ANSWERED[0]), *more)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
 
 
 SETTLED = "--tp 1 --pp 1 --cp 1 --zero-stage 3 --micro-batch 1 --recompute full"
@@ -88,9 +125,9 @@ def test_explain_in_all_its_forms(call: Call) -> None:
 
 def test_price_date_and_source_of_a_cloud_instance(call: Call) -> None:
     said = call(*shlex.split(ANSWERED[2]))
-    assert "cost" in said.out
-    assert "USD/h" in said.out
-    assert "checked 20" in said.out
+    assert re.search(r"\n  cost +[\d,]+ USD", said.out)
+    assert re.search(r"price [\d.]+ USD/h for aws:p5.48xlarge in \S+, on demand,\s+20", said.out)
+    assert "checked 20" in call(*shlex.split(ANSWERED[2]), "--full").out
 
 
 def test_what_does_not_fit_says_what_binds_and_what_would(call: Call) -> None:
@@ -98,7 +135,8 @@ def test_what_does_not_fit_says_what_binds_and_what_would(call: Call) -> None:
     assert said.code == 3
     assert said.out.startswith("DOES NOT FIT  ")
     assert "weights" in said.out.splitlines()[0] + said.out.splitlines()[1]
-    assert "Smallest changes that make it fit\n  --" in said.out
+    assert "\nTo fit   --" in said.out
+    assert "Smallest changes that make it fit\n  --" in call("fit", "llama-3.1-70b", "--on", "t4", "--full").out
     assert said.err == ""
 
 

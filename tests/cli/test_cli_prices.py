@@ -17,18 +17,18 @@ def said_price(text: str) -> str:
 
 
 def test_the_note_names_price_date_region_kind_and_source(call: Call) -> None:
-    said = call(*SERVE, columns=100)
+    said = call(*SERVE, "--full", columns=100)
     assert said.code == 0
     note = said_price(said.out)
     for part in ("55.04 USD/h", "aws:p5.48xlarge in us-east-1", "on demand", "2026-07-20", "("):
         assert part in note
-    spot = said_price(call(*SERVE, "--price-kind", "spot").out)
+    spot = said_price(call(*SERVE, "--full", "--price-kind", "spot").out)
     assert "spot" in spot
     assert "USD/h for aws:p5.48xlarge in us-east-1" in spot
 
 
 def test_street_prices_are_on_the_terms_asked_for(call: Call) -> None:
-    said = call("serve", "llama-3.1-8b", "--on", "h100", "--price-kind", "spot", "--region", "us-east-1")
+    said = call("serve", "llama-3.1-8b", "--on", "h100", "--full", "--price-kind", "spot", "--region", "us-east-1")
     assert said.code == 0
     assert "the cheapest spot price in us-east-1 on record is taken" in " ".join(said.out.split())
 
@@ -97,7 +97,7 @@ def test_an_import_says_what_it_wrote_and_what_it_refused(call: Call, catalog: s
     assert "2 new" in said.out
     assert "aws-vms.csv:3: the on-demand price of p5.48xlarge is 700.0" in said.err
     assert "[price.sentinel]" in said.err
-    used = call(*SERVE, "--specs", str(out), columns=100)
+    used = call(*SERVE, "--full", "--specs", str(out), columns=100)
     assert "2026-11-20 (2 days old): SkyPilot catalog: aws, aws-vms.csv, read 2026-11-20" in said_price(used.out)
     assert call("prices", "check", str(out)).code == 0
     assert call("specs", "check", str(out)).code == 0
@@ -201,3 +201,22 @@ def test_prices_are_checked_for_what_cannot_be(call: Call, tmp_path: Path) -> No
     place.write_text(place.read_text(encoding="utf-8").replace("700.0 USD/h", "0 USD/h"), encoding="utf-8")
     assert "zero-price" in call("prices", "check", str(tmp_path / "own"), "--json").out
     assert call("prices", "check", "--max-age", "soon").code == 2
+
+
+def test_status_says_what_should_be_read_again(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPLAN_TODAY", "2026-11-22")
+    made = call("prices", "status", "azure", "oci", "--json")
+    azure, oci = sorted(json.loads(made.out), key=lambda one: one["provider"])
+    assert azure["old"] == azure["prices"] > 600
+    assert (azure["newest"], azure["undated"]) == ("2026-06-18", 0)
+    assert azure["regions"] > 30
+    assert (oci["undated"], oci["newest"]) == (oci["prices"], None)
+    young = call("prices", "status", "azure", "--max-age", "200", "--json")
+    assert json.loads(young.out)[0]["old"] == 0
+    text = call("prices", "status")
+    assert text.code == 0
+    assert "older than 90 days" in text.err
+    assert all(len(line) <= 80 for line in text.out.splitlines())
+    wrong = call("prices", "status", "azzure")
+    assert wrong.code == 5
+    assert "did you mean `azure`" in wrong.err

@@ -32,7 +32,7 @@ def test_explain_says_that_no_source_is_on_record(call: Call, specs: Path) -> No
 
 
 def test_json_counts_it_as_assumed(call: Call, specs: Path) -> None:
-    ask = ("serve", "llama-3.1-8b", "--prompt", "1000", "--output", "100", "--specs", str(specs), "--on", "mine", "--json")
+    ask = ("serve", "llama-3.1-8b", "--prompt", "1000", "--output", "100", "--specs", str(specs), "--on", "mine", "--json=full")
     sources = json.loads(call(*ask).out)["sources"].values()
     assert any(one["kind"] == "assumed" and one["title"] == "source not on record" for one in sources)
 

@@ -53,7 +53,7 @@ def test_odd_questions(words: list[str]) -> None:
 @cache
 def terms(text: str) -> list[str]:
     """The names of all terms of a settled question, as its JSON has them."""
-    return sorted({term["name"] for term in json.loads(said([*shlex.split(text), "--json"]).out)["terms"].values()})
+    return sorted({term["name"] for term in json.loads(said([*shlex.split(text), "--json=full"]).out)["terms"].values()})
 
 
 @pytest.mark.slow

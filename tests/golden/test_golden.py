@@ -1,7 +1,8 @@
 """Whole answers to a few questions, kept: a change of any figure shows which terms moved, and by how much.
 
 A folder is a scenario: `ask.yaml` holds the command and its exit code, `tree.json` the verdict, every figure with its range and the
-parts of each breakdown, `table.txt` the answer on 80 columns. `pytest tests/golden --update-golden` writes the last two anew.
+parts of each breakdown, `screen.txt` the answer on 80 columns, and `full.txt`, where it stands, that of `--full`.
+`pytest tests/golden --update-golden` writes what is there of them anew.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from gpuplan.errors import Exit
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.read import question, said
+from gpuplan.render.plain import plain
+from gpuplan.render.screen import MOST_LINES, brief, screen
 from gpuplan.render.table import table
 from gpuplan.render.text import Look
 
 HERE = Path(__file__).parent
 SCENARIOS = sorted(path.parent.name for path in HERE.glob("*/ask.yaml"))
+WHOLE = sorted(path.parent.name for path in HERE.glob("*/full.txt"))
+"""Scenarios of which the whole text is kept: one of each kind of answer."""
 DIGITS = 7
 TOLERANCE = 1e-5
 """What a processor's own rounding may change; everything beyond is a change of the estimate."""
@@ -135,16 +140,47 @@ def test_the_verdict_is_the_expected_exit_code(scenario: str) -> None:
     assert (Exit.OK if answered(scenario).verdict.fits else Exit.DOES_NOT_FIT) == asked(scenario)["exit"]
 
 
-@each
-def test_the_table_is_the_golden_one(scenario: str, request: pytest.FixtureRequest) -> None:
-    new, path = table(answered(scenario), Look(WIDTH)).replace(str(HERE), "tests/golden"), HERE / scenario / "table.txt"
-    if request.config.getoption("--update-golden", False):
+def kept(text: str, path: Path, *, anew: bool) -> None:
+    """The text is that of the file, which is written anew on demand."""
+    new = text.replace(str(HERE), "tests/golden")
+    if anew:
         path.write_text(new, encoding="utf-8")
     old = path.read_text(encoding="utf-8")
     assert new == old, "\n".join(unified_diff(old.splitlines(), new.splitlines(), "golden", "now", lineterm="", n=1))
 
 
 @each
+def test_the_screen_is_the_golden_one(scenario: str, request: pytest.FixtureRequest) -> None:
+    anew = request.config.getoption("--update-golden", False)
+    kept(screen(answered(scenario), Look(WIDTH)), HERE / scenario / "screen.txt", anew=anew)
+
+
+@pytest.mark.parametrize("scenario", WHOLE, scope="module")
+def test_the_whole_answer_is_the_golden_one(scenario: str, request: pytest.FixtureRequest) -> None:
+    anew = request.config.getoption("--update-golden", False)
+    kept(table(answered(scenario), Look(WIDTH)), HERE / scenario / "full.txt", anew=anew)
+
+
+@each
+def test_the_answer_keeps_to_one_screen(scenario: str) -> None:
+    made = answered(scenario)
+    lines = screen(made, Look(WIDTH)).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert [line for line in lines if len(line) > WIDTH] == []
+    assert brief(made).count("\n") == 1
+
+
+@each
 def test_the_table_keeps_to_its_columns(scenario: str) -> None:
     wide = [line for line in table(answered(scenario), Look(WIDTH)).splitlines() if len(line) > WIDTH and "://" not in line]
     assert not wide
+
+
+@each
+def test_the_plain_answer_is_lines_of_a_label_and_a_value(scenario: str) -> None:
+    for line in plain(answered(scenario), full=True).splitlines():
+        name, colon, value = line.partition(": ")
+        assert name, line
+        assert colon, line
+        assert value, line
+        assert not set(line) & set("█▏▎▍▌▋▊▉│┤└─●–"), line

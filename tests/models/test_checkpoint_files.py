@@ -162,7 +162,7 @@ def test_the_printed_command_names_the_model_as_its_engine_does(tmp_path, capsys
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "none"))
     monkeypatch.setenv("COLUMNS", "300")
     path = str(gguf(tmp_path / "x.gguf", {**LLAMA_KEYS, "general.file_type": 15}, llama_gguf("q4_k", more="q6_k")))
-    assert run(["serve", model.replace("FILE", path), "--on", "rtx-4090", "--engine", engine, "--batch", "1"]) == 0
+    assert run(["serve", model.replace("FILE", path), "--on", "rtx-4090", "--engine", engine, "--batch", "1", "--full"]) == 0
     printed = " ".join(capsys.readouterr().out.partition("Started by")[2].replace("\\", "").split())
     assert words.replace("FILE", path) in printed
 

@@ -1,0 +1,103 @@
+"""Which words tell people what a figure or a part means, where its own name does not?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gpuplan.render.text import label
+
+MEANINGS: Mapping[str, str] = {
+    "ttft_s": "first token", "ttft_p50_s": "first token, half", "ttft_p90_s": "first token, 90 %",
+    "ttft_p99_s": "first token, 99 %", "tpot_s": "each next token", "tpot_p50_s": "each next, half",
+    "tpot_p90_s": "each next, 90 %", "tpot_p99_s": "each next, 99 %", "itl_s": "one decode step",
+    "itl_p50_s": "token gap, half", "itl_p90_s": "token gap, 90 %", "itl_p99_s": "token gap, 99 %",
+    "e2e_s": "a whole request", "e2e_p50_s": "whole request, half", "e2e_p90_s": "whole request, 90 %",
+    "e2e_p99_s": "whole request, 99 %", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",
+    "mfu_causal": "unmasked half alone", "hfu": "with recomputation", "mbu": "of peak bandwidth",
+    "headroom_bytes": "memory left over", "kv_pool_bytes": "kept for KV cache",
+    "kv_cache_bytes_per_sequence": "at full length", "longest_tokens": "of one sequence", "max_sequences": "at once",
+    "max_concurrency": "as engines print it", "latency_s": "one request", "utilization": "of what it can do",
+    "wall_time_s": "with interruptions", "run_time_s": "training alone", "rollout_share": "of a step",
+    "available_share": "spot machines up", "highest_rate_per_s": "that it keeps up with",
+}  # fmt: skip
+"""What a figure is, in at most 21 characters that stand beside it."""
+SHORTER: Mapping[str, str] = {
+    "cost_usd_per_million_output_tokens": "cost of 1M output tokens",
+    "cost_usd_per_million_tokens": "cost of 1M tokens",
+    "tokens_per_s_per_accelerator": "tokens/s per accelerator",
+    "model_flop_per_s_per_accelerator": "FLOP/s per accelerator",
+    "input_cost_usd_per_million": "cost of 1M input tokens",
+    "break_even_tokens_per_month": "tokens/month to break even",
+    "cost_usd_per_thousand_images": "cost of 1,000 images",
+    "cost_usd_per_thousand_clips": "cost of 1,000 clips",
+    "kv_cache_bytes_per_sequence": "KV cache per sequence",
+    "sequences_per_s_per_accelerator": "sequences/s per accel.",
+    "break_even_s": "time to break even",
+}
+"""Names of figures that fit on one screen with what they mean."""
+_PARTS: Mapping[str, str] = {
+    "unmodelled": "not modelled", "host": "launching kernels", "step_host": "host per step", "request_host": "host per request",
+    "head_matmul": "output head", "head": "output head", "head_and_loss": "output head and loss", "sends": "sends between stages",
+    "pipeline_send": "sends between stages", "bubble": "pipeline bubble", "stage_wait": "waiting for stages",
+    "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
+    "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
+    "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
+    "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
+    "encode_text": "reading the text", "full_decode": "full decode batches", "tail": "last long answers",
+    "nearer_prefill": "prompts before it", "prefill": "its own prompt", "place": "no free place", "queue": "queue",
+    "unmodelled_of_loop": "not modelled", "measured_tensors": "measured tensors", "reading": "taking the request in",
+}  # fmt: skip
+_TITLES: Mapping[str, str] = {
+    "prefill of one request": "prefill", "time to the first token, steady": "first token",
+    "time to the first token, idle": "first token",
+    "time of a step": "a step", "decode step": "a decode step",
+}  # fmt: skip
+_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+)+\b")
+_DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "etp")
+
+
+def is_one(key: str, value: str) -> bool:
+    """Whether it is a degree of parallelism that divides nothing.
+
+    >>> is_one("rollout_tp", "1"), is_one("tp", "2"), is_one("micro_batch", "1")
+    (True, False, False)
+    """
+    return value == "1" and key.rpartition("_")[2] in _DEGREES
+
+
+def heading(key: str) -> str:
+    """A figure's name on one screen.
+
+    >>> heading("step_time_s"), heading("cost_usd_per_million_output_tokens")
+    ('step time', 'cost of 1M output tokens')
+    """
+    return SHORTER.get(key) or label(key)
+
+
+def part_name(name: str) -> str:
+    """A part of a total as people say it.
+
+    >>> part_name("decode.tensor_parallel"), part_name("memory.kv_cache"), part_name("engine.step_host")
+    ('tensor parallel', 'KV cache', 'host per step')
+    """
+    last = name.rpartition(".")[2]
+    return _PARTS.get(last) or label(last)
+
+
+def in_words(text: str) -> str:
+    """A sentence without names of the code's.
+
+    >>> in_words("one sequence; max_sequences says how many fit")
+    'one sequence; max sequences says how many fit'
+    """
+    return _NAME.sub(lambda found: label(found[0]), text)
+
+
+def of_what(title: str) -> str:
+    """The title of a breakdown in a word or two.
+
+    >>> of_what("memory of the fullest rank"), of_what("time of a step"), of_what("rollout")
+    ('memory', 'a step', 'rollout')
+    """
+    return "memory" if title.startswith("memory of") else _TITLES.get(title, title)
