@@ -12,6 +12,7 @@ from pathlib import Path
 from reference_pages import commands_page, formulas_page, schemas_page
 
 from gpuplan.plan.signature import page, typed
+from gpuplan.scenarios.figures import page as figures_page
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "gpuplan" / "plan"
@@ -19,7 +20,7 @@ DOCS = ROOT / "docs"
 FILES = {
     PLAN / "keywords.py": partial(typed, "fit", "train"), PLAN / "keywords_serve.py": partial(typed, "serve"),
     DOCS / "options.md": page, DOCS / "commands.md": commands_page, DOCS / "formulas.md": formulas_page,
-    DOCS / "schemas.md": schemas_page,
+    DOCS / "schemas.md": schemas_page, DOCS / "figures.md": figures_page,
 }  # fmt: skip
 
 
