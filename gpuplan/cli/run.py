@@ -57,7 +57,7 @@ def run(
       gpuplan run plans.yaml --jobs 8 --resume plans.journal --json
     """
     from gpuplan.cli.answer import form_of, put
-    from gpuplan.files.write import write
+    from gpuplan.files.write import check_writable, write
     from gpuplan.plan.read import count
     from gpuplan.scenarios import report
     from gpuplan.scenarios.crew import results_of
@@ -68,6 +68,8 @@ def run(
     form = form_of({"json": json, "csv": csv, "md": md})
     cases = _chosen([case for file in files for case in read_scenarios(Path(file)).cases], only)
     said = " ".join(files)
+    if junit is not None:
+        check_writable(Path(junit))
     workers = 1 if jobs is None else count("jobs", jobs, most=MOST_JOBS)
     with nullcontext() if resume is None else Journal(Path(resume), cases) as journal:
         results = results_of(cases, jobs=workers, journal=journal)
