@@ -75,6 +75,9 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("emit") is not None:
         hint = "ask for the one that you want with its own command"
         raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
+    if given.get("require") is not None:
+        hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
+        raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
     sizes = [f"--{size}" for size in ("full", "brief", "plain") if given.get(size)]
     if sizes:
         raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)} mean nothing to a comparison", "leave them out"))
@@ -84,12 +87,33 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     asked = variants(of_question(given), axes)
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
-    if any(one.answer is not None for one in order):
-        _beside(order, given)
+    _beside(order, by, given)
     sys.stdout.write(_text(task, order, form, full=given["json"] == FULL))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
+
+
+def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any]) -> None:
+    """Write the report and the picture that were asked for."""
+
+    def report() -> Report:
+        from gpuplan.render.report.compared import of_comparison
+
+        return of_comparison(order, by)
+
+    def draw(file: Path) -> None:
+        from gpuplan.render.plot import draw_compared
+        from gpuplan.render.report.compared import decisive
+
+        draw_compared(made, decisive(made, by), file)
+
+    made = {one.name: one.answer for one in order if one.answer is not None}
+    put_report(given, report)
+    if made:
+        put_plot(given, draw)
+    elif given.get("plot") is not None:
+        print(f"note: nothing is drawn to {given['plot']}: there is no answer", file=sys.stderr)
 
 
 def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -114,25 +138,6 @@ def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
     if len(found) > 1:
         raise UsageError(Problem("usage.twice", "--by is given twice", "one figure decides"))
     return (found[0] if found else None), rest
-
-
-def _beside(order: Sequence[Standing], given: Mapping[str, Any]) -> None:
-    """Write the report and the picture that were asked for."""
-
-    def report() -> Report:
-        from gpuplan.render.report.compared import of_comparison
-
-        return of_comparison(order)
-
-    def draw(file: Path) -> None:
-        from gpuplan.render.plot import draw_compared
-        from gpuplan.render.report.compared import decisive
-
-        made = {one.name: one.answer for one in order if one.answer is not None}
-        draw_compared(made, decisive(made), file)
-
-    put_report(given, report)
-    put_plot(given, draw)
 
 
 def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str:

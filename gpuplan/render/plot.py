@@ -13,6 +13,7 @@ from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.files.read import is_folder
 from gpuplan.files.write import write
 from gpuplan.render.text import label, short_names, shown
+from gpuplan.render.words import part_name
 
 FORMS = (".png", ".svg", ".pdf")
 _WIDE = 10.0
@@ -119,7 +120,7 @@ def _parts(axis: Any, made: Estimate, one: Breakdown) -> None:
     left = 0.0
     for name, part in zip(short_names([part.name for part in parts]), parts, strict=True):
         value = float(part.value) / step
-        axis.barh(0, value, left=left, height=0.6, label=f"{label(name)}  {shown(part.name, float(part.value), part.unit)}")
+        axis.barh(0, value, left=left, height=0.6, label=f"{part_name(name)}  {shown(part.name, float(part.value), part.unit)}")
         left += value
     if low != high:
         axis.errorbar(

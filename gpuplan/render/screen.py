@@ -108,13 +108,13 @@ def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) ->
     lines = columns([["", "expected", "", "low", "–", "high"], *rows], "lrlrll", gap=" ")
     left = max(map(len, lines)) + 1
     for at, key in enumerate(figures, 1):
-        meaning = _meaning(estimate, key)
-        if meaning and left + len(meaning) <= look.width:
-            lines[at] = f"{lines[at]:<{left}}{look.dim(meaning)}"
+        said = meaning(estimate, key)
+        if said and left + len(said) <= look.width:
+            lines[at] = f"{lines[at]:<{left}}{look.dim(said)}"
     return [look.dim(lines[0]), *lines[1:]]
 
 
-def _meaning(estimate: Estimate, key: str) -> str:
+def meaning(estimate: Estimate, key: str) -> str:
     """What a figure is; the first token's of a machine without other requests where no load was asked for."""
     if key == "ttft_s" and any(note.code == "serve.unloaded" for note in estimate.notes):
         return "first token, idle"

@@ -66,6 +66,16 @@ def test_a_goal_that_nothing_meets_has_a_report_and_no_picture(call: Call, tmp_p
     assert "What would have to give" in page.read_text(encoding="utf-8")
 
 
+def test_a_comparison_of_many_has_a_row_for_each(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    words = ("compare", "fit", "llama-3.1-8b", "--on", "h100,l40s,t4", "--weights", "bf16,fp8,int4", "--by", "peak_memory_bytes")
+    assert call(*words, "--html", str(file)).code == 0
+    text = file.read_text(encoding="utf-8")
+    assert "<h2>In order</h2>" in text
+    assert text.count('class="row') == 9
+    assert "<h2>Why</h2>" in text
+
+
 def test_json_stays_json_beside_a_report(call: Call, tmp_path: Path) -> None:
     alone, both = call(*FIT, "--json"), call(*FIT, "--json", "--html", str(tmp_path / "r.html"))
     assert both.out == alone.out

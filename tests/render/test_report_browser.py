@@ -9,7 +9,7 @@ import pytest
 
 from gpuplan.estimate.planned import Point
 from gpuplan.estimate.result import Estimate
-from gpuplan.estimate.standing import standings
+from gpuplan.estimate.standing import Standing, standings
 from gpuplan.render.report import page
 from gpuplan.render.report.answer import of_answer
 from gpuplan.render.report.charts import front
@@ -37,12 +37,15 @@ def serve(on: str = "4xh100") -> Estimate:
     return answered("serve", {"model": "llama-3.1-70b", "on": on, "prompt": "2000", "output": "300", "rate": "1/s"})
 
 
+def order(answers: dict[str, Estimate]) -> tuple[Standing, ...]:
+    return standings(answers, {name: {"on": name} for name in answers})
+
+
 def pages() -> dict[str, str]:
     """A report of every kind of block, with names as long and as hostile as a user's may be."""
     one, other = serve(), serve("8xl40s")
     hostile = one.replaced(question={**one.question, "model": f"<script>document.title='run'</script>{LONG}", "on": LONG})
     points = [Point(f"{LONG}-{at}", 10.0 ** (6 - at), 1234.5 * 30**at) for at in range(7)]
-    compared = {"4xh100": one, LONG: other, "third": one}
     table = page.Table(
         title="Wide", head=("on", *(f"figure {at}" for at in range(9))), rows=[[LONG, *["1,234,567.89 USD/h"] * 9]] * 2,
         aligned="l" + "r" * 9,
@@ -51,7 +54,7 @@ def pages() -> dict[str, str]:
     return {
         "answer": html(of_answer(one), ["gpuplan", "serve", "llama-3.1-70b"]),
         "hostile": html(of_answer(hostile), ["gpuplan", LONG]),
-        "comparison": html(of_comparison(standings(compared, {name: {} for name in compared})), ["gpuplan", "compare"]),
+        "comparison": html(of_comparison(order({"4xh100": one, LONG: other, "third": one})), ["gpuplan", "compare"]),
         "plan": html(plan, ["gpuplan", "plan"]),
     }
 

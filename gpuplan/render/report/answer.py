@@ -8,21 +8,10 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.render.report.charts import stack
 from gpuplan.render.report.page import Block, Code, Report, Table, Texts, Tile, Tone
 from gpuplan.render.report.working import anchor_of, working
+from gpuplan.render.screen import main_figures, meaning
 from gpuplan.render.table import assumed_leaves, flags_text, price_leaves, price_text, verdict_text
 from gpuplan.render.text import ASSUMED, known, label, noted, shown, span
-
-FIRST: Mapping[str, tuple[str, ...]] = {
-    "fit": (
-        "peak_memory_bytes", "headroom_bytes", "weights_bytes", "kv_cache_bytes_per_sequence", "longest_tokens", "max_sequences",
-    ),
-    "train": ("tokens_per_s", "step_time_s", "mfu", "wall_time_s", "cost_usd", "peak_memory_bytes"),
-    "serve": (
-        "ttft_s", "tpot_s", "tokens_per_s", "tokens_per_s_per_user", "peak_memory_bytes", "cost_usd_per_million_output_tokens",
-    ),
-}  # fmt: skip
-"""The figures of the first screen; where an answer lacks some, its own first ones stand in."""
-TILES = 6
-DEGREES = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp")
+from gpuplan.render.words import heading, is_one, part_name
 
 
 def of_answer(made: Estimate) -> Report:
@@ -31,7 +20,7 @@ def of_answer(made: Estimate) -> Report:
     question = dict(made.question)
     title = " on ".join(question[key] for key in ("model", "on") if key in question) or made.task
     bound = made.find(made.verdict.binding) if made.verdict.binding else None
-    binds = "" if bound is None else f"{label(bound.name.rpartition('.')[2])}: {shown(bound.name, float(bound.value), bound.unit)}"
+    binds = "" if bound is None else f"{part_name(bound.name)}, {shown(bound.name, float(bound.value), bound.unit)}"
     return Report(
         title=title, word=word, tone=tone_of(made), headline=headline, binds=binds,
         asked=asked_of(question),
@@ -42,7 +31,7 @@ def of_answer(made: Estimate) -> Report:
 
 def asked_of(question: Mapping[str, str]) -> list[tuple[str, str]]:
     """What was asked, without degrees of one: they divide nothing."""
-    return [(label(key), value) for key, value in question.items() if not (key in DEGREES and value == "1")]
+    return [(label(key), value) for key, value in question.items() if not is_one(key, value)]
 
 
 def tone_of(made: Estimate) -> Tone:
@@ -53,13 +42,13 @@ def tone_of(made: Estimate) -> Tone:
 
 
 def tiles(made: Estimate) -> list[Tile]:
-    """The figures of the first screen, with their ranges."""
-    wanted = [key for key in FIRST[made.task] if key in made.figures]
-    wanted += [key for key in made.figures if key not in wanted]
+    """The figures of the first screen, which are those of the terminal's, with their ranges and what they mean."""
     return [
-        Tile(label(key), shown(key, float(made.figures[key].value), made.figures[key].unit), ends_of(made, key),
-             not known(made.figures[key]), anchor_of("w", key))
-        for key in wanted[:TILES]
+        Tile(
+            heading(key), shown(key, float(term.value), term.unit), ends_of(made, key), not known(term), anchor_of("w", key),
+            meaning(made, key),
+        )
+        for key, term in main_figures(made).items()
     ]  # fmt: skip
 
 
@@ -82,7 +71,7 @@ def tables(made: Estimate, prefix: str = "w") -> Iterator[Block]:
         title = "Smallest changes that help" if made.verdict.fits else "Smallest changes that make it fit"
         rows = [(flags_text(one), one.effect) for one in made.changes]
         yield Table(title=title, head=("change", "effect"), rows=rows, aligned="ll")
-    chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not (one.name in DEGREES and one.value == "1")]
+    chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not is_one(one.name, one.value)]
     if chosen:
         yield Table(title="Chosen, because it was left open", head=("what", "value", "why"), rows=chosen, aligned="lll")
     figures = [

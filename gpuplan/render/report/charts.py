@@ -9,6 +9,7 @@ from gpuplan.estimate.planned import Point
 from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.render.report.page import Bar, Bars, Dot, Front, Mark, Part, Stack, Tick
 from gpuplan.render.text import known, label, percent, short_names, shown, span
+from gpuplan.render.words import part_name
 from gpuplan.term import Term
 from gpuplan.units import human
 
@@ -32,8 +33,9 @@ def stack(estimate: Estimate, one: Breakdown) -> Stack:
     terms = [part for part in one.parts if abs(float(part.value)) > _NOTHING * whole] or list(one.parts)
     for number, (name, term) in enumerate(zip(short_names([part.name for part in terms]), terms, strict=True)):
         wide = 100 * float(term.value) / whole
-        text = shown(term.name, float(term.value), term.unit)
-        parts.append(Part(label(name), text, percent(float(term.value), total), left, wide, number % COLOURS, not known(term)))
+        called = label(name) if "." in name else part_name(name)
+        text, share = shown(term.name, float(term.value), term.unit), percent(float(term.value), total)
+        parts.append(Part(called, text, share, left, wide, number % COLOURS, not known(term)))
         left += wide
     return Stack(
         title=one.title[:1].upper() + one.title[1:], total=shown(one.total.name, total, one.total.unit),

@@ -1,12 +1,12 @@
-"""What stands on the report of a comparison: who wins, bars of every figure that decides, and all of them side by side?"""
+"""What stands on the report of a comparison: who wins, bars of the figures that decide, why others are behind, all side by side?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.estimate.standing import Standing
-from gpuplan.render.compare import empty_cells, no_answers, reasons, winner_lines
+from gpuplan.estimate.standing import Standing, less_is_better
+from gpuplan.render.compare import empty_cells, no_answers, prices, reasons, winner_lines
 from gpuplan.render.report.answer import asked_of, ends_of, foot
 from gpuplan.render.report.charts import bars
 from gpuplan.render.report.page import Block, Report, Table, Texts
@@ -19,47 +19,73 @@ DECIDE = {
 """The figures that are drawn, and whether more of them is better."""
 ROOM = {"headroom_bytes": True, "peak_memory_bytes": False}
 """Those of answers that tell no speed: serving fills the memory that there is."""
+COLUMNS = 6
+"""So many answers stand in columns, with all of their figures and working; more have a row each."""
+DRAWN = 24
+"""So many of the first are drawn."""
 
 
-def of_comparison(order: Sequence[Standing]) -> Report:
-    """The report of answers in their order, and of those that could not be answered with the reasons."""
+def of_comparison(order: Sequence[Standing], by: str | None = None) -> Report:
+    """The report of answers in order, those without one included; `by` is the figure that the user ordered them by."""
     made = {one.name: one.answer for one in order if one.answer is not None}
-    first = next(iter(made.values()))
+    fit = [one.name for one in order if one.fits]
     said = winner_lines(order)
-    fit = [name for name, one in made.items() if one.verdict.fits]
-    same = {key: value for key, value in first.question.items() if all(one.question.get(key) == value for one in made.values())}
-    blocks: list[Block] = [bars(made, key, greater=more) for key, more in decisive(made).items()]
-    blocks.append(Table(title="Side by side", head=("", *made), rows=_rows(made), aligned="l" + "r" * len(made)))
-    standing = [one for one in order if one.answer is not None]
-    for title, items in (("Why", reasons(order)), ("Empty cells", empty_cells(standing)), ("Not answered", no_answers(order))):
-        if items:
-            blocks.append(Texts(title=title, items=items))
-    for number, (name, one) in enumerate(made.items(), 1):
-        below = [block.replaced(title=f"{name}: {block.title[:1].lower()}{block.title[1:]}", folded=True)
-                 for block in foot(one, f"w{number}-")]  # fmt: skip
-        blocks += below
+    same = _same(list(made.values()))
+    all_fit = len(fit) == len(order)
+    word = "fits" if all_fit else f"{len(fit)} of {len(order)} fit" if fit else "does not fit" if made else "no answer"
     return Report(
-        title=f"{same.get('model', first.task)}: {len(made)} answers compared",
-        word="fits" if len(fit) == len(made) else f"{len(fit)} of {len(made)} fit" if fit else "does not fit",
-        tone="good" if len(fit) == len(made) else "warn" if fit else "bad", headline="; ".join(said),
-        asked=asked_of(same), blocks=blocks,
+        title=f"{same.get('model', 'gpuplan')}: {len(order)} answers compared", word=word,
+        tone="good" if all_fit else "warn" if fit else "bad", headline="; ".join(said), asked=asked_of(same),
+        blocks=list(_blocks(order, made, decisive(made, by))),
         assumed=any(not known(term) for one in made.values() for term in one.figures.values()),
     )  # fmt: skip
 
 
-def decisive(made: Mapping[str, Estimate]) -> dict[str, bool]:
-    """The figures that are drawn of some answers, and whether more of each is better."""
-    have = {key: more for key, more in DECIDE.items() if any(key in one.figures for one in made.values())}
+def decisive(made: Mapping[str, Estimate], by: str | None = None) -> dict[str, bool]:
+    """The figures that are drawn of some answers, the one that orders them first, and whether more of each is better."""
+    have = {} if by is None else {by: not less_is_better(by)}
+    have |= {key: more for key, more in DECIDE.items() if any(key in one.figures for one in made.values())}
     return have or {key: more for key, more in ROOM.items() if any(key in one.figures for one in made.values())}
 
 
-def _rows(made: Mapping[str, Estimate]) -> list[list[str]]:
+def _blocks(order: Sequence[Standing], made: Mapping[str, Estimate], keys: Mapping[str, bool]) -> Iterator[Block]:
+    answered = [one for one in order if one.answer is not None]
+    first = dict(list(made.items())[:DRAWN])
+    for key, more in keys.items():
+        drawn = bars(first, key, greater=more)
+        yield drawn.replaced(title=f"{drawn.title}, of the first {DRAWN}") if len(made) > DRAWN else drawn
+    if made and len(made) <= COLUMNS:
+        yield Table(title="Side by side", head=("", *made), rows=_columns(made), aligned="l" + "r" * len(made))
+    elif made:
+        told = list(dict.fromkeys([*keys, "peak_memory_bytes"]))
+        rows = [(name, one.verdict.words, *(_cell(one, key) for key in told)) for name, one in made.items()]
+        yield Table(title="In order", head=("", "verdict", *map(label, told)), rows=rows, aligned="ll" + "r" * len(told))
+    for title, lines in (
+        ("Why", reasons(order)), ("Prices of one accelerator", prices(answered)), ("Empty cells", empty_cells(answered)),
+        ("No answer", no_answers(order)),
+    ):  # fmt: skip
+        if lines:
+            yield Texts(title=title, items=lines)
+    for number, (name, one) in enumerate(list(made.items())[:COLUMNS], 1):
+        for block in foot(one, f"w{number}-"):
+            yield block.replaced(title=f"{name}: {block.title[:1].lower()}{block.title[1:]}", folded=True)
+    if len(made) > COLUMNS:
+        text = f"The working of the first {COLUMNS} stands here; that of another stands on the report of its own command."
+        yield Texts(title="Working", items=[text])
+
+
+def _same(answers: Sequence[Estimate]) -> dict[str, str]:
+    """Of the questions what all have in common."""
+    first = answers[0].question if answers else {}
+    return {key: value for key, value in first.items() if all(one.question.get(key) == value for one in answers)}
+
+
+def _columns(made: Mapping[str, Estimate]) -> list[list[str]]:
     """Verdict, every figure with its range, and of the plan what differs."""
     answers = list(made.values())
     rows = [["verdict", *(one.verdict.words for one in answers)]]
-    rows += [
-        [label(key), *(_cell(one, key) for one in answers)] for key in dict.fromkeys(key for one in answers for key in one.figures)
-    ]
+    keys = dict.fromkeys(key for one in answers for key in one.figures)
+    rows += [[label(key), *(_cell(one, key) for one in answers)] for key in keys]
     for name in dict.fromkeys(name for one in answers for name in one.question):
         cells = [one.question.get(name, "not asked") for one in answers]
         if len(set(cells)) > 1:

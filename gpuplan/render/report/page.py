@@ -12,13 +12,14 @@ Tone: TypeAlias = Literal["good", "warn", "bad"]
 
 
 class Tile(Record):
-    """A figure on the first screen: what it is, its value with the unit, its range, and the anchor of its working."""
+    """A figure on the first screen: its name, its value with the unit, its range, the anchor of its working, and what it means."""
 
     label: str
     value: str
     ends: str = ""
     assumed: bool = False
     anchor: str = ""
+    meaning: str = ""
 
 
 class Part(Record):
