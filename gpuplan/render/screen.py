@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Breakdown, Estimate
+from gpuplan.render.room import MOST_LINES
 from gpuplan.render.table import flags_text, verdict_text
 from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, noted, shown, span, wrap
 from gpuplan.render.words import MEANINGS, heading, in_words, is_one, of_what, part_name
 from gpuplan.term import Term
 
-MOST_LINES = 30
-"""Lines of a screen, on 80 columns or more."""
 _MARGIN = 9
 _SIX = 6
 _PARTS, _BREAKDOWNS = 3, 3
