@@ -174,8 +174,9 @@ def test_a_fault_in_a_pull_request_fails_with_a_message_that_says_so(
 # The pre-commit hook.
 
 
-def hook() -> dict[str, Any]:
-    (made,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+def hook(name: str = "gpuplan-specs-check") -> dict[str, Any]:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    (made,) = [one for one in hooks if one["id"] == name]
     assert isinstance(made, dict)
     return made
 
@@ -185,7 +186,7 @@ def test_the_hook_is_shaped_as_pre_commit_wants_it() -> None:
     assert {"id", "name", "entry", "language", "files"} <= set(made)
     assert (made["id"], made["language"]) == ("gpuplan-specs-check", "python")
     scripts = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.main:main"' in scripts
+    assert f'\n{made["entry"].split()[0]} = "gpuplan.cli.start:main"' in scripts
     wanted = re.compile(made["files"])
     assert all(wanted.search(f"my-specs/{name}") and wanted.search(name) for name in (CHIP, NODE, INSTANCE, PRICES))
     assert all(wanted.search(f"{kind}/some/file.yaml") for kind in KINDS)
@@ -243,6 +244,37 @@ def test_the_hooks_entry_in_a_repository(tmp_path: Path) -> None:
     assert "zero" in done.stderr
 
 
+PLANS = "format: 1\nscenarios: {a: {ask: fit, model: llama-3.1-8b, on: h100, require: fits}}\n"
+
+
+def test_the_hook_for_scenarios(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "repository"
+    work.mkdir()
+    made = hook("gpuplan-run")
+    (work / "plans.yaml").write_text(PLANS)
+    (work / "team.plans.yaml").write_text(PLANS.replace("require: fits", "require: not fits"))
+    assert [bool(re.search(made["files"], one)) for one in ("plans.yaml", "a/team.plans.yaml", "my-plans.yaml")] == [
+        True,
+        True,
+        False,
+    ]
+    assert ask(f"{made['entry']} plans.yaml", work, home).returncode == 0
+    assert ask(f"{made['entry']} plans.yaml team.plans.yaml", work, home).returncode == 4
+
+
+def test_the_action_asks_scenarios(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "repository"
+    work.mkdir()
+    (work / "plans.yaml").write_text(PLANS)
+    (work / "worse.yaml").write_text(PLANS.replace("require: fits", "require: not fits"))
+    summary = tmp_path / "summary.md"
+    script = step("run")["run"]
+    assert ask(script, work, home, SCENARIOS="plans.yaml", GITHUB_STEP_SUMMARY=str(summary)).returncode == 0
+    assert "1 passed" in summary.read_text()
+    assert ask(script, work, home, SCENARIOS="worse.yaml plans.yaml", GITHUB_STEP_SUMMARY=str(summary)).returncode == 4
+    assert "`not fits` does not hold" in summary.read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pre-commit") is None, reason="pre-commit is not installed")
 def test_pre_commit_itself(tmp_path: Path) -> None:
@@ -280,7 +312,7 @@ def step(name: str) -> dict[str, Any]:
 def test_the_action_is_shaped_as_github_wants_it() -> None:
     made = action()
     assert {"name", "description", "inputs", "runs"} <= set(made)
-    assert set(made["inputs"]) == {"path", "version", "strict", "python-version"}
+    assert set(made["inputs"]) == {"path", "version", "strict", "scenarios", "python-version"}
     assert all({"description", "default"} <= set(one) and isinstance(one["default"], str) for one in made["inputs"].values())
     assert made["runs"]["using"] == "composite"
     for one in made["runs"]["steps"]:

@@ -26,17 +26,24 @@ def tool(name: str) -> ModuleType:
     return made
 
 
-def pages(menu: list[Any]) -> list[str]:
-    """The files that a menu names."""
-    found: list[str] = []
-    for one in menu:
-        found += [one] if isinstance(one, str) else [page for part in one.values() for page in pages(part)]
-    return found
+class Settings:
+    """What a hook is given of mkdocs' settings."""
+
+    def __init__(self, nav: list[Any], docs: Path) -> None:
+        self.nav, self.docs_dir = nav, str(docs)
 
 
 def test_every_page_is_in_the_menu_once() -> None:
-    named = pages(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"])
-    assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    hooks = tool("site_hooks")
+    made = hooks.on_config(Settings(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"], ROOT / "docs"))
+    assert sorted(hooks.listed(made.nav)) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_a_page_that_nobody_put_into_the_menu_stands_at_its_end(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.md").touch()
+    made = tool("site_hooks").on_config(Settings([{"Start": ["b.md"]}], tmp_path))
+    assert made.nav == [{"Start": ["b.md"]}, {"More": ["a.md", "c.md"]}]
 
 
 def test_the_first_page_leads_to_every_person_s_page() -> None:

@@ -63,7 +63,7 @@ class Parameter(NamedTuple):
 
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
 REQUEST = "time of a request to its first token that no pass takes"
-ISSUE = "host time to issue, for prompts, a layer of"
+ISSUE = "host time to issue a layer of latent attention for prompts"
 READING = "time of a token of a prompt in the process that reads requests"
 LOADED = ("silicon",)
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
@@ -77,8 +77,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
-        "expert_prompt_host": Parameter(7e-4, 0.5, "ttft_s", LOADED, f"{ISSUE} experts", None, dense_alone=False),
-        "latent_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, f"{ISSUE} latent attention", None, dense_alone=False),
+        "latent_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, ISSUE, None, dense_alone=False, users=(1, 8)),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},

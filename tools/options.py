@@ -12,12 +12,14 @@ from pathlib import Path
 from reference_pages import formulas_page, schemas_page
 
 from gpuplan.plan.signature import page, typed
+from gpuplan.scenarios.figures import page as figures_page
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "gpuplan" / "plan"
 FILES = {
     PLAN / "keywords.py": partial(typed, "fit", "train"), PLAN / "keywords_serve.py": partial(typed, "serve"),
     ROOT / "docs" / "options.md": page, ROOT / "docs" / "formulas.md": formulas_page, ROOT / "docs" / "schemas.md": schemas_page,
+    ROOT / "docs" / "figures.md": figures_page,
 }  # fmt: skip
 
 

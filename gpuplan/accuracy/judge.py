@@ -15,6 +15,7 @@ from gpuplan.accuracy.startup import startup_ask, startup_points
 from gpuplan.accuracy.training import training_ask
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
+from gpuplan.files.progress import steps
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
@@ -95,16 +96,15 @@ class _Gathered:
         return Judged(tuple(self.points), tuple(self.skipped), tuple(self.fits), tuple(self.stood_in))
 
 
-def judge(rows: Iterable[Row], answers: Answers, step: Callable[[int], None] = lambda done: None) -> Judgement:
-    """Every row's questions asked, and their answers beside what was measured; `step` hears how many rows are done."""
+def judge(rows: Iterable[Row], answers: Answers) -> Judgement:
+    """Every row's questions asked, and their answers beside what was measured."""
     rows = list(rows)
     typed, informed = _Gathered(), _Gathered()
     answers = _prepared(rows, answers)
-    for done, row in enumerate(rows, start=1):
+    for row in steps(rows, "measured runs"):
         asked: dict[str, Any] = {}
         typed.take(row.as_typed(), answers, asked)
         informed.take(row, answers, asked)
-        step(done)
     return Judgement(typed=typed.judged(), informed=informed.judged())
 
 

@@ -23,6 +23,7 @@ from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
 from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
+from gpuplan.specs.providers import Providers
 
 _RULES_FOLDER = "rules"
 _RULES_FILES: dict[str, type[SpecFile]] = {
@@ -30,6 +31,7 @@ _RULES_FILES: dict[str, type[SpecFile]] = {
     "products": Products,
     "models": ModelFamilies,
     "publishers": Publishers,
+    "providers": Providers,
 }
 """The files that others are held to, which are checked like all others."""
 _VAGUE = (

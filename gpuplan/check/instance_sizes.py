@@ -33,7 +33,7 @@ _NEVER = {"aws": ("infiniband", "rdma-roce"), "azure": ("rdma-roce",), "gcp": ("
 """Networks that a provider has nowhere."""
 _AZURE_RDMA = re.compile(r"Standard_N[A-Z]+\d+[a-z]*r[a-z]*(?:_|$)")
 """Azure marks sizes with InfiniBand with an r."""
-_MOST_VCPUS = 100
+_MOST_VCPUS = 160
 _SAME = 0.02
 _CARDS = 0.15
 """How far the network of an instance may be from the cards of its system: some count front-end cards too."""

@@ -41,7 +41,8 @@ class PriceGroup:
             self._of_size[prices.seller][shape.accelerators.value].append(usd)
         # Each instance counts once, and each provider, or one with forty regions or sizes would outvote all others.
         self._of_instance = {name: median(found) for name, found in of_instance.items()}
-        self._regions = {name: (len(found), min(found)) for name, found in of_instance.items()}
+        # The second cheapest region, as the cheapest may be the one that is wrong.
+        self._regions = {name: (len(found), sorted(found)[:2][-1]) for name, found in of_instance.items()}
 
     def middle(self, provider: str, entry: OfferEntry) -> tuple[int, float]:
         """How many other instances are priced so, and what is in the middle of what their providers ask."""
@@ -53,7 +54,7 @@ class PriceGroup:
         return sum(map(len, of_provider.values())), median(asked) if asked else 0.0
 
     def usual(self, provider: str, entry: OfferEntry, usd: float) -> float:
-        """What is to be compared with others: the cheapest region where a price is near the middle of all, else the price itself.
+        """What is to be compared with others: a cheap region where a price is near the middle of all, else the price itself.
 
         A dear region is no fault, and how far regions may differ is another rule's business.
         """

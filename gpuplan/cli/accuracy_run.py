@@ -45,7 +45,7 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
     limits = limits_of(given["budget"]) if given["budget"] else {}
     worst = count("worst", given["worst"], least=0)
     rows = wanted_rows(given["runs"], task)
-    judged = judge(rows, answers(), progress(len(rows)))
+    judged = judge(rows, answers())
     made = report(judged, by)
     if given["plot"]:
         from gpuplan.render.accuracy_plot import draw
@@ -113,19 +113,6 @@ def answers(library: Any = None) -> Any:
         pictures=lambda ask: answer_diffusion(ask, library, advise=False),
         card=library.card, keep=library.keep, engine=engine, at_once=lambda asks: answers_at_once(asks, library),
     )  # fmt: skip
-
-
-def progress(total: int) -> Any:
-    """Says on a terminal's standard error how many rows are done."""
-    if not sys.stderr.isatty() or total < 50:
-        return lambda done: None
-
-    def step(done: int) -> None:
-        if done % 25 == 0 or done == total:
-            end = "\n" if done == total else ""
-            print(f"\r{done}/{total} runs", end=end, file=sys.stderr, flush=True)
-
-    return step
 
 
 INFORMED = "informed"

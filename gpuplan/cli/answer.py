@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from typer import Exit as Stop
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpuplan.estimate.result import Estimate
     from gpuplan.render.report.page import Report
+    from gpuplan.scenarios.expression import Assertion
 
 FORMS = ("json", "csv", "md")
 SIZES = ("full", "brief")
@@ -25,6 +26,7 @@ SIZES = ("full", "brief")
 def answer(task: str, given: Mapping[str, Any]) -> None:
     """Answer one question on standard output and end with the exit code of its verdict."""
     form_of(given)
+    said = read_requirement(given)
     refuse(given)
     made = estimate(task, given)
     beside(made, given)
@@ -32,7 +34,35 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
         emit(made)
     else:
         write(made, given)
+    if said is not None:
+        judge(made, said)
     raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
+
+
+def read_requirement(given: Mapping[str, Any]) -> Assertion | None:
+    """The assertion of `--require`, read before the question is answered.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if given.get("require") is None:
+        return None
+    from gpuplan.scenarios.expression import Assertion
+
+    return Assertion.of(given["require"], "--require")
+
+
+def judge(made: Estimate, said: Assertion) -> NoReturn:
+    """End with 0 where an assertion holds, with 4 where it does not, and with 5 where that is not known, and say why."""
+    from gpuplan.cli.main import complain
+    from gpuplan.scenarios.figures import facts_of, refusal
+
+    outcome = said.judged(facts_of(made))
+    wrong = refusal(said.text, outcome)
+    if wrong is None:
+        raise Stop(int(Exit.OK))
+    complain([Problem(wrong.code, wrong.message, wrong.hint, "--require")])
+    raise Stop(int(Exit.UNKNOWN if outcome.holds is None else Exit.ASSERTION_FAILED))
 
 
 def beside(made: Estimate, given: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "Show the working of any figure, or a formula with its source",
     "calc": "Work out one formula with your values, or solve it for one of them",
     "compare": "Put the same question to several accelerators side by side",
+    "run": "Ask every scenario of a file, and check what it requires",
     "specs": "List, show and check accelerators, systems, instances and prices",
     "prices": "List and check prices, and import those of other catalogs",
     "calibrate": "Measure the accelerator in this machine, so that estimates use it",

@@ -75,6 +75,9 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("emit") is not None:
         hint = "ask for the one that you want with its own command"
         raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
+    if given.get("require") is not None:
+        hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
+        raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
     sizes = [f"--{size}" for size in ("full", "brief", "plain") if given.get(size)]
     if sizes:
         raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)} mean nothing to a comparison", "leave them out"))

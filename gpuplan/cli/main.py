@@ -6,7 +6,8 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any
 
@@ -62,9 +63,30 @@ def run(words: Sequence[str]) -> int:
         return code
 
 
+@contextmanager
+def _watched(words: Sequence[str]) -> Iterator[None]:
+    """Show how far long work is, where a person looks at standard error and sees signs; a screen reader would read each of them."""
+    stream = getattr(sys.stderr, "stream", None)
+    if stream is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or "--plain" in words:
+        yield
+        return
+    from gpuplan.files.progress import watching
+    from gpuplan.render.progress import Bars
+
+    bars = Bars(stream)
+    try:
+        with watching(bars):
+            yield
+    finally:
+        bars.stop()
+
+
 def _answer(words: Sequence[str]) -> int:
     try:
-        result = root().main(normal(words, COMMANDS), prog_name="gpuplan", standalone_mode=False)
+        with _watched(words):  # What is said of an error below stands on a line of its own.
+            result = root().main(normal(words, COMMANDS), prog_name="gpuplan", standalone_mode=False)
+        if result == INTERRUPTED:  # Newer typer makes a code of it.
+            raise KeyboardInterrupt
     except GpuplanError as error:
         complain(error.problems)
         return int(error.exit_code)

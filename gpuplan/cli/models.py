@@ -6,13 +6,22 @@ import json as jsonlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from typer import Argument, Typer
+from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command, Group
-from gpuplan.errors import Problem, UnknownError, did_you_mean
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from gpuplan.models.card import ModelCard
+    from gpuplan.models.diffusion.card import DiffusionCard
+    from gpuplan.models.generic import GenericCard
+
+Card = TypeVar("Card", bound="ModelCard | GenericCard | DiffusionCard")
+_MOST = 1e16
+"""More parameters than any model has."""
 
 app = Typer(
     cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True,
@@ -32,6 +41,19 @@ def list_models(
     text: Annotated[
         list[str] | None, Argument(metavar="[TEXT …]", help="Texts that must occur in the id, the name or an alias")
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        Option(
+            "--kind",
+            metavar="KIND",
+            help="dense, mixture, recurrent, encoder, encoder-decoder, vision, speech, diffusion or samples; repeat it for all of several",
+        ),
+    ] = None,
+    min_params: Annotated[str | None, Option("--min-params", metavar="N", help="Parameters at least, such as 1B")] = None,
+    max_params: Annotated[str | None, Option("--max-params", metavar="N", help="Parameters at most, such as 40B")] = None,
+    license_: Annotated[
+        str | None, Option("--license", metavar="NAME", help="How its licence begins, such as apache-2.0, mit or llama")
+    ] = None,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -42,14 +64,14 @@ def list_models(
     Examples:
       gpuplan models list
       gpuplan models list llama 70b
+      gpuplan models list --kind mixture --max-params 40B --license apache
       gpuplan models list --csv
     """
     from gpuplan.cli.answer import form_of
-    from gpuplan.models.card import ModelCard
     from gpuplan.models.catalog import cards, names
-    from gpuplan.models.diffusion.card import DiffusionCard
     from gpuplan.models.diffusion.catalog import diffusion_cards
-    from gpuplan.models.generic import GenericCard, generic_cards
+    from gpuplan.models.generic import generic_cards
+    from gpuplan.models.selection import license_of, selected
     from gpuplan.render.model import ALIGNED, HEADS, record_of, row_of
 
     form = form_of({"json": json, "csv": csv, "md": md})
@@ -57,6 +79,12 @@ def list_models(
     words = [word.lower() for word in text or ()]
     made: list[ModelCard | GenericCard | DiffusionCard] = [*cards(folders), *generic_cards(folders), *diffusion_cards(folders)]
     made = [card for card in made if all(w in f"{card.id} {card.name} {' '.join(card.aliases)}".lower() for w in words)]
+    unlicensed = sum(not license_of(card) for card in made) if license_ is not None else 0
+    made = _of_size(selected(made, _kinds(kind), license_), min_params, max_params)
+    if unlicensed:
+        print(f"note: of {unlicensed} models no licence is on record: they are left out", file=sys.stderr)
+    if not made and (kind or license_ or min_params or max_params):
+        raise UnknownError(Problem("model.none", "no model is all that", "leave one of the conditions out"))
     if not made:
         hint = did_you_mean(words[0], names(folders)) if words else "install gpuplan again"
         what = f"no model with `{' '.join(words)}`" if words else "there is no model card"
@@ -80,6 +108,37 @@ def list_models(
         sys.stdout.write(stacked(HEADS, rows, ALIGNED, look_of(sys.stdout)))
 
 
+def _kinds(given: Sequence[str] | None) -> list[str]:
+    """The words of `--kind`.
+
+    Raises:
+        UsageError: one of them is no kind.
+    """
+    from gpuplan.models.selection import KINDS
+
+    for word in given or ():
+        if word not in KINDS:
+            hint = did_you_mean(word, KINDS) or f"there are {', '.join(KINDS)}"
+            raise UsageError(Problem("usage.word", f"--kind: there are no models of the kind `{word}`", hint))
+    return list(given or ())
+
+
+def _of_size(cards: list[Card], smallest: str | None, largest: str | None) -> list[Card]:
+    """The models that have so many parameters, in all of their parts together.
+
+    Raises:
+        UsageError: an end is no number.
+    """
+    if smallest is None and largest is None:
+        return cards
+    from gpuplan.plan.read import count
+    from gpuplan.render.model import record_of
+
+    least = count("min-params", smallest, least=0, most=_MOST) if smallest is not None else 0
+    most = count("max-params", largest, least=0, most=_MOST) if largest is not None else _MOST
+    return [card for card in cards if least <= float(str(record_of(card)["params_total"])) <= most]
+
+
 @app.command(cls=Command)
 def show(
     *,
@@ -95,12 +154,10 @@ def show(
       gpuplan models show ./Llama-3.1-8B-Q4_K_M.gguf
       gpuplan models show llama3.3:70b-instruct-q4_K_M
     """
-    from gpuplan.models.card import ModelCard
     from gpuplan.models.catalog import CARDS, find
-    from gpuplan.models.diffusion.card import DiffusionCard
     from gpuplan.models.diffusion.catalog import load_diffusion
     from gpuplan.models.diffusion.glance import diffusion_path
-    from gpuplan.models.generic import GenericCard, generic_path, load_generic
+    from gpuplan.models.generic import generic_path, load_generic
 
     path, pictures = generic_path(model, _folders(specs)), diffusion_path(model, _folders(specs))
     card: ModelCard | GenericCard | DiffusionCard

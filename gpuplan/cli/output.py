@@ -30,6 +30,13 @@ class Output(Record, kw_only=True):
         str | None, Option("JSON; `--json=full` with all working (schema: gpuplan specs schema estimate)", OUTPUT, "[=full]")
     ] = None  # fmt: skip
     csv: Annotated[bool, Option("CSV, one row a figure", OUTPUT, "", one_way=True)] = False
+    require: Annotated[
+        str | None,
+        Option(
+            "An assertion about the answer, such as `fits and ttft_s < 500 ms` (docs/figures.md has the names): exit 4 where it"
+            " does not hold, 5 where that is not known", OUTPUT, "EXPR",
+        ),
+    ] = None  # fmt: skip
     md: Annotated[bool, Option("Markdown", OUTPUT, "", one_way=True)] = False
     html: Annotated[
         str | None, Option("Also write a report of one page: pictures, working, sources; no network", OUTPUT, "FILE")

@@ -26,6 +26,7 @@ app = Typer(
 Examples:
   gpuplan prices list p5.48xlarge
   gpuplan prices check
+  gpuplan prices status
   gpuplan prices import skypilot catalogs/v8/aws/vms.csv --date 2026-11-20""",
 )  # fmt: skip
 importer = Typer(
@@ -151,6 +152,52 @@ def check(
         sys.stderr.write(findings_text(found))
         print(summary(found), file=sys.stderr if found.findings else sys.stdout)
     return int(Exit.USAGE) if found.count("error") or (strict and found.findings) else None
+
+
+@app.command(cls=Command)
+def status(
+    *,
+    providers: Annotated[list[str] | None, Argument(metavar="[PROVIDER …]", help="Whose prices; all when left out")] = None,
+    max_age: Annotated[o.Text, Option("--max-age", metavar="DAYS", help="Older prices should be read again (90)")] = None,
+    specs: o.SpecsDirs = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    md: o.Md = False,
+) -> None:
+    """How old are the prices on record, provider by provider, and which should be read again?
+
+    Only current prices count. What has most that is old or undated stands first.
+
+    Examples:
+      gpuplan prices status
+      gpuplan prices status aws azure --max-age 180
+    """
+    from gpuplan.cli.answer import form_of
+    from gpuplan.plan.read import count
+    from gpuplan.prices.age import OLD, ages
+    from gpuplan.render.prices import AGE_ALIGNED, age_heads, age_record, age_row, age_summary
+    from gpuplan.specs.dates import today
+
+    form = form_of({"json": json, "csv": csv, "md": md})
+    days = OLD if max_age is None else count("max-age", max_age, least=0, most=36_500)
+    found = ages(_catalog(specs), providers or (), days, today())
+    if form == "json":
+        print(jsonlib.dumps([age_record(one) for one in found], indent=2, ensure_ascii=False))
+    elif form == "csv":
+        from gpuplan.render.csv import records_csv
+
+        sys.stdout.write(records_csv(age_record(one) for one in found))
+    elif form == "md":
+        from gpuplan.render.markdown import grid
+
+        print(grid(age_heads(days), [age_row(one) for one in found], AGE_ALIGNED))
+    else:
+        from gpuplan.render.spec import stacked
+        from gpuplan.render.text import look_of
+
+        rows = [age_row(one) for one in found]
+        sys.stdout.write(stacked(age_heads(days), rows, AGE_ALIGNED, look_of(sys.stdout)))
+        print(age_summary(found, days), file=sys.stderr)
 
 
 app.add_typer(importer, name="import")

@@ -24,6 +24,7 @@ PARTS = (
     "roofline",
     "schema",
     "probe",
+    "new",
 )
 """The commands, each the `app` of `gpuplan.cli.specs_<name>`, imported only when it is called."""
 SHOWN = ("accelerators", "systems", "instances", "prices", "engines", "measured", "networks", "clusters")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
@@ -49,6 +49,10 @@ def diff(
             "--on", metavar="NAME", rich_help_panel=o.DATA, help=f"Ask about this, not the {MOST} that changed most; repeatable"
         ),
     ] = None,
+    scenarios: Annotated[
+        o.Text,
+        Option("--scenarios", metavar="FILE", rich_help_panel=o.DATA, help="Ask what this file of scenarios asks (gpuplan run)"),
+    ] = None,
     estimates: Annotated[
         o.Switch, Option("--estimates/--no-estimates", rich_help_panel=o.DATA, help="Whether to ask the reference questions at all")
     ] = None,
@@ -64,12 +68,16 @@ def diff(
       gpuplan specs diff main
       gpuplan specs diff v1.0 HEAD --md
       gpuplan specs diff old-specs/ new-specs/ --on 8xh100 --json
+      gpuplan specs diff main --scenarios plans.yaml --md
     """  # fmt: skip
     from gpuplan.browse import diff as specs_diff
     from gpuplan.browse.revision import sides
     from gpuplan.cli.answer import form_of
 
     form = form_of({"json": json, "md": md})
+    if scenarios is not None and (on or estimates is not None):
+        other = "--on" if on else "--estimates" if estimates else "--no-estimates"
+        raise UsageError(Problem("diff.scenarios", f"--scenarios and {other} exclude each other", "leave one of them out"))
     if len(places) > 2:
         raise UsageError(Problem("diff.places", f"{len(places)} places: a comparison has two sides", "write `BASE HEAD`"))
     with sides(places[0], places[1] if len(places) > 1 else None, Path(specs) if specs is not None else None) as (base, head):
@@ -79,7 +87,10 @@ def diff(
         if found and not on and estimates is not False:
             subjects, left_out = specs_diff.subjects(found, head.folder, MOST)
             asked = [one.on for one in subjects]
-        answers = _answers(base, head, asked) if found and estimates is not False else []
+        if scenarios is not None:
+            answers, left_out = _of_scenarios(base, head, scenarios) if found else [], 0
+        else:
+            answers = _answers(base, head, asked) if found and estimates is not False else []
     _write((base.name, head.name), found, answers, left_out, form)
 
 
@@ -99,15 +110,42 @@ def _write(names: tuple[str, str], found: Diff, answers: Sequence[ReferenceAnswe
 
 def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[ReferenceAnswer]:
     """The reference questions on both sides: does it fit, how fast does it serve and train."""
-    from gpuplan.browse.revision import folders_of
     from gpuplan.render.diff import ReferenceAnswer
-    from gpuplan.search.library import Library
-    from gpuplan.specs.catalog import Catalog
 
-    sides = [_of_side(Library(Catalog(folders_of(side))), asked) for side in (base, head)]
+    sides = [_of_side(_library_of(side), asked) for side in (base, head)]
     return [
         ReferenceAnswer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
     ]  # fmt: skip
+
+
+def _of_scenarios(base: Side, head: Side, file: str) -> list[ReferenceAnswer]:
+    """The questions of a team's file, with the specs of either side in place of those that the file names."""
+    from gpuplan.plan.ask import ASKS
+    from gpuplan.plan.read import question
+    from gpuplan.render.diff import ReferenceAnswer
+    from gpuplan.scenarios.file import read_scenarios
+    from gpuplan.search.ask import estimated
+
+    def told(task: str, given: Mapping[str, Any], library: Library) -> Estimate | str:
+        try:
+            return estimated(question(ASKS[task], {**given, "specs": None}), advise=False, library=library)
+        except GpuplanError as error:
+            return error.problems[0].message
+
+    libraries = [_library_of(side) for side in (base, head)]
+    return [
+        ReferenceAnswer(case.name, *(told(case.task, case.given, one) for one in libraries))
+        for case in read_scenarios(Path(file)).cases
+    ]
+
+
+def _library_of(side: Side) -> Library:
+    """The spec files of a side, over those that came with gpuplan where it is a user's folder."""
+    from gpuplan.browse.revision import folders_of
+    from gpuplan.search.library import Library
+    from gpuplan.specs.catalog import Catalog
+
+    return Library(Catalog(folders_of(side)))
 
 
 def _of_side(library: Library, asked: Sequence[str]) -> dict[str, dict[str, Estimate | str]]:

@@ -22,7 +22,7 @@ def schema(
         str | None,
         Argument(
             metavar="[KIND]",
-            help="accelerator, system, instance, price, measured, engine, model, estimate or question-train",
+            help="accelerator, system, instance, price, measured, engine, model, scenarios, estimate or question-train",
         ),
     ] = None,
     write: Annotated[str | None, Option("--write", metavar="DIR", help="Write all schema files into a folder")] = None,
@@ -59,10 +59,12 @@ def schemas() -> dict[str, str]:
     from gpuplan.plan.ask import ASKS
     from gpuplan.plan.signature import schema as question_schema
     from gpuplan.render.json import schema as estimate_schema
+    from gpuplan.scenarios.schema import schema as scenarios_schema
     from gpuplan.schema_json import json_schema
     from gpuplan.specs.json_schema import texts
 
     others = {"model": json_schema(ModelCard), "generic-model": json_schema(GenericCard), "estimate": estimate_schema()}
+    others["scenarios"] = scenarios_schema()
     others["diffusion-model"] = json_schema(DiffusionCard)
     others |= {f"question-{task}": question_schema(task) for task in ASKS}
     return texts() | {

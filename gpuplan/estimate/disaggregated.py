@@ -8,6 +8,7 @@ from gpuplan.estimate.result import Breakdown
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import memory_figures
 from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.step_parts import latent
 from gpuplan.formulas import cost
 from gpuplan.formulas import disaggregated as form
 from gpuplan.formulas import inference as inform
@@ -15,7 +16,6 @@ from gpuplan.formulas import queueing as queue
 from gpuplan.formulas.basic import larger, rate_each, share, smaller
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds as priced_seconds
-from gpuplan.models.architecture import Mla, SparseMla
 from gpuplan.plan.precision import KV_BYTES, byte
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, greatest, total
@@ -119,8 +119,7 @@ def _sent(model: ServingModel) -> Term:
     read = model.serve.replaced(context=model.prompt(), page=ONE)
     element = byte("recipe.kv_bytes", KV_BYTES[model.plan.kv_cache])
     size = cache_bytes(subject.arch, subject.counts, model.leaves, read, element=element, capped="capped", at="sent", source=None)
-    latent = any(isinstance(mixer, Mla | SparseMla) for mixer in subject.arch.mixers)
-    return form.rank_cache_bytes.term("sent_bytes", size=size, copies=model.serve.tp if latent else ONE)
+    return form.rank_cache_bytes.term("sent_bytes", size=size, copies=model.serve.tp if latent(model) else ONE)
 
 
 def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: Asked) -> Together:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import priced
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_seconds
+from gpuplan.formulas.basic import difference, product, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import Mla, SparseMla
 from gpuplan.plan.precision import byte
@@ -14,7 +14,7 @@ from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, WorkItem
 from gpuplan.workload.context import ONE
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram, Part
-from gpuplan.workload.serving import PassWork, weighted
+from gpuplan.workload.serving import PassWork
 from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
@@ -68,30 +68,18 @@ def issue_wait(model: ServingModel, name: str, at: str, work: PassWork, busy: Te
     """What the accelerator, `busy` for so long, waits for the host to issue a pass, which `reads` prompts or does not.
 
     Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
-    them kernel by kernel: of experts and of latent attention there are many small ones. `at` is what the wait is called.
+    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called.
     """
     profile, habit = model.profile, model.subject.habit
-    counts = issued(name, work)
-    usual = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
-    of_kind = {key: each for key in counts if reads and (each := _prompt_host(model, work.layers[key])) is not None}
-    if not of_kind:
-        return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", counts), layer_host=usual, busy=busy)
-    whole = {
-        key: repeated_seconds.term(f"{name}.{key}.issue", count=often, seconds=of_kind.get(key, usual))
-        for key, often in counts.items()
-    }
-    return remaining_seconds.term(at, whole=total(f"{name}.issue", whole), hidden=busy)
+    each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
+    if reads and profile.latent_prompt_host is not None and latent(model):
+        each = habit("latent_prompt_host", profile.latent_prompt_host)
+    return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", issued(name, work)), layer_host=each, busy=busy)
 
 
-def _prompt_host(model: ServingModel, layer: LayerProgram) -> Term | None:
-    """Host time of a layer in a pass that reads prompts, where it has one of its own."""
-    profile, habit, subject = model.profile, model.subject.habit, model.subject
-    latent = any(isinstance(mixer, Mla | SparseMla) for mixer in subject.arch.mixers)
-    if latent and profile.latent_prompt_host is not None:
-        return habit("latent_prompt_host", profile.latent_prompt_host)
-    if profile.expert_prompt_host is not None and layer.within([Part.EXPERTS]).having(weighted).matmuls:
-        return habit("expert_prompt_host", profile.expert_prompt_host)
-    return None
+def latent(model: ServingModel) -> bool:
+    """Whether attention keeps latent vectors in place of keys and values."""
+    return any(isinstance(mixer, Mla | SparseMla) for mixer in model.subject.arch.mixers)
 
 
 def _crosses(layer: LayerProgram) -> bool:

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuplan.files.progress import tell
 from gpuplan.load.drafts import steps_of
 from gpuplan.load.replica import NEVER, Replica
 from gpuplan.load.requests import Rates, Requests, rates_of
@@ -125,7 +126,7 @@ class _Pool:
         self.prompt = asked.prompt
         self._free = [0.0] * len(self.units)
         """When the process that reads requests is done with the last one."""
-        self._turn = 0
+        self._turn = self._ended = 0
         self._loads = [(0, at) for at in range(len(self.desks))]
 
     def route(self, request: int, now: float) -> tuple[float, int]:
@@ -144,7 +145,10 @@ class _Pool:
         self.units[at // self.service.ranks].enter(request, now, at % self.service.ranks)
 
     def ended(self, requests: Sequence[int]) -> None:
-        """What the router is told of replicas that are done with these."""
+        """What the router is told of replicas that are done with these, and whoever watches."""
+        self._ended += len(requests)
+        if self._ended * 50 // len(self.prompt) != (self._ended - len(requests)) * 50 // len(self.prompt):
+            tell("requests of a simulation", self._ended, len(self.prompt))
         if self.router == "least-loaded":
             for at in {self.desk_of[one] for one in requests}:
                 heappush(self._loads, (self.desks[at].outstanding, at))

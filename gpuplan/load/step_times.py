@@ -215,7 +215,7 @@ def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
 def _issue(phase: ServingPhase) -> float:
     """Host time to issue all layers of a step."""
     made = {key: float(part.value) for key, part in phase.parts["issue_wait"].args}
-    return made["whole"] if "whole" in made else made["layers"] * made["layer_host"]
+    return made["layers"] * made["layer_host"]
 
 
 def _each(places: Floats, of: Callable[[Floats], Any]) -> Floats:

@@ -115,6 +115,21 @@ class PlanServeAsk(Promised, Where, kw_only=True):
     users: Annotated[
         int | None, Option("People who use it at the same time, each of whom asks as often as --requests-per-user says", GOAL)
     ] = None
+    mean_rate: Annotated[
+        float | None,
+        Option(
+            "Requests a second in the mean where --rate is the peak, such as `2/s`: what a fleet takes that grows and shrinks",
+            GOAL,
+            "RATE",
+            "1/s",
+            reads="rate",
+            most=1e9,
+        ),
+    ] = None
+    pools: Annotated[
+        bool | None,
+        Option("Also workers of two kinds: some only read prompts, the others only write answers", GOAL, "", one_way=True),
+    ] = None
     spare: Annotated[
         int | None,
         Option("Instances, or replicas where these are had one by one, that may be lost with all promises kept", GOAL, least=0),

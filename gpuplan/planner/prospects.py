@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from gpuplan.errors import GpuplanError, InfeasibleError, Problem, UnknownError, UsageError
 from gpuplan.estimate.planned import Candidate, Limit, Looked, Offering, Point
 from gpuplan.estimate.result import Estimate
+from gpuplan.files.progress import over, tell
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanTrainAsk
 from gpuplan.plan.train import TrainPlan
@@ -129,8 +130,10 @@ class Search:
                         heappush(order, (refined.bound, at))
                     else:
                         self.bounded += 1
+            tell("machines with a count", len(todo) - len(order), len(todo))
             if batch:
                 self._look(batch)
+        over("machines with a count")
 
     def _likely(self, todo: list[Prospect]) -> frozenset[int]:
         """Where those stand that probably are among the best: of the families with the least bounds one count that has room.

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from gpuplan.errors import GpuplanError
+from gpuplan.files.progress import over, tell
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
@@ -159,7 +160,9 @@ class ServeSearch:
 
     def go_on(self, limit: Callable[[], float]) -> None:
         """Look at all that is left of which bounds are not above a limit."""
+        whole = len(self.todo)
         while True:
+            tell("machines and formats", whole - len(self.todo), whole)
             batch = [one for one in self.todo[:AT_ONCE] if one.bound <= limit()]
             self.todo = self.todo[len(batch) :]
             self.pending = sorted([*self.pending, *self._new(batch)], key=lambda one: one[0])
@@ -167,6 +170,7 @@ class ServeSearch:
                 self._deal(self.pending.pop(0)[1])
             if not batch:
                 break
+        over("machines and formats")
         self.bounded = self.candidates - self.estimated - len(self.refused)
 
     def look_at_all(self) -> None:

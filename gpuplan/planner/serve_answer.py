@@ -14,6 +14,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.command import command_of
 from gpuplan.planner.promise import NAMES, Promise
+from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
@@ -50,6 +51,10 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     form, run = run.emit, run.replaced(emit=None)
     load = loaded(goal, run.replaced(as_engine=True))
     promise, notes = promised(goal)
+    if goal.pools:
+        from gpuplan.planner.serve_pools import refuse
+
+        refuse(promise, load.rate, form)
     least = goal.minimize or "cost"
     where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None, training=False)
     want = Wanted(
@@ -63,7 +68,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         served = search.ranked()[:shown]
     else:
         served = Percentiles(search, promise).go(shown)[:shown]
-    made = _Answer(load, promise, served, search).planned((*load.notes, *notes, *where.notes))
+    made = _Answer(load, promise, served, search, pools=bool(goal.pools)).planned((*load.notes, *notes, *where.notes))
     if form is not None and served:
         from gpuplan.planner.serve_launch import fleet_launch
 
@@ -101,7 +106,8 @@ def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]
 class _Answer:
     """The answer to one question, of what its search found."""
 
-    def __init__(self, load: Loaded, promise: Promise, served: Sequence[Served], search: ServeSearch) -> None:
+    def __init__(self, load: Loaded, promise: Promise, served: Sequence[Served], search: ServeSearch, *, pools: bool) -> None:
+        self.pools = pools
         self.load, self.promise, self.served, self.search = load, promise, served, search
         self.want, self.library = search.want, search.library
         self.limits = limits_of(promise, self.want)
@@ -118,16 +124,27 @@ class _Answer:
         best = [self.candidate(one) for one in served]
         relax, nearest = ((), ()) if best else self.relaxed()
         unit = self.unit(served[0], served[0].fleet.parts) if served else None
+        binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *self.surely(served[0], best[0]), *grown)
+            notes = (*notes, *self.quality(), *grown)
+            replicas = best[0]
+            if self.pools:
+                from gpuplan.planner.serve_pools import beside, binds_of
+
+                best, first, told = beside(served, best, self.least, self.promise, self.want, self.library)
+                notes = (*notes, told)
+                if first is not None:
+                    unit, binds, flips = first.ask, binds_of(first, self.promise), ()
+            notes = (*notes, *(self.surely(served[0], best[0]) if best[0] is replicas else self.narrowly(best[0], "")))
         one = self.search
         return Planned(
             model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
-            best=said_to_beat(best, self.least), binds=self.binds(served[0], best[0]) if best else "",
+            best=said_to_beat(best, self.least), binds=binds,
             looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
             command="" if unit is None else command_of(unit, unit.on),
-            flips=tuple(self.flips(served)), relax=relax, nearest=nearest, notes=tuple(dict.fromkeys(notes)),
+            flips=flips, relax=relax, nearest=nearest,
+            notes=tuple(dict.fromkeys((*notes, *refusals(one.refused)))),
         )  # fmt: skip
 
     def asked(self) -> dict[str, str]:
@@ -193,13 +210,18 @@ class _Answer:
 
     def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""
-        broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
-        if not broken:
+        if not any(self.narrowly(best, "")):
             return
         enough = next((parts for parts in _more(served.fleet.parts) if self._keeps_high(served, parts)), None)
-        ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
         hint = "not even twice as many do" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
-        yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
+        yield from self.narrowly(best, hint)
+
+    def narrowly(self, best: Candidate, hint: str) -> Iterator[Note]:
+        """That the high end of a promised time breaks the promise, if it does."""
+        broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
+        ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
+        if broken:
+            yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 
     def _keeps_high(self, served: Served, parts: int) -> bool:
         """Whether so many parts keep the promise at the high end of its range."""

@@ -12,6 +12,7 @@ from gpuplan.formulas.basic import product
 from gpuplan.formulas.inference import fleet_watts
 from gpuplan.planner.serve import Served, Wanted
 from gpuplan.planner.serve_load import WINDOW, Loaded
+from gpuplan.search.load import rate_text
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.units import MONTH, human
 
@@ -24,17 +25,24 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
     of_part = Source("chosen", "accelerators of a replica" if served.option.alone else "accelerators of a unit")
     each = Term("fleet.accelerators_of_part", float(fleet.accelerators / (fleet.parts + want.spare)), "1", of_part)
     count = product.term("fleet.accelerators", a=parts, b=each)
-    figures = {"accelerators": count}
     price, watts = price_each(unit), unit.find("hw.power")
+    figures = spent(count, price, watts)
     if price is not None:
-        month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
-        figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
         tokens = _tokens(unit, served, want)
         if tokens is not None:
             whole = cost.usd_per_s_of_all.term("fleet.usd_per_s", units=count, price=price)
             figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
                 "fleet.million_output_tokens", price=whole, tokens_per_s=tokens
             )
+    return figures
+
+
+def spent(count: Term, price: Term | None, watts: Term | None) -> dict[str, Term]:
+    """Accelerators, and what they cost a month and draw, as far as the price and the power of one are known."""
+    figures = {"accelerators": count}
+    if price is not None:
+        month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
+        figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
     if watts is not None:
         figures["fleet_power_watts"] = fleet_watts.term("fleet.watts", chips=count, watts=watts)
     return figures
@@ -74,7 +82,9 @@ def fleet_words(served: Served, spare: int) -> str:
 
 
 def autoscaled(load: Loaded, want: Wanted, served: Served, best: Candidate) -> Iterator[Note]:
-    """What a fleet takes that grows and shrinks with a trace, window by window, beside one for its busiest window."""
+    """What a fleet takes that grows and shrinks with its load, beside one for the busiest window of a trace or for a peak."""
+    if load.mean is not None:
+        yield _between(load.mean, want, served, best)
     if load.rates is None or not load.rates.size:
         return
     import numpy as np
@@ -90,3 +100,13 @@ def autoscaled(load: Loaded, want: Wanted, served: Served, best: Candidate) -> I
         f" mean and {parts.min():.0f} at least ({share:.0%} of the hours{money})"
     )
     yield Note("plan.autoscaled", text, "what a start takes is not counted")
+
+
+def _between(mean: float, want: Wanted, served: Served, best: Candidate) -> Note:
+    """What a fleet takes in the mean whose parts carry as much each as at the peak: at least one, and the spare ones besides."""
+    whole = served.fleet.parts + want.spare
+    parts = max(served.fleet.parts * mean / want.amount, 1.0) + want.spare
+    usd = best.figures.get("cost_usd_per_month")
+    money = "" if usd is None else f", {human(usd * parts / whole, 'USD')} a month in place of {human(usd, 'USD')}"
+    text = f"at the mean of {rate_text(mean)} {parts:.3g} of {whole:,} parts are busy as at the peak ({parts / whole:.0%}{money})"
+    return Note("plan.autoscaled", text, "parts come whole and take a while to start: count on more")

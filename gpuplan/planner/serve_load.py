@@ -35,6 +35,8 @@ class Loaded(Record, eq=False, kw_only=True):
     notes: tuple[Note, ...] = ()
     rates: NDArray[np.float64] | None = None
     """Requests a second of each window of a trace."""
+    mean: float | None = None
+    """Requests a second in the mean, where the user says so beside the peak."""
 
 
 def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
@@ -48,6 +50,9 @@ def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
     if len(named) != 1:
         what = f"{' and '.join(named)}: each of them says how much comes" if named else "how much comes? Nothing says so"
         raise UsageError(Problem("plan.load", what, "leave one of them out" if named else f"add {LOADS}"))
+    if goal.mean_rate is not None and (run.rate is None or goal.mean_rate > run.rate):
+        what = "--mean-rate is that of a load whose peak --rate says"
+        raise UsageError(Problem("plan.load", what, f"add a --rate of {goal.mean_rate:g}/s or more"))
     if goal.requests_per_user is not None and goal.users is None:
         raise UsageError(Problem("plan.load", "--requests-per-user: of which users?", "add --users"))
     plain = run.replaced(rate=None, concurrency=None, trace=None)
@@ -60,7 +65,8 @@ def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
             text = f"each of the {goal.users:,} users is taken to ask once a minute: {goal.users * each:.3g} requests a second"
             notes = (Note("plan.users", text, "say how often with --requests-per-user"),)
         return Loaded(run=plain, rate=goal.users * each, users=None, notes=notes)
-    return Loaded(run=plain, rate=run.rate, users=None if run.concurrency is None else float(run.concurrency))
+    users = None if run.concurrency is None else float(run.concurrency)
+    return Loaded(run=plain, rate=run.rate, users=users, mean=goal.mean_rate)
 
 
 def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:

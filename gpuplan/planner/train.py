@@ -16,6 +16,7 @@ from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.command import command_of
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
+from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
@@ -97,7 +98,7 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
         front=search.front() if goal.front and best else (), flips=flips_of(best, search.least, search.limits, run.tokens),
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
-        notes=(*notes, *more, *found.notes),
+        notes=(*notes, *more, *found.notes, *refusals(survey.refused)),
     )  # fmt: skip
 
 

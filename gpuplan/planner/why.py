@@ -22,7 +22,7 @@ def _beats(one: Candidate, after: Candidate, figure: str) -> str:
     a, b = one.figures[figure], after.figures[figure]
     by = "the same" if b <= a else f"{100 * (b / a - 1):.0f} % less" if b / a < 2 else f"{b / a:.1f} x less"
     parts = "; ".join(_parts(one, after))
-    return f"{by} than the next" + (f": {parts}" if parts else "")
+    return f"{by} {'as' if by == 'the same' else 'than'} the next" + (f": {parts}" if parts else "")
 
 
 def _parts(one: Candidate, after: Candidate) -> Iterator[str]:

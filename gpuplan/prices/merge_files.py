@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,10 @@ def write(
             path, data = _instances(gathered, stamp, folder)
             if data:
                 drafts.append(_Draft(path, place / path.relative_to(folder), InstanceFamily, data))
-            merged, data = _prices(gathered, stamp, region, folder, replace)
-            drafts.append(_Draft(merged.path, place / merged.path.relative_to(folder), PriceList, data))
-            done.append(merged)
+            for path, part in _by_file(gathered, folder):
+                merged, data = _prices(path, part, stamp, region, replace)
+                drafts.append(_Draft(merged.path, place / merged.path.relative_to(folder), PriceList, data))
+                done.append(merged)
         for draft in drafts:
             draft.put()
         flags = _doubts(drafts, place, folder, {stamp.key for _, stamp, _ in made})
@@ -149,8 +150,21 @@ def _doubts(drafts: Sequence[_Draft], scratch: Path, folder: Path, stamps: set[s
     return flags
 
 
-def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace: bool) -> tuple[MergedFile, dict[str, Any]]:
-    path = folder / "prices" / f"{gathered.provider}.yaml"
+def _by_file(gathered: Gathered, folder: Path) -> Iterator[tuple[Path, Gathered]]:
+    """Which prices go into which file: that of the provider, or of its several files the one that names the instance already."""
+    main = folder / "prices" / f"{gathered.provider}.yaml"
+    of_family = folder / "prices" / gathered.provider
+    homes: dict[str, Path] = {}
+    for path in sorted(of_family.glob("*.yaml")) if of_family.is_dir() else ():
+        homes |= {entry.instance: path for entry in load_spec(PriceList, path).offers}
+    parts: dict[Path, list[NewOffer]] = {}
+    for offer in gathered.offers:
+        parts.setdefault(homes.get(offer.instance, main), []).append(offer)
+    for at, (path, offers) in enumerate((parts or {main: []}).items()):
+        yield path, Gathered(gathered.provider, offers, gathered.shapes if at == 0 else {})
+
+
+def _prices(path: Path, gathered: Gathered, stamp: Stamp, region: str, replace: bool) -> tuple[MergedFile, dict[str, Any]]:
     old = load_spec(PriceList, path) if path.is_file() and not replace else None
     sources: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
@@ -171,11 +185,13 @@ def _prices(gathered: Gathered, stamp: Stamp, region: str, folder: Path, replace
         used |= {one.source for one in (old.credit, old.credit.low, old.credit.high)}
     data: dict[str, Any] = {
         "format": 1,
-        "id": gathered.provider,
+        "id": path.stem,
         "name": old.name if old is not None else f"Imported prices of {gathered.provider}",
         "sources": {key: one for key, one in sources.items() if key in used},
         "default_region": old.default_region if old is not None else region,
     }
+    if path.stem != gathered.provider:
+        data["provider"] = gathered.provider
     if old is not None and old.notes:
         data["notes"] = list(old.notes)
     if old is not None and old.credit is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from gpuplan.prices.on_record import PricedOffer
 from gpuplan.units import HOUR
 
 if TYPE_CHECKING:
+    from gpuplan.prices.age import ProviderAge
     from gpuplan.prices.catalog_rows import Flag
     from gpuplan.prices.importer import ImportOutcome
 
@@ -44,6 +46,41 @@ def _hour(value: float | None) -> float | None:
 
 def _hourly(value: float | None) -> str:
     return f"{value * HOUR:,.4f}" if value is not None else ""
+
+
+AGE_ALIGNED = "lrrrllrr"
+
+
+def age_heads(days: int) -> tuple[str, ...]:
+    """The heads of a list of ages."""
+    return ("provider", "prices", "instances", "regions", "newest", "oldest", f"over {days} days", "undated")
+
+
+def age_row(one: ProviderAge) -> list[str]:
+    """The ages of a provider's prices as a line of a list."""
+    counts = [str(number) if number else "" for number in (one.prices, one.instances, one.regions)]
+    return [
+        one.provider,
+        *counts,
+        one.newest or "",
+        one.oldest or "",
+        *(str(number) if number else "" for number in (one.old, one.undated)),
+    ]
+
+
+def age_record(one: ProviderAge) -> dict[str, object]:
+    """The same for a machine to read."""
+    return {
+        "provider": one.provider, "prices": one.prices, "instances": one.instances, "regions": one.regions,
+        "newest": one.newest, "oldest": one.oldest, "old": one.old, "undated": one.undated,
+    }  # fmt: skip
+
+
+def age_summary(found: Sequence[ProviderAge], days: int) -> str:
+    """What all of them come to, in one line."""
+    prices, old, undated = (sum(numbers) for numbers in zip(*((one.prices, one.old, one.undated) for one in found), strict=True))
+    again = f"{old:,} are older than {days} days and {undated:,} have no day"
+    return f"{prices:,} current prices of {_many(len(found), 'provider')}: {again}; `gpuplan prices import` brings newer ones in"
 
 
 def flag_line(flag: Flag) -> str:

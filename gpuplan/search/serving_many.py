@@ -12,6 +12,7 @@ from gpuplan.estimate.figures_at import Priced
 from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.subject import Subject
+from gpuplan.files.progress import steps
 from gpuplan.num import Apart, ceil_div
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.parallelism import mask
@@ -67,7 +68,7 @@ def priced_at_once(asks: Iterable[ServeAsk], library: Library) -> Iterator[Toget
         if ask == ServeAsk(**{name: getattr(ask, name) for name in NAMED}):
             alike = {name: None if getattr(ask, name) is None else 1 for name in DIFFER}
             groups.setdefault(repr(ask.replaced(**alike)), {})[repr(ask)] = ask
-    for group in groups.values():
+    for group in steps(list(groups.values()), "groups of questions"):
         try:
             found = _priced(list(group.values()), library)
         except (GpuplanError, Apart):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.estimate.runnable import READ, SPEED, Runs, WhatRuns
 from gpuplan.estimate.serving import ServingModel
+from gpuplan.files.progress import steps
 from gpuplan.models.architecture import Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards
@@ -54,7 +55,7 @@ def what_runs(ask: WhatRunsAsk, library: Library, words: Sequence[str] = ()) -> 
     library.target(ask.on)
     found: list[Runs] = []
     left: Counter[str] = Counter()
-    for card in _wanted(ask, library, [word.lower() for word in words]):
+    for card in steps(list(_wanted(ask, library, [word.lower() for word in words])), "models"):
         made, why = _of_card(card, ask, engine, library)
         found += made
         left[why] += not made

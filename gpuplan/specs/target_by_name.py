@@ -348,6 +348,13 @@ def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog:
     return target.replaced(notes=(*notes, *target.notes))
 
 
+def _of_provider(name: str, catalog: Catalog) -> str | None:
+    # The table of names is read only where nothing has the name as it stands.
+    from gpuplan.specs.providers import instance_of_provider
+
+    return instance_of_provider(name, catalog)
+
+
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
     """A name that only begins an id, or carries the vendor; otherwise the error with what is near in every kind."""
     problems: list[UsageError] = []
@@ -362,9 +369,19 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return make(text, units, name, catalog)
     if problems:
         raise UsageError(*(problem for error in problems for problem in error.problems))
+    full = _of_provider(name, catalog)
+    instance = find_instance(full, catalog) if full is not None else None
+    if instance is not None:
+        taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
+        target = _of_instance(text, units, instance, catalog)
+        return target.replaced(notes=(taken, *target.notes))
+    from gpuplan.specs.kinds_of_parts import nearest  # The table is read where a name is not known.
+
+    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
+    if near := nearest(name):
+        raise UnknownError(Problem("target.unknown-name", what, near))
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
-    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))

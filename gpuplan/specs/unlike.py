@@ -16,6 +16,10 @@ def is_joined(text: str, catalog: Catalog) -> bool:
     """Whether a text names accelerators that are joined by a `+`, and is no name that has one (`n1-standard-8+1xnvidia-t4`)."""
     if JOINED not in text:
         return False
+    from gpuplan.specs.kinds_of_parts import nearest  # Names of parts may end with the sign: `xeon-8592+`.
+
+    if nearest(text):
+        return False
     try:
         return target_by_name(text, catalog) is None
     except GpuplanError:

@@ -35,7 +35,7 @@ A6000 = "accelerators/nvidia/rtx-a6000.yaml"
 P5 = "instances/aws/p5.yaml"
 LAMBDA = "instances/lambda/gpu.yaml"
 RETIRED = "prices/azure.yaml"
-AWS = "prices/aws.yaml"
+AWS = "prices/aws/aws-p5.yaml"
 OCI = "prices/oci.yaml"
 GCP = "prices/gcp.yaml"
 META = "clusters/meta-llama3-24k-roce.yaml"
@@ -319,7 +319,7 @@ PRICES = [
     ),
     one(
         "spot above on demand",
-        AWS,
+        "prices/aws/aws-g6.yaml",
         r"(instance: g6.8xlarge, region: us-east-1, kind: spot, )price: 0.8316 USD/h",
         r"\1price: 2.5 USD/h",
         "spec.spot-above-on-demand",

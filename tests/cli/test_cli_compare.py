@@ -126,6 +126,7 @@ def test_rows_for_many_and_a_spreadsheet(call: Call) -> None:
         ("--on h100 --weights bf16,fp9", "--weights fp9: no such choice"),
         ("--on h100", "a comparison wants two or more of something"),
         ("--on h100,l4 --emit compose", "--emit means nothing to a comparison"),
+        ("--on h100,l4 --require fits", "--require means nothing to a comparison"),
         ("--on h100,l4 --by", "--by: which figure?"),
         ("--on h100 --on h100", "--on h100 is given twice"),
     ],

@@ -108,15 +108,17 @@ def test_every_task_answers_as_the_command_does() -> None:
     assert text["figures"]["wall_time_s"]["value"] > 0
 
 
-def test_machines_are_compared_and_one_without_an_answer_says_why() -> None:
-    made = reply("compare", task="serve", on=["4xh100", "rtx-4090"], question={"model": "llama-3.1-70b"})["answer"]
-    assert made["answers"].keys() | made["refused"].keys() == {"4xh100", "rtx-4090"}
-    assert made["answers"]["4xh100"]["figures"]["tpot_s"]["value"] > 0
-    made = reply("compare", task="fit", on=["h100", "no-such-gpu"], question={"model": "llama-3.1-8b"})["answer"]
-    assert "no-such-gpu" in made["refused"]["no-such-gpu"]
-    assert "twice" in problem("compare", task="fit", on=["h100", "h100"], question={"model": "llama-3.1-8b"})
-    assert "2 to 8" in problem("compare", task="fit", on=["h100"], question={"model": "llama-3.1-8b"})
-    assert "`question` too" in problem("compare", task="fit", on=["h100", "t4"], question={"model": "m", "on": "t4"})
+def test_machines_and_formats_are_compared_and_one_without_an_answer_says_why() -> None:
+    question = {"model": "llama-3.1-8b", "on": ["h100", "no-such-gpu"], "weights": ["bf16", "fp8"]}
+    made = reply("compare", task="serve", question=question)["answer"]
+    assert [one["answered"] for one in made["rows"]] == [True, True, False, False]
+    assert made["winner"][0]["name"] == made["rows"][0]["name"]
+    assert "no-such-gpu" in made["rows"][-1]["problems"][0]["message"]
+    assert "1 questions" in problem("compare", task="fit", question={"model": "llama-3.1-8b", "on": ["h100"]})
+    assert "no on" in problem("compare", task="fit", question={"model": "llama-3.1-8b"})
+    many = {"model": "llama-3.1-8b", "on": ["h100", "t4"], "batch": [1, 2, 3, 4, 5, 6, 7]}
+    assert "14 questions" in problem("compare", task="fit", question=many)
+    assert "name of a model" in problem("compare", task="fit", question={"model": ["llama-3.1-8b", "./x"], "on": "h100"})
 
 
 def test_goals_are_planned() -> None:
@@ -148,7 +150,7 @@ def test_what_reads_or_writes_files_is_refused_everywhere(key: str) -> None:
     for name, schema in tools().items():
         assert key not in schema["properties"]
         assert key in problem(name, **{key: "x"})
-    assert key in problem("compare", task="serve", on=["h100", "t4"], question={"model": "llama-3.1-8b", key: "x"})
+    assert key in problem("compare", task="serve", question={"model": "llama-3.1-8b", "on": ["h100", "t4"], key: "x"})
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_wrong_call_says_all_that_is_wrong() -> None:
     assert "did you mean `model`" in said
     assert "`model` is missing" in said
     assert "there are fit, train" in problem("dream")
-    assert "is no object" in problem("compare", task="fit", on=["h100", "t4"], question="m")
+    assert "is no object" in problem("compare", task="fit", question="m")
     assert "no JSON" in answers.reply("{")["problems"][0][0]
 
 

@@ -201,3 +201,22 @@ def test_prices_are_checked_for_what_cannot_be(call: Call, tmp_path: Path) -> No
     place.write_text(place.read_text(encoding="utf-8").replace("700.0 USD/h", "0 USD/h"), encoding="utf-8")
     assert "zero-price" in call("prices", "check", str(tmp_path / "own"), "--json").out
     assert call("prices", "check", "--max-age", "soon").code == 2
+
+
+def test_status_says_what_should_be_read_again(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPLAN_TODAY", "2026-11-22")
+    made = call("prices", "status", "azure", "oci", "--json")
+    azure, oci = sorted(json.loads(made.out), key=lambda one: one["provider"])
+    assert azure["old"] == azure["prices"] > 600
+    assert (azure["newest"], azure["undated"]) == ("2026-06-18", 0)
+    assert azure["regions"] > 30
+    assert (oci["undated"], oci["newest"]) == (oci["prices"], None)
+    young = call("prices", "status", "azure", "--max-age", "200", "--json")
+    assert json.loads(young.out)[0]["old"] == 0
+    text = call("prices", "status")
+    assert text.code == 0
+    assert "older than 90 days" in text.err
+    assert all(len(line) <= 80 for line in text.out.splitlines())
+    wrong = call("prices", "status", "azzure")
+    assert wrong.code == 5
+    assert "did you mean `azure`" in wrong.err

@@ -111,6 +111,20 @@ def test_estimates_move_with_the_specs(call: Call, copy: Path) -> None:
     assert all(one["figures"] == [] for one in other["estimates"])
 
 
+def test_scenarios_are_its_questions(call: Call, copy: Path, tmp_path: Path) -> None:
+    edit(copy / H100, "value: 3.35 TB/s", "value: 3.0 TB/s")
+    plans = tmp_path / "plans.yaml"
+    scenarios = "{chat: {ask: serve, model: llama-3.1-8b, on: h100}, other: {ask: fit, model: llama-3.1-8b, on: l4}}"
+    plans.write_text(f"format: 1\ndefaults: {{specs: [nowhere]}}\nscenarios: {scenarios}\n", encoding="utf-8")
+    words = ("specs", "diff", str(shipped_folder()), str(copy), "--scenarios", str(plans))
+    questions = {one["question"]: one["figures"] for one in json.loads(call(*words, "--json").out)["estimates"]}
+    assert list(questions) == ["chat", "other"]
+    assert {one["name"]: one["ratio"] > 1 for one in questions["chat"]}["itl_s"]
+    assert questions["other"] == []
+    assert call(*words, "--on", "h100").code == 2
+    assert call(*words[:-1], str(tmp_path / "none.yaml")).code == 2
+
+
 def test_a_removed_chip_has_no_answer_any_more(call: Call, copy: Path) -> None:
     (copy / "accelerators/nvidia/l40s.yaml").unlink()
     said = call("specs", "diff", str(shipped_folder()), str(copy), "--on", "l40s")

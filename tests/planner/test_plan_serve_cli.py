@@ -75,6 +75,23 @@ def test_a_whole_fleet_is_started_by_what_is_emitted(call: Call, spare: int) -> 
     assert call(*asked, "--emit", "command").out.count("vllm serve") == replicas
 
 
+def test_a_mean_beside_the_peak_tells_what_scaling_saves(call: Call) -> None:
+    asked = (*SERVE, "--rate", "60/s", *PROMISE, "--best", "1")
+    found = answered(call, *asked, "--mean-rate", "30/s")
+    said = next(note for note in found["notes"] if "at the mean of 30" in note)
+    assert "(50%, " in said
+    assert "USD a month in place of" in said
+    wrong = call(*SERVE, "--rate", "6/s", "--mean-rate", "30/s")
+    assert wrong.code == 2
+    assert "add a --rate of 30" in wrong.err
+
+
+def test_what_lacks_data_is_told_with_the_reason(call: Call) -> None:
+    found = answered(call, "plan", "finetune", "llama-3.1-8b", "--on", "rtx-4090", "--max-count", "4")
+    assert found["looked"]["refused"] > 0
+    assert any("lacks data" in note and "no network is known" in note for note in found["notes"])
+
+
 def test_users_and_promises_have_defaults_that_are_said(call: Call) -> None:
     notes = " ".join(answered(call, *SERVE, "--users", "600")["notes"])
     assert "once a minute: 10 requests a second" in notes

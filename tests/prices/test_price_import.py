@@ -254,8 +254,8 @@ def test_units_of_memory_and_new_instances(tmp_path: Path) -> None:
     gib = info("A100 PCIe", 2, 80)
     made, entries = sky(
         tmp_path, "runpod",
-        f"1x_A100-80GB_SECURE,A100-80GB,1.0,8.0,117.0,US,1.39,1.39,US-CA-1,{info('A100 PCIe', 1, 80)}",
-        f"2x_A100-80GB_SECURE,A100-80GB,2.0,16.0,234.0,US,2.78,2.78,US-CA-1,{gib}",
+        f"1x_A100-80GB_TIER3,A100-80GB,1.0,8.0,117.0,US,1.39,1.39,US-CA-1,{info('A100 PCIe', 1, 80)}",
+        f"2x_A100-80GB_TIER3,A100-80GB,2.0,16.0,234.0,US,2.78,2.78,US-CA-1,{gib}",
     )  # fmt: skip
     assert {"memory-unit", "spot-is-on-demand"} == codes(made, 2) == codes(made, 3)
     family = load_spec(InstanceFamily, tmp_path / "own" / "instances" / "runpod" / "imported.yaml")
@@ -266,16 +266,16 @@ def test_units_of_memory_and_new_instances(tmp_path: Path) -> None:
     assert usd(next(iter(entries.values()))) in (1.39, 2.78)
     assert check([tmp_path / "own"]) == []
     own = Catalog([*CATALOG.folders, tmp_path / "own"])
-    assert find_instance("runpod:2x_A100-80GB_SECURE", own) is not None
+    assert find_instance("runpod:2x_A100-80GB_TIER3", own) is not None
 
 
 def test_an_instance_that_is_shipped_later_is_not_ambiguous(tmp_path: Path) -> None:
-    sky(tmp_path, "runpod", f"1x_A100-80GB_SECURE,A100-80GB,1.0,8.0,117.0,US,,1.39,US-CA-1,{info('A100 PCIe', 1, 80)}")
+    sky(tmp_path, "runpod", f"1x_A100-80GB_TIER3,A100-80GB,1.0,8.0,117.0,US,,1.39,US-CA-1,{info('A100 PCIe', 1, 80)}")
     place = tmp_path / "shipped" / "instances" / "runpod"
     place.mkdir(parents=True)
     text = (tmp_path / "own" / "instances" / "runpod" / "imported.yaml").read_text(encoding="utf-8")
     (place / "pods.yaml").write_text(text.replace("id: imported", "id: pods"), encoding="utf-8")
-    found = find_instance("runpod:1x_A100-80GB_SECURE", Catalog([*CATALOG.folders, tmp_path / "shipped", tmp_path / "own"]))
+    found = find_instance("runpod:1x_A100-80GB_TIER3", Catalog([*CATALOG.folders, tmp_path / "shipped", tmp_path / "own"]))
     assert found is not None
     assert found.family.id == "imported"
 
@@ -539,3 +539,20 @@ def test_the_sample_is_read_and_no_fault_gets_into_a_price(sample: tuple[ImportO
     google = {(instance, region) for whose, instance, region, _ in prices if whose == "gcp"}
     assert not any(instance.startswith("a3-") for instance, _ in google)
     assert {region for instance, region in google if instance.startswith("a2-ultra")} == {"us-east5"}
+
+
+def test_prices_go_into_the_file_that_has_the_instance(tmp_path: Path) -> None:
+    place = tmp_path / "own" / "prices" / "aws"
+    place.mkdir(parents=True)
+    head = "format: 1\nid: aws-p5\nname: P5\nprovider: aws\ndefault_region: us-east-1\nsources:\n"
+    source = "  a: {title: AWS, url: https://aws.amazon.com/ec2/pricing/on-demand/, checked: 2026-06-01, kind: price}\n"
+    offer = "{instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 60 USD/h, date: 2026-06-01, source: a}"
+    (place / "aws-p5.yaml").write_text(f"{head}{source}offers:\n  - {offer}\n", encoding="utf-8")
+    other = "g6.xlarge,L4,1.0,4.0,16.0,,0.8048,,us-east-1,use1-az1,x86_64"
+    made, entries = sky(tmp_path, "aws", good(), other)
+    assert sorted(file.path.name for file in made.merged) == ["aws-p5.yaml", "aws.yaml"]
+    assert {key[0] for key in entries} == {"g6.xlarge"}
+    family = load_spec(PriceList, place / "aws-p5.yaml")
+    assert (family.seller, family.id) == ("aws", "aws-p5")
+    assert [(one.status, usd(one)) for one in family.offers] == [("historical", 60.0), ("current", 55.04)]
+    assert check([tmp_path / "own"]) == []

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from math import prod
+from typing import TYPE_CHECKING, Any
 
-from gpuplan.cli.assistant.tools import MOST_PLACES, MOST_PRICES, check
+from gpuplan.cli.assistant.tools import MOST_COMPARED, MOST_PRICES, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import by_key
 
+if TYPE_CHECKING:
+    from gpuplan.api import TaskName
+
 MOST_CHARACTERS = 60_000
 """The longest answer: more would fill what an assistant can read."""
 USUAL_PRICES, USUAL_DEPTH = 20, 4
-NOT_COMPARED = ("breakdowns", "changes", "printed", "command", "schema", "gpuplan")
-"""What a comparison leaves out of each answer."""
 
 
 def main() -> None:
@@ -95,26 +97,23 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
-    from gpuplan.render.json import figures_document
-    from gpuplan.search.variants import Axis, answers, variants
+    from gpuplan.api import compare
 
-    places = given["on"]
-    if not isinstance(places, Sequence) or isinstance(places, str) or not 2 <= len(places) <= MOST_PLACES:
-        raise UsageError(Problem("compare.one", f"compare: `on` is a list of 2 to {MOST_PLACES} machines", '["8xh100", "8xh200"]'))
-    if len(set(places)) < len(places):
-        raise UsageError(Problem("usage.twice", "compare: `on` names a machine twice", "leave one of them out"))
-    if "on" in given["question"]:
-        raise UsageError(Problem("usage.twice", "compare: `on` stands in `question` too", "give it once"))
-    told: dict[str, Any] = {}
-    refused: dict[str, str] = {}
-    task = _task(given)
-    for place, one in answers(task, variants(given["question"], [Axis.of(task, "on", places)])).items():
-        if isinstance(one, GpuplanError):
-            refused[place] = "; ".join(problem.message for problem in one.problems)
-        else:
-            made = figures_document(one)
-            told[place] = {key: value for key, value in made.items() if key not in NOT_COMPARED}
-    return {"answers": told, "refused": refused}
+    task, asked = _task(given), dict(given["question"])
+    missing = [key for key in ("model", "on") if key not in asked]
+    if missing:
+        raise UsageError(Problem("tool.missing", f"compare: `question` has no {' and no '.join(missing)}"))
+    asks = prod(len(one) for key, one in asked.items() if isinstance(one, list) and not _is_one_value(task, key))
+    if not 2 <= asks <= MOST_COMPARED:
+        hint = '{"model": "llama-3.1-8b", "on": ["h100", "h200"]}'
+        raise UsageError(Problem("compare.count", f"compare: {asks} questions, where 2 to {MOST_COMPARED} can be asked", hint))
+    return compare(task, asked.pop("model"), on=asked.pop("on"), by=given.get("by"), **asked).to_dict()
+
+
+def _is_one_value(task: str, key: str) -> bool:
+    """Whether a list of an option is one value of several words."""
+    entry = by_key(ASKS[task]).get(key)
+    return entry is not None and entry.kind in ("words", "texts")
 
 
 def _prices(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,10 +151,11 @@ def _explain(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdict": made.verdict.headline, "working": working(made, term, look, depth)}
 
 
-def _task(given: Mapping[str, Any]) -> str:
+def _task(given: Mapping[str, Any]) -> TaskName:
     if given["task"] not in ASKS:
         raise UsageError(Problem("tool.task", f"no task `{given['task']}`", f"one of {', '.join(ASKS)}"))
-    return str(given["task"])
+    named: TaskName = given["task"]
+    return named
 
 
 def _write_no_file() -> None:

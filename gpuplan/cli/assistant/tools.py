@@ -15,8 +15,8 @@ LEFT_OUT = ("specs", "trace", "command", "engine_args", "emit", "front")
 """Options that read the user's files, may name some, or give no figures: no assistant has them."""
 MODELS = ("model", "draft", "reward_model", "critic")
 """Options that name models, which on the command line may be files."""
-MOST_PLACES = 8
-"""The most machines of one comparison."""
+MOST_COMPARED = 12
+"""The most questions of one comparison."""
 MOST_PRICES = 100
 """The most prices of one answer."""
 DERIVATION = ("terms", "formulas", "sources")
@@ -27,7 +27,7 @@ ABOUT = {
     "train": "How long does a step or a whole training run take, at which utilisation, cost and energy, in how much memory?",
     "serve": "How fast is serving a model, what does it cost, and how many requests and users does the machine carry?",
     "plan": "From a goal (deadline, budget, users, promised times) to the machines, counts and plans that meet it best.",
-    "compare": f"The same question on 2 to {MOST_PLACES} machines: the figures of each, or why it has none.",
+    "compare": "One question with several models, machines, engines or formats: which is best, by how much, and why?",
     "prices": "Which prices of cloud instances are on record, by hour and by accelerator, where, since when and by which source?",
     "explain": "How is a figure of an answer made, down to datasheets and papers? Or what does one formula say?",
 }
@@ -42,7 +42,7 @@ that names it: do not guess in its place."""
 def tools() -> dict[str, dict[str, Any]]:
     """The schema of what each tool may be asked."""
     asked = {task: _without(schema(task)) for task in ASKS}
-    question = {"type": "object", "description": "As the tool of that task takes it, without `on`"}
+    question = {"type": "object", "description": "As the tool of that task takes it"}
     task = {"enum": list(ASKS), "description": "Which question is asked"}
     goals: dict[str, Any] = {}
     for name, ask in GOALS.items():
@@ -64,10 +64,10 @@ def tools() -> dict[str, dict[str, Any]]:
         "compare": _object(
             {
                 "task": task,
-                "on": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": MOST_PLACES, "uniqueItems": True},
-                "question": question,
+                "question": {**question, "description": f"{question['description']}; lists ask each value, {MOST_COMPARED} in all"},
+                "by": {"type": "string", "description": "The figure that decides, such as `cost_usd`; the fastest if left out"},
             },
-            "task", "on", "question",
+            "task", "question",
         ),
         "prices": _object(
             {
@@ -82,7 +82,7 @@ def tools() -> dict[str, dict[str, Any]]:
             {
                 "term": {"type": "string", "description": "A figure or term of the answer, or a formula where no task is named"},
                 "task": task,
-                "question": {**question, "description": "As the tool of that task takes it"},
+                "question": question,
                 "depth": {"type": "integer", "minimum": 1, "maximum": 20, "description": "How many levels down; 4"},
             },
             "term",
@@ -122,7 +122,7 @@ def check(name: str, given: Mapping[str, Any]) -> None:
         problems.append(Problem("tool.value", f"{name}: `question` is no object", 'such as {"model": "llama-3.1-8b"}'))
         inner = {}
     problems += [_not_taken(name, key, {}) for key in inner if key in LEFT_OUT]
-    named = [(key, values[key]) for values in (given, inner) for key in MODELS if key in values]
+    named = [(key, one) for values in (given, inner) for key in MODELS if key in values for one in _each(values[key], name)]
     problems += [_file(key, value) for key, value in named if not isinstance(value, str) or is_path(value)]
     if problems:
         raise UsageError(*problems)
@@ -137,6 +137,11 @@ def is_path(name: str) -> bool:
     ends = (".json", ".yaml", ".yml", ".gguf", ".safetensors", "/")
     starts = name.startswith(("/", ".", "~")) or re.match(r"[A-Za-z]:[\\/]", name) is not None
     return starts or "\\" in name or ".." in name.split("/") or name.lower().endswith(ends) or not name.isprintable()
+
+
+def _each(value: object, tool: str) -> list[object]:
+    """The values of an option, of which a comparison may have several."""
+    return list(value) if tool == "compare" and isinstance(value, (list, tuple)) else [value]
 
 
 def _file(key: str, value: object) -> Problem:

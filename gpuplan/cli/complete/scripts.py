@@ -96,7 +96,7 @@ Register-ArgumentCompleter -Native -CommandName gpuplan -ScriptBlock {
     try {
         $answer = @(& $words[0] 2>$null)
     } finally {
-        Remove-Item Env:_GPUPLAN_COMPLETE, Env:_GPUPLAN_WORDS
+        Remove-Item -Path 'Env:_GPUPLAN_COMPLETE', 'Env:_GPUPLAN_WORDS'
     }
     $answer | Select-Object -Skip 1 | ForEach-Object {
         $word, $about = $_ -split "`t", 2

@@ -1,0 +1,125 @@
+"""Which figures can be asked about, what does each mean, and what does an answer say of them?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from gpuplan.errors import Problem
+from gpuplan.estimate.result import Estimate
+from gpuplan.record import Record
+from gpuplan.scenarios.expression import Assertion, Facts, Known, Outcome
+
+TABLE = Path(__file__).with_name("figures.yaml")
+_PERCENTILE = re.compile(r"_p\d+(?:_\d+)?_s$")
+_MONEY = ("usd", "credits", "break_even")
+
+
+class Figure(Record):
+    """A figure that answers may have: its unit, the questions that it is an answer to, and what it means."""
+
+    unit: str
+    tasks: str
+    meaning: str
+
+
+@lru_cache(maxsize=1)
+def figures() -> Mapping[str, Figure]:
+    """All figures by their JSON keys; percentiles stand as `ttft_pNN_s`."""
+    from gpuplan.strict_yaml import load_yaml
+
+    return {key: Figure(*row) for key, row in load_yaml(TABLE)[0].items()}
+
+
+def named(key: str) -> str:
+    """The key under which a figure stands in the table.
+
+    >>> named("ttft_p99_s"), named("ttft_s")
+    ('ttft_pNN_s', 'ttft_s')
+    """
+    return _PERCENTILE.sub("_pNN_s", key)
+
+
+def facts_of(answer: Estimate) -> Facts:
+    """What an answer says, for assertions."""
+    verdict = answer.verdict
+    found = {key: Known(float(term.value), *answer.ranges[key], term.unit) for key, term in answer.figures.items()}
+    return Facts(
+        flags={"fits": verdict.fits, "narrowly": verdict.narrowly},
+        figures=found,
+        lacking=lacking(answer.task, found, _no_price(answer)),
+    )
+
+
+def lacking(task: str, found: Mapping[str, object], no_price: str = "") -> Mapping[str, str]:
+    """The figures that other answers have and this one has not, each with the reason."""
+    why: dict[str, str] = {}
+    for key, one in figures().items():
+        if key in found:
+            continue
+        if task not in one.tasks and one.tasks != "all":
+            why[key] = f"it is a figure of `{one.tasks}`, not of `{task}`"
+        elif no_price and any(word in key for word in _MONEY):
+            why[key] = no_price
+        else:
+            why[key] = "this question does not tell it"
+    return _WithPercentiles(why)
+
+
+class _WithPercentiles(dict[str, str]):
+    """Names with reasons, where `ttft_p95_s` is `ttft_pNN_s`."""
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and super().__contains__(named(key))
+
+    def __getitem__(self, key: str) -> str:
+        return super().__getitem__(named(key))
+
+
+def required(answer: Estimate, text: str) -> Outcome:
+    """Whether an assertion holds for an answer; errors as `Assertion.of` and `Assertion.judged`."""
+    return Assertion.of(text).judged(facts_of(answer))
+
+
+def refusal(text: str, outcome: Outcome) -> Problem | None:
+    """What to say of an assertion that does not hold, or of which nobody knows; None where it holds."""
+    if outcome.holds:
+        return None
+    if outcome.holds is None:
+        hint = "; ".join(outcome.unknown)
+        return Problem("require.unknown", f"whether `{text}` holds is not known ({outcome.told})", hint)
+    return Problem("require.failed", f"`{text}` does not hold: {outcome.told}")
+
+
+def _no_price(answer: Estimate) -> str:
+    found = next((note for note in answer.notes if note.code == "price.unknown"), None)
+    return "" if found is None else f"{found.text}; {found.hint}"
+
+
+def page() -> str:
+    """The reference page of all figures, by question."""
+    parts = [_HEAD]
+    for title, tasks in (("Of every question", ("all",)), ("Of training", ("train",)), ("Of serving and of fit", ("serve", "fit"))):
+        rows = [
+            f"| `{key}` | {_units(one.unit)} | {one.tasks} | {one.meaning} |"
+            for key, one in figures().items()
+            if any(task in one.tasks for task in tasks)
+        ]
+        parts.append(f"## {title}\n\n| figure | unit | questions | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _units(unit: str) -> str:
+    return "" if unit == "1" else unit
+
+
+_HEAD = """# The figures
+
+<!-- Made by `python tools/options.py` of gpuplan/scenarios/figures.yaml: do not edit. -->
+
+What an answer may tell, by the keys of `--json`, which `--require`, files of scenarios ([scenarios](scenarios.md)) and `--by` of
+`gpuplan compare` take too. Values are in base units: bytes, seconds, USD, joules, and per second; a share of 1 is 100 %. Each has a
+range, whose ends are `.low` and `.high` in assertions. Which of them an answer has follows from the question.
+"""

@@ -1,0 +1,57 @@
+"""What comes nearest to a part that gpuplan does not know, and why does it not? `rules/kinds_of_parts.yaml` says so by names."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Annotated
+
+from gpuplan.schema import Limits, Schema
+from gpuplan.specs.base import SpecFile, load_spec
+from gpuplan.specs.catalog import key, shipped_folder
+
+
+class KindOfPart(Schema):
+    """Parts of which there is no file."""
+
+    nearest: tuple[str, ...] = ()
+    """Accelerators or systems that come nearest to them, the nearest first; none: nothing does."""
+    why: str
+    """Why there is no file."""
+    source: str
+    """What says what they are."""
+    names: Annotated[tuple[str, ...], Limits(1)]
+    """As names are compared (lower case, hyphens); `*` stands for anything."""
+
+
+class KindsOfParts(SpecFile):
+    """The table; the first entry that fits counts."""
+
+    kinds: tuple[KindOfPart, ...]
+    """The entries."""
+
+
+@cache
+def table() -> KindsOfParts:
+    """The table that is shipped.
+
+    Raises:
+        SpecError: it is not valid.
+    """
+    return load_spec(KindsOfParts, shipped_folder() / "rules" / "kinds_of_parts.yaml")
+
+
+def nearest(name: str) -> str:
+    """A hint with what comes nearest to a part, and why gpuplan does not know it; empty where no entry fits.
+
+    >>> nearest("groq-lpu").startswith("the nearest on record is `")
+    True
+    >>> nearest("h100")
+    ''
+    """
+    wanted = key(name)
+    found = next((one for one in table().kinds if any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)
+    if found is None:
+        return ""
+    parts = " or ".join(f"`{one}`" for one in found.nearest)
+    return f"the nearest on record is {parts}: {found.why}" if parts else found.why

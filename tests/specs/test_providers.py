@@ -1,0 +1,57 @@
+"""Names of providers that people use are understood, and offerings without instances are answered with what to name."""
+
+import pytest
+
+from gpuplan.errors import Exit, UnknownError
+from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.on import parse_target
+from gpuplan.specs.providers import providers
+
+CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
+FOLDERS = {ident.partition("/")[0] for ident in CATALOG.paths("instances")}
+
+
+def test_every_name_is_of_a_provider_and_nobody_elses():
+    table = providers()
+    assert set(table.names) <= FOLDERS
+    names = [name for others in table.names.values() for name in others] + [name for one in table.without for name in one.names]
+    assert len(names) == len(set(names))
+    assert not set(names) & FOLDERS
+    assert all(name == key(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("datacrunch:8A100.176V", "verda:8A100.176V"),
+        ("azure-ml:Standard_NC24ads_A100_v4", "azure:Standard_NC24ads_A100_v4"),
+        ("Oracle:BM.GPU.B300.8", "oci:BM.GPU.B300.8"),
+        ("modal:H100", "modal:h100-sxm-80gb"),
+        ("vast-ai:h100", "vast:h100-sxm-80gb"),
+        ("together:b200", "together:1x-b200-180gb"),
+    ],
+)
+def test_other_names_mean_the_provider(text, meant):
+    target = parse_target(text, CATALOG)
+    assert target.instance is not None
+    assert target.instance.qualified_name == meant
+    assert any(meant in note.text for note in target.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("databricks:g5.xlarge", ("DBUs", "--price")),
+        ("bedrock", ("tokens", "gpuplan serve")),
+        ("8xtensorwave:mi300x", ("no sizes of this provider", "own-specs")),
+        ("runpod", ("is a provider", "`runpod:")),
+        ("hyperstack:h900", ("is called `hyperstack:h900`",)),
+    ],
+)
+def test_what_has_no_instances_is_answered_with_what_to_name(text, words):
+    with pytest.raises(UnknownError) as caught:
+        parse_target(text, CATALOG)
+    assert caught.value.exit_code is Exit.UNKNOWN
+    (problem,) = caught.value.problems
+    for word in words:
+        assert word in f"{problem.message} {problem.hint}"
