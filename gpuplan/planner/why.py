@@ -35,7 +35,8 @@ def _parts(one: Candidate, after: Candidate) -> Iterator[str]:
         if a is not None and b is not None and abs(a / b - 1) > 0.005:
             yield f"MFU {100 * a:.0f} %, not {100 * b:.0f} %" if key == "mfu" else f"{a:,.0f} {words}, not {b:,.0f}"
     if one.offering.count != after.offering.count:
-        yield f"{one.offering.count:,} accelerators, not {after.offering.count:,}"
+        plural = "" if one.offering.count == 1 else "s"
+        yield f"{one.offering.count:,} accelerator{plural}, not {after.offering.count:,}"
 
 
 def binds_of(one: Candidate, limits: Sequence[Limit]) -> str:
