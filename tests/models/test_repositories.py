@@ -45,6 +45,13 @@ def test_sixteen_bits_are_the_model_as_it_is() -> None:
     assert card.weights is None
 
 
+def test_a_tuning_that_was_changed_is_the_model_in_sixteen_bits() -> None:
+    card = card_by_name("huihui-ai/DeepSeek-R1-Distill-Qwen-32B-abliterated", "the hub was not asked")
+    assert card is not None
+    assert card.id == "qwen2.5-32b"
+    assert card.weights is None
+
+
 def test_mixtures_of_nvidia_keep_their_attention() -> None:
     """As its settings of DeepSeek-V3.1, MiniMax-M2.5 and Kimi-K2.6 have it; dense models are quantised whole."""
     mixture, dense = card_by_name("nvidia/DeepSeek-R1-FP4", ""), card_by_name("nvidia/Llama-3.1-405B-Instruct-FP4", "")
