@@ -22,6 +22,7 @@ Model: TypeAlias = Annotated[
 SpecsDirs: TypeAlias = Annotated[
     Texts, Option("--specs", metavar="DIR", rich_help_panel=DATA, help="A folder of your own specs, which win; repeatable")
 ]
+Full: TypeAlias = Annotated[bool, Option("--full-answer", rich_help_panel=OUTPUT, help="All of the answer, not one screen")]
 Json: TypeAlias = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="JSON")]
 Csv: TypeAlias = Annotated[bool, Option("--csv", rich_help_panel=OUTPUT, help="CSV")]
 Html: TypeAlias = Annotated[

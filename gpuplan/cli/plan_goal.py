@@ -52,7 +52,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
         given.pop("require", None)
         form, emit = form_of(given), given.get("emit")
         refuse(given)
-        asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS)}
+        asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS, "full_answer")}
         drawn = "front" in asked and any(given.get(key) for key in KEYS)
         try:
             found = answer({**asked, "front": True} if drawn else asked)
@@ -64,12 +64,13 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
         if emit is not None and found.reached:
             started(found, emit)
         else:
-            put_planned(found, form, said)
+            put_planned(found, form, said, full=given["full_answer"])
 
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
         *(parameter(by_key(Output)["require"]) for one in entries if one.key == "front"),
+        Parameter("full_answer", Parameter.KEYWORD_ONLY, default=False, annotation=o.Full),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
@@ -123,7 +124,7 @@ def started(found: Planned | Carried, form: str) -> None:
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)
 
 
-def put_planned(found: Planned | Carried, form: str, said: Assertion | None = None) -> None:
+def put_planned(found: Planned | Carried, form: str, said: Assertion | None = None, *, full: bool = False) -> None:
     """Write an answer, and end with exit code 3 where nothing meets the goal; with an assertion as it decides."""
     from gpuplan.cli.answer import judge, put
 
@@ -135,7 +136,7 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None = No
     else:
         from gpuplan.render.text import look_of
 
-        put(render.as_text(found, look_of(sys.stdout)))
+        put(render.as_text(found, look_of(sys.stdout), full=full))
     if said is not None:
         from gpuplan.scenarios.figures import facts_of_planned
 

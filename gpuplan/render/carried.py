@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from gpuplan.estimate.carried import Carried, Most
+from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
 SAID = {
@@ -17,19 +18,21 @@ HEADS = ("what", "most", "weights", "division", "TTFT", "TPOT", "what holds it t
 ALIGNED = "lrllrrlll"
 
 
-def as_text(found: Carried, look: Look) -> str:
-    """The answer on one screen."""
+def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
+    """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
-    made = [*wrap(_headline(found, look), look.width, "", "  "), ""]
-    if found.most:
-        made += [stacked(HEADS, [_row(one) for one in found.most], ALIGNED, look).rstrip("\n"), ""]
-    made += list(_people(found, look))
-    made += wrap(f"Looked at {_looked(found)}.", look.width, "", "  ")
-    said = [noted(note) for note in found.notes]
-    if said:
-        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
-    return "\n".join(made) + "\n"
+    listed = stacked(HEADS, [_row(one) for one in found.most], ALIGNED, look).rstrip("\n").splitlines() if found.most else []
+    notes = [(2, wrap(noted(note), look.width, "  - ", "    ")) for note in found.notes]
+    return screen_of(
+        [
+            [Piece(ALWAYS, wrap(_headline(found, look), look.width, "", "  "))],
+            [Piece(ALWAYS, listed)],
+            [Piece(1, list(_people(found, look))), Piece(3, wrap(f"Looked at {_looked(found)}.", look.width, "", "  "))],
+            headed("Notes", notes),
+        ],
+        full=full,
+    )
 
 
 def as_markdown(found: Carried) -> str:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
+from gpuplan.render.planned_pieces import beaten, said_of
+from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
@@ -14,34 +16,30 @@ HEADS = ("on", "each", "cost", "time", "low – high", "energy", "MFU", "plan")
 ALIGNED = "lrrrrrrl"
 
 
-def as_text(found: Planned, look: Look) -> str:
-    """The answer on one screen."""
+def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
+    """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
     first, *needed = _headline(found, look).splitlines()
-    made = [*wrap(first, look.width, "", "  ")]
-    made += [line for text in needed for line in wrap(text.strip(), look.width, "  ", "    ")]
+    head = [*wrap(first, look.width, "", "  ")]
+    head += [line for text in needed for line in wrap(text.strip(), look.width, "  ", "    ")]
     rows = found.best or found.nearest
-    if rows:
-        made += ["", stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n")]
-    if any(one.beats for one in found.best):
-        made.append("")
-    for number, one in enumerate(found.best, 1):
-        if one.beats:
-            made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
-    if found.binds:
-        made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
-    made += ["", *wrap(_looked(found), look.width, "", "  ")]
-    if found.flips:
-        made += ["", "What would turn it", *(line for one in found.flips for line in wrap(_flip(one), look.width, "  - ", "    "))]
-    if found.front:
-        made += ["", *_front(found.front, look)]
-    if rows and found.command:
-        made += ["", *wrap(f"All of the first: {found.command}", look.width, "", "  ")]
-    said = [*_offers(rows), *(noted(note) for note in found.notes)]
-    if said:
-        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
-    return "\n".join(made) + "\n"
+    listed = stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    flips = [wrap(_flip(one), look.width, "  - ", "    ") for one in found.flips]
+    return screen_of(
+        [
+            [Piece(ALWAYS, head)],
+            [Piece(ALWAYS, listed)],
+            beaten(found, look),
+            [Piece(1, wrap(f"What binds: {found.binds}.", look.width, "", "  ") if found.binds else [])],
+            [Piece(6, wrap(_looked(found), look.width, "", "  "))],
+            headed("What would turn it", [(3, flips[0]), *((4, lines) for lines in flips[1:])] if flips else []),
+            [Piece(ALWAYS, list(_front(found.front, look)) if found.front else [])],
+            [Piece(1, wrap(f"All of the first: {found.command}", look.width, "", "  ") if rows and found.command else [])],
+            headed("Notes", said_of(rows, found, look)),
+        ],
+        full=full,
+    )
 
 
 def as_markdown(found: Planned) -> str:
@@ -174,9 +172,3 @@ def _front(front: Sequence[Point], look: Look) -> Iterator[str]:
         for mark, one in zip(MARKS, front, strict=False)
     ]
     yield stacked(("", "on", "cost", "time"), cells, "llrr", look).rstrip("\n")
-
-
-def _offers(rows: Sequence[Candidate]) -> Iterator[str]:
-    for one in rows:
-        if one.offering.offer:
-            yield f"{one.offering.target}: {one.offering.offer}"

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from gpuplan.estimate.planned import Candidate, Planned
+from gpuplan.render.planned_pieces import beaten, said_of
+from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
 MOST_POINTS = 12
@@ -28,30 +30,29 @@ HEADS = (
 ALIGNED = "lrrrllrrrll"
 
 
-def as_text(found: Planned, look: Look) -> str:
-    """The answer on one screen."""
+def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
+    """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
-    made = [*wrap(headline(found, look), look.width, "", "  "), *_relax(found), ""]
     rows = found.best or found.nearest
-    if rows:
-        made += [stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n"), ""]
-    for number, one in enumerate(found.best, 1):
-        if one.beats:
-            made += wrap(f"{number}  {one.offering.target}: {one.beats}", look.width, "", "   ")
-    if found.binds:
-        made += ["", *wrap(f"What binds: {found.binds}.", look.width, "", "  ")]
-    for flip in found.flips:
-        made += wrap(f"What turns it: where {flip.what}, {flip.instead} is best.", look.width, "", "  ")
-    if found.front:
-        made += ["", *_front(found, look)]
-    made += ["", *wrap(_looked(found), look.width, "", "  ")]
-    if found.command:
-        made += ["", *wrap(f"All of one unit: {found.command}", look.width, "", "  ")]
-    said = [*_offers(rows), *(noted(note) for note in found.notes)]
-    if said:
-        made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
-    return "\n".join(made) + "\n"
+    listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
+    return screen_of(
+        [
+            [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *_relax(found)])],
+            [Piece(ALWAYS, listed)],
+            beaten(found, look),
+            [
+                Piece(1, wrap(f"What binds: {found.binds}.", look.width, "", "  ") if found.binds else []),
+                *(Piece(3, wrap(text, look.width, "", "  ")) for text in flips),
+            ],
+            [Piece(2, list(_front(found, look)) if found.front else [])],
+            [Piece(6, wrap(_looked(found), look.width, "", "  "))],
+            [Piece(1, wrap(f"All of one unit: {found.command}", look.width, "", "  ") if found.command else [])],
+            headed("Notes", said_of(rows, found, look)),
+        ],
+        full=full,
+    )
 
 
 def as_markdown(found: Planned) -> str:
@@ -188,9 +189,3 @@ def _looked(found: Planned) -> str:
         f"Looked at {one.candidates:,} {what} in formats of weights: {one.bounded:,} ruled out by bounds, {one.estimated:,}"
         f" estimated with {one.plans:,} divisions{refused}."
     )
-
-
-def _offers(rows: Sequence[Candidate]) -> Iterator[str]:
-    for one in rows:
-        if one.offering.offer:
-            yield f"{one.offering.target}: {one.offering.offer}"

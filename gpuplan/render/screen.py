@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Breakdown, Estimate
+from gpuplan.render.room import MOST_LINES
 from gpuplan.render.table import flags_text, verdict_text
 from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, noted, shown, span, wrap
 from gpuplan.render.words import MEANINGS, heading, in_words, is_one, of_what, part_name
 from gpuplan.term import Term
 
-MOST_LINES = 30
-"""Lines of a screen, on 80 columns or more."""
 _MARGIN = 9
 _SIX = 6
 _PARTS, _BREAKDOWNS = 3, 3
@@ -86,13 +85,19 @@ def brief(estimate: Estimate) -> str:
 
 def main_figures(estimate: Estimate) -> dict[str, Term]:
     """The six figures that matter most of an answer, or as many as there are."""
+    wanted = [next((key for key in slot if key in estimate.figures), None) for slot in _SLOTS[estimate.task]]
+    rest = [key for key in estimate.figures if key not in wanted and key not in _NO_MORE]
     found: dict[str, Term] = {}
-    for slot in _SLOTS[estimate.task]:
-        key = next((key for key in slot if key in estimate.figures), None)
-        if key is not None and len(found) < _SIX:
-            found.setdefault(key, estimate.figures[key])
-    rest = [key for key in estimate.figures if key not in found and key not in _NO_MORE]
-    return found | {key: estimate.figures[key] for key in rest[: _SIX - len(found)]}
+    told: set[tuple[object, ...]] = set()
+    for key in (*wanted, *rest):
+        if key is None or key in found or len(found) == _SIX:
+            continue
+        term = estimate.figures[key]
+        same = (float(term.value), term.unit, *estimate.ranges[key])
+        if same not in told or not same[0]:  # on one accelerator, "per accelerator" is the same once more
+            found[key] = term
+            told.add(same)
+    return found
 
 
 def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) -> list[str]:
@@ -106,6 +111,9 @@ def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) ->
         tail = f"{unit}{' ' if unit and star else ''}{star}"
         rows.append([heading(key), number, tail, ends[0], "–" if ends[1] else "", ends[1]])
     lines = columns([["", "expected", "", "low", "–", "high"], *rows], "lrlrll", gap=" ")
+    if max(map(len, lines)) > look.width:
+        facts = [" ".join(part for part in (f"{row[0]}:", *row[1:]) if part) for row in rows]
+        return [line for text in facts for line in wrap(text, look.width, "  ", "    ")]
     left = max(map(len, lines)) + 1
     for at, key in enumerate(figures, 1):
         said = meaning(estimate, key)

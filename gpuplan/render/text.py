@@ -35,6 +35,8 @@ class Look:
 
     width: int = 80
     colour: bool = False
+    drawn: bool = False
+    """Whether it is a terminal that draws lines: a tree has branches there, and a pipe indents."""
 
     def bold(self, text: str) -> str:
         """Text that stands out."""
@@ -60,7 +62,8 @@ def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
     """The look for a stream: colour only on a terminal and without NO_COLOR; a pipe has COLUMNS or 80 columns."""
     terminal = stream.isatty()
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    return Look(max(40, shutil.get_terminal_size((80, 24)).columns), colour)
+    drawn = terminal and environ.get("TERM") != "dumb"
+    return Look(max(40, shutil.get_terminal_size((80, 24)).columns), colour, drawn)
 
 
 def label(key: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.formula_text import formula_text
@@ -27,19 +28,46 @@ def explain(
     page = _Page(look, depth, whole=whole)
     blocks = []
     for name, term in roots:
-        page.lines = []
+        page.entries = []
         ends = estimate.ranges.get(name) if estimate is not None else None
         page.root(name, term, ends)
-        blocks.append("\n".join(page.lines))
+        blocks.append(_branches(page.entries, look) if look.drawn else "\n".join(_indented(page.entries, look)))
     blocks += ["\n".join(block) for block in (page.sources(), page.legend()) if block]
     return "\n\n".join(blocks) + "\n"
+
+
+class _Entry(NamedTuple):
+    """A piece of a working: how deep it stands, its text, what it begins with, and how far its further lines stand in."""
+
+    level: int
+    text: str
+    lead: str = ""
+    hang: str = ""
+
+
+def _indented(entries: Iterable[_Entry], look: Look) -> Iterator[str]:
+    """Lines that stand in by two columns a level; what is above all levels is bold."""
+    for level, text, lead, hang in entries:
+        pad = "  " * level
+        lines = [line.replace(_TIE, " ") for line in wrap(text, look.width, pad + lead, pad + hang)]
+        if level == 0:
+            name = text.partition("  ")[0]
+            lines[0] = look.bold(name) + lines[0][len(name) :]
+        yield from lines
+
+
+def _branches(entries: Iterable[_Entry], look: Look) -> str:
+    """The same with branches, as rich draws them."""
+    from gpuplan.render.branches import drawn
+
+    return drawn([(level, f"{lead}{text}") for level, text, lead, _ in entries], look, _TIE)
 
 
 @dataclass
 class _Page:
     look: Look
     depth: int | None
-    lines: list[str] = field(default_factory=list)
+    entries: list[_Entry] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
     said: set[tuple[str, str]] = field(default_factory=set)
     cited: dict[Source, int] = field(default_factory=dict)
@@ -53,34 +81,33 @@ class _Page:
             title.append(f"({' – '.join(span(name, ends, term.unit, _number(term)))})".replace(" ", _TIE))
         if term.name != name:
             title.append(term.name)
-        first, *rest = (line.replace(_TIE, " ") for line in wrap("  ".join(title), self.look.width, "", "    "))
-        self.lines += [f"{self.look.bold(name)}{first[len(name) :]}", *rest]
+        self.entries.append(_Entry(0, "  ".join(title), hang="    "))
         self._below(term, 1)
 
     def _below(self, term: Term, level: int) -> None:
         """The working of one term, under the line that names it."""
-        pad = "  " * level
         if term.formula is None:
-            self.lines += wrap(self._origin(term), self.look.width, pad)
+            self.entries.append(_Entry(level, self._origin(term)))
             return
         self.seen.add(id(term))
         while term.formula is not None and term.formula.name in _FOLDS and len(term.args) == 1:
             term = term.args[0][1]  # a sum of one thing is that thing
             self.seen.add(id(term))
         if term.formula is None:
-            self.lines += wrap(self._origin(term), self.look.width, f"{pad}= {term.name}  ", f"{pad}    ")
+            self.entries.append(_Entry(level, self._origin(term), f"= {term.name}  ", "    "))
             return
         folded = term.formula.name in _FOLDS
         parts = dict(term.args)
         if folded and len(parts) > 1:
             many = f"sum of {len(parts)}" if term.formula.name == "sum" else f"largest of {len(parts)}"
-            self.lines += wrap(many, self.look.width, f"{pad}= ")
+            self.entries.append(_Entry(level, many, "= ", "  "))
         else:
             values = {key: shown(part.name, _number(part), part.unit).replace(" ", _TIE) for key, part in parts.items()}
             source = self._reference(term.formula.source)
-            self._formula(formula_text(term.formula), pad, f"  {source}" if source else "")
+            said = formula_text(term.formula)
+            self.entries.append(_Entry(level, f"{said}  {source}" if source else said, "= ", "    "))
             if parts:
-                self._formula(formula_text(term.formula, values), pad, "")
+                self.entries.append(_Entry(level, formula_text(term.formula, values), "= ", "    "))
         if self.depth is not None and level > self.depth:
             self.cut = self.cut or bool(parts)
             return
@@ -90,7 +117,6 @@ class _Page:
             self._part(key, part, level, share)
 
     def _part(self, key: str, part: Term, level: int, share: str) -> None:
-        pad = "  " * level
         facts = [f"{key}  {shown(part.name, _number(part), part.unit).replace(' ', _TIE)}{self._star(part)}"]
         if share:
             facts.append(share.replace(" ", _TIE))
@@ -100,13 +126,9 @@ class _Page:
             facts.append(self._origin(part))
         elif id(part) in self.seen:
             facts.append("as above")
-        self.lines += [line.replace(_TIE, " ") for line in wrap("  ".join(facts), self.look.width, pad, pad + "    ")]
+        self.entries.append(_Entry(level, "  ".join(facts), hang="    "))
         if part.formula is not None and id(part) not in self.seen:
             self._below(part, level + 1)
-
-    def _formula(self, text: str, pad: str, after: str) -> None:
-        lines = wrap(f"{text}{after}", self.look.width, f"{pad}= ", f"{pad}    ")
-        self.lines += [line.replace(_TIE, " ") for line in lines]
 
     def _origin(self, leaf: Term) -> str:
         """How a leaf is known, with the number of its source; what was said of a source before is not said again."""

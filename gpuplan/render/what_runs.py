@@ -14,7 +14,7 @@ HEADS = ("model", "weights", "memory", "tokens/s", "low – high", "context", "p
 ALIGNED = "llrrlrrrl"
 PARTLY = 0.9
 """Below this share of its parameters that a token meets, the active ones are told."""
-MOST = 20
+MOST = 12
 """Models that are shown unless more are asked for."""
 NARROWLY = " !"
 """Marks memory whose high end is beyond the budget."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.text import Look, label
@@ -25,14 +27,14 @@ def working(made: Estimate, wanted: str | None, look: Look, depth: int | None = 
     roots = [(name_of(made, wanted), named(made, wanted))]
     if depth is not None:
         return explain(roots, look, depth, made)
-    whole = explain(roots, look, None, made)
-    lines = whole.count("\n")
+    bare = replace(look, drawn=False)  # which takes as many lines, and no drawing to count them
+    lines = explain(roots, bare, None, made).count("\n")
     if lines <= MOST_LINES:
-        return whole
-    shown, text = 1, explain(roots, look, 1, made, whole=lines)
-    while (more := explain(roots, look, shown + 1, made, whole=lines)).count("\n") <= MOST_LINES:
-        shown, text = shown + 1, more
-    return text
+        return explain(roots, look, None, made)
+    shown = 1
+    while explain(roots, bare, shown + 1, made, whole=lines).count("\n") <= MOST_LINES:
+        shown += 1
+    return explain(roots, look, shown, made, whole=lines)
 
 
 def named(made: Estimate, wanted: str) -> Term:

@@ -26,7 +26,8 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.read import question, said
 from gpuplan.render.plain import plain
-from gpuplan.render.screen import MOST_LINES, brief, screen
+from gpuplan.render.room import MOST_LINES
+from gpuplan.render.screen import brief, screen
 from gpuplan.render.table import table
 from gpuplan.render.text import Look
 

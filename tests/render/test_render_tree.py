@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from gpuplan.files.stream import COLOURS
 from gpuplan.render import working
 from gpuplan.render.formula import formula_page
 from gpuplan.render.text import Look
@@ -75,3 +78,17 @@ def test_a_formula_alone() -> None:
     assert page.startswith("mfu  [1]\n  = model_flop / (seconds · chips · peak_flop_per_s)\n")
     assert ">>> mfu(" in page
     assert "https://arxiv.org/abs/2204.02311" in page
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_on_a_terminal_the_same_working_has_branches(width: int) -> None:
+    estimate = sample()
+    roots = [("mfu", estimate.figures["mfu"]), ("step_time_s", estimate.figures["step_time_s"])]
+    indented = explain(roots, Look(width), None, estimate)
+    branches = explain(roots, Look(width, drawn=True), None, estimate)
+    assert "├╴= model_flop / (seconds" in branches
+    assert "\x1b" not in branches
+    assert "".join(char for char in branches if char not in "├└│╴" and not char.isspace()) == "".join(indented.split())
+    assert [line for line in branches.splitlines() if len(line) > width and "://" not in line] == []
+    painted = explain(roots, Look(width, colour=True, drawn=True), None, estimate)
+    assert set(re.findall("\x1b\\[[0-9;]*m", painted)) <= {*COLOURS}
