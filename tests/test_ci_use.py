@@ -201,7 +201,7 @@ def test_the_hook_and_the_action_open_model_cards_and_measured_files(tmp_path: P
     home, work = tmp_path / "home", tmp_path / "repository"
     shutil.copytree(EXAMPLE, work / "specs")
     card = work / "specs" / "models" / "our-7b.yaml"
-    card.parent.mkdir()
+    card.parent.mkdir(exist_ok=True)
     shipped = CARDS / "mistral-7b-v0.1.yaml"
     text = shipped.read_text(encoding="utf-8").replace("id: mistral-7b-v0.1\n", "id: our-7b\n")
     card.write_text(text, encoding="utf-8")
@@ -233,7 +233,7 @@ def test_the_hooks_entry_in_a_repository(tmp_path: Path) -> None:
     git(work, home, "init", "--quiet")
     git(work, home, "add", ".")
     staged = [one for one in git(work, home, "diff", "--cached", "--name-only").splitlines() if re.search(hook()["files"], one)]
-    assert len(staged) == 6
+    assert len(staged) == 7
     entry = shlex.join([*shlex.split(hook()["entry"]), *staged])
     assert ask(entry, work, home).returncode == 0
     path = work / "specs" / PRICES

@@ -94,6 +94,17 @@ def test_every_formula_has_its_text_its_source_and_its_example_on_the_page(monke
         assert ">>> " in part, name
 
 
+def test_every_command_is_on_the_page() -> None:
+    from gpuplan.cli.complete.commands_of import commands
+
+    page = tool("reference_pages").commands_page()
+    assert set(re.findall(r"^## gpuplan ?(.*)$", page, re.M)) == set(commands())
+    assert "--max-age DAYS" in page
+    train = page[page.index("## gpuplan train") : page.index("## gpuplan serve")]
+    assert "--json" in train
+    assert "\n  --tokens" not in train
+
+
 def test_every_schema_is_on_the_page() -> None:
     page = tool("reference_pages").schemas_page()
     heads = set(re.findall(r"^## ([\w-]+)$", page, re.M))

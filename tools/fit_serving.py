@@ -64,6 +64,7 @@ class Parameter(NamedTuple):
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
 REQUEST = "time of a request to its first token that no pass takes"
 ISSUE = "host time to issue a layer of latent attention for prompts"
+BLOCKED = "what a layer takes longer to issue whose products quantise their inputs by blocks"
 READING = "time of a token of a prompt in the process that reads requests"
 LOADED = ("silicon",)
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
@@ -78,6 +79,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
         "latent_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, ISSUE, None, dense_alone=False, users=(1, 8)),
+        "blocked_prompt_host": Parameter(8e-4, 0.5, "ttft_s", LOADED, BLOCKED, None, dense_alone=False, users=(1, 8)),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},

@@ -9,17 +9,18 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from reference_pages import formulas_page, schemas_page
+from reference_pages import commands_page, formulas_page, schemas_page
 
 from gpuplan.plan.signature import page, typed
 from gpuplan.scenarios.figures import page as figures_page
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "gpuplan" / "plan"
+DOCS = ROOT / "docs"
 FILES = {
     PLAN / "keywords.py": partial(typed, "fit", "train"), PLAN / "keywords_serve.py": partial(typed, "serve"),
-    ROOT / "docs" / "options.md": page, ROOT / "docs" / "formulas.md": formulas_page, ROOT / "docs" / "schemas.md": schemas_page,
-    ROOT / "docs" / "figures.md": figures_page,
+    DOCS / "options.md": page, DOCS / "commands.md": commands_page, DOCS / "formulas.md": formulas_page,
+    DOCS / "schemas.md": schemas_page, DOCS / "figures.md": figures_page,
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 `python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when a page is out of date, and with 4 when a
 source or an engine is estimated worse than the budgets in benchmarks/ allow: the published runs are estimated once for both. The
-picture of measured runs is drawn anew with the rest, where matplotlib is installed.
+picture of measured runs is drawn anew with the rest, where matplotlib is installed; so are those of terminals and reports
+(tools/terminal_picture.py, tools/report_picture.py) whose commands print something else now.
 In a `console` block every `$ gpuplan …` line is followed by what it prints; a last line `…` cuts the rest off.
 """
 
@@ -20,6 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import report_picture
+import terminal_picture
 from kernel_pages import compact, full, recorded
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +37,7 @@ def main() -> int:
     checks = "--check" in sys.argv
     with ProcessPoolExecutor(len(BUDGETS), get_context("spawn")) as pool:
         JUDGED.update({task: pool.submit(judged, task, by) for task, (by, _) in BUDGETS.items()})
-        return max(_pages(checks), _budgets() if checks else 0)
+        return max(_pages(checks), _budgets() if checks else 0, terminal_picture.main(), report_picture.main())
 
 
 def _budgets() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -32,6 +33,15 @@ Each kind of file, question and answer has a JSON Schema (2020-12), made of the 
 data in `hardware_specs/schema/`, where the first line of each file names its own for editors. Questions have the options of
 [the table](options.md); a quantity is a text with its unit (`80 GiB`), as its source prints it.
 """
+COMMANDS_HEAD = """# The commands
+
+<!-- Made by `python tools/options.py` of the commands: do not edit. -->
+
+What `gpuplan COMMAND --help` prints, for every command. What may be asked in `fit`, `train`, `serve`, `plan` and `what-runs` stands
+in [the table of options](options.md).
+"""
+QUESTIONS = ("fit", "train", "serve", "what-runs", "plan train", "plan finetune", "plan serve", "plan carries")
+COLUMNS = "100"
 KINDS = {"measured": "measurement", "fitted": "fitted by gpuplan"}
 
 
@@ -142,3 +152,31 @@ def _kinds(one: Mapping[str, Any]) -> Iterator[str]:
 
 def _meaning(one: Mapping[str, Any]) -> str:
     return _plain(" ".join(str(one.get("description", "")).split()))
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    from typer import Context
+
+    from gpuplan.cli.commands import root
+
+    parts = [COMMANDS_HEAD]
+
+    def add(command: Any, words: tuple[str, ...], above: Any) -> None:
+        made = Context(command, info_name=words[-1] if words else "gpuplan", parent=above, **command.context_settings)
+        path = " ".join(words)
+        text = command.get_help(made).rstrip().replace("--help, -h", "-h, --help")  # The parser holds these two in a set.
+        if path in QUESTIONS:  # Of their options, those of the question have a page of their own.
+            head, *panels = re.split(r"\n\n(?=[A-Z][^\n]*:\n  )(?!Examples:)", text)
+            text = "\n\n".join([head, *(one for one in panels if one.startswith(("Arguments:", "Data:", "Output:", "Other:")))])
+        parts.append(f"## gpuplan{' ' if path else ''}{path}\n\n```text\n{text}\n```\n")
+        for name in command.list_commands(made) if hasattr(command, "list_commands") else ():
+            add(command.get_command(made, name), (*words, name), made)
+
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = COLUMNS
+    try:
+        add(root(), (), None)
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
+    return "\n".join(parts)

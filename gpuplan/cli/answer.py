@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpuplan.estimate.result import Estimate
     from gpuplan.render.report.page import Report
-    from gpuplan.scenarios.expression import Assertion
+    from gpuplan.scenarios.expression import Assertion, Facts
 
 FORMS = ("json", "csv", "md")
 SIZES = ("full", "brief")
@@ -35,7 +35,9 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
     else:
         write(made, given)
     if said is not None:
-        judge(made, said)
+        from gpuplan.scenarios.figures import facts_of
+
+        judge(facts_of(made), said)
     raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
 
 
@@ -52,12 +54,12 @@ def read_requirement(given: Mapping[str, Any]) -> Assertion | None:
     return Assertion.of(given["require"], "--require")
 
 
-def judge(made: Estimate, said: Assertion) -> NoReturn:
+def judge(facts: Facts, said: Assertion) -> NoReturn:
     """End with 0 where an assertion holds, with 4 where it does not, and with 5 where that is not known, and say why."""
     from gpuplan.cli.main import complain
-    from gpuplan.scenarios.figures import facts_of, refusal
+    from gpuplan.scenarios.figures import refusal
 
-    outcome = said.judged(facts_of(made))
+    outcome = said.judged(facts)
     wrong = refusal(said.text, outcome)
     if wrong is None:
         raise Stop(int(Exit.OK))

@@ -78,7 +78,8 @@ def _about(param: Any) -> str:
 def _name(param: Any) -> str:
     if param.param_type_name == "argument":
         return param.metavar if param.required else f"[{param.metavar}]"
-    flags = ", ".join(param.opts)
+    # The parser keeps the names of --help in a set: by length, they stand in the same order on every call.
+    flags = ", ".join(sorted(param.opts, key=len) if "--help" in param.opts else param.opts)
     if param.secondary_opts:
         flags += f" / {', '.join(param.secondary_opts)}"
     return f"{flags}{'' if param.metavar.startswith('[=') else ' '}{param.metavar}" if param.metavar else flags

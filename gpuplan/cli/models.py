@@ -46,8 +46,7 @@ def list_models(
         Option(
             "--kind",
             metavar="KIND",
-            help="dense, mixture, recurrent, encoder, encoder-decoder, vision, speech, diffusion or samples; repeat it for all of"
-            " several",
+            help="dense, mixture, recurrent, encoder, encoder-decoder, vision, speech, diffusion or samples; repeatable",
         ),
     ] = None,
     min_params: Annotated[str | None, Option("--min-params", metavar="N", help="Parameters at least, such as 1B")] = None,

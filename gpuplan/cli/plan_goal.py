@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 from typer import Exit, Option, Typer
 from typer.main import get_command
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
+from gpuplan.cli.output import Output
 from gpuplan.cli.report import KEYS, put_plot, put_report, refuse
 from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
     from gpuplan.render.report.page import Report
+    from gpuplan.scenarios.expression import Assertion
 
 Plot: TypeAlias = Annotated[
     str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw the front of cost against time: PNG, SVG, PDF")
@@ -44,8 +46,10 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     """The command of a goal: `answer` takes what was typed for each option."""
 
     def run(**given: Any) -> None:
-        from gpuplan.cli.answer import form_of
+        from gpuplan.cli.answer import form_of, read_requirement
 
+        said = read_requirement(given)
+        given.pop("require", None)
         form, emit = form_of(given), given.get("emit")
         refuse(given)
         asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS, "full_answer")}
@@ -60,11 +64,12 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
         if emit is not None and found.reached:
             started(found, emit)
         else:
-            put_planned(found, form, full=given["full_answer"])
+            put_planned(found, form, said, full=given["full_answer"])
 
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
+        *(parameter(by_key(Output)["require"]) for one in entries if one.key == "front"),
         Parameter("full_answer", Parameter.KEYWORD_ONLY, default=False, annotation=o.Full),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
@@ -119,9 +124,9 @@ def started(found: Planned | Carried, form: str) -> None:
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)
 
 
-def put_planned(found: Planned | Carried, form: str, *, full: bool) -> None:
-    """Write an answer, and end with exit code 3 where nothing meets the goal."""
-    from gpuplan.cli.answer import put
+def put_planned(found: Planned | Carried, form: str, said: Assertion | None = None, *, full: bool = False) -> None:
+    """Write an answer, and end with exit code 3 where nothing meets the goal; with an assertion as it decides."""
+    from gpuplan.cli.answer import judge, put
 
     render = import_module(f"gpuplan.render.{found.page}")
     if form in ("json", "csv"):
@@ -132,6 +137,10 @@ def put_planned(found: Planned | Carried, form: str, *, full: bool) -> None:
         from gpuplan.render.text import look_of
 
         put(render.as_text(found, look_of(sys.stdout), full=full))
+    if said is not None:
+        from gpuplan.scenarios.figures import facts_of_planned
+
+        judge(facts_of_planned(cast("Planned", found)), said)
     if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
 

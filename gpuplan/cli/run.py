@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gpuplan.scenarios.file import Case
 
 app = Typer(add_completion=False, rich_markup_mode=None)
+MOST_JOBS = 256
 
 
 @app.command(cls=Command)
@@ -31,6 +33,15 @@ def run(
     junit: Annotated[
         o.Text, Option("--junit", metavar="FILE", rich_help_panel=o.OUTPUT, help="Write JUnit XML for CI into this file, too")
     ] = None,
+    jobs: Annotated[o.Text, Option("--jobs", metavar="N", help="So many processes answer at once (1)")] = None,
+    resume: Annotated[
+        o.Text,
+        Option(
+            "--resume",
+            metavar="FILE",
+            help="Keep each answer in this journal at once, and take from it what it has: after Ctrl-C the same command goes on",
+        ),
+    ] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     md: o.Md = False,
@@ -43,18 +54,25 @@ def run(
     Examples:
       gpuplan run plans.yaml
       gpuplan run plans.yaml --only 'chat*' --junit results.xml
-      gpuplan run plans.yaml --json
+      gpuplan run plans.yaml --jobs 8 --resume plans.journal --json
     """
     from gpuplan.cli.answer import form_of, put
-    from gpuplan.files.write import write
+    from gpuplan.files.write import check_writable, write
+    from gpuplan.plan.read import count
     from gpuplan.scenarios import report
+    from gpuplan.scenarios.crew import results_of
     from gpuplan.scenarios.file import read_scenarios
-    from gpuplan.scenarios.result import exit_code, result_of
+    from gpuplan.scenarios.journal import Journal
+    from gpuplan.scenarios.result import exit_code
 
     form = form_of({"json": json, "csv": csv, "md": md})
     cases = _chosen([case for file in files for case in read_scenarios(Path(file)).cases], only)
     said = " ".join(files)
-    results = [result_of(case) for case in cases]
+    if junit is not None:
+        check_writable(Path(junit))
+    workers = 1 if jobs is None else count("jobs", jobs, most=MOST_JOBS)
+    with nullcontext() if resume is None else Journal(Path(resume), cases) as journal:
+        results = results_of(cases, jobs=workers, journal=journal)
     if junit is not None:
         write(Path(junit), report.junit(said, results))
     if form == "json":

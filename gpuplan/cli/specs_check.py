@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
 app = Typer(add_completion=False, rich_markup_mode=None)
 FORMATS = ("text", "github", "json")
 CHOICE = "Which rules count"
+_LOOKS = 5
+"""How often `--fix` looks again."""
 
 
 @app.command(cls=Command)
@@ -41,6 +44,12 @@ def check(
     rules: Annotated[
         bool, Option("--rules", rich_help_panel=CHOICE, help="List the rules with what each catches, and stop")
     ] = False,
+    fix: Annotated[
+        bool,
+        Option(
+            "--fix", help="Mend what needs no looking up: a missing `format`, an id that is not the file's name, unused sources"
+        ),
+    ] = False,
     specs: o.SpecsDirs = None,
     form: Annotated[
         str | None,
@@ -57,9 +66,11 @@ def check(
       gpuplan specs check
       gpuplan specs check my-specs/ my-gpu.yaml
       gpuplan specs check my-specs/ --format github --max-age 180
+      gpuplan specs check my-specs/ --fix
       gpuplan specs check --rules
     """
     from gpuplan.check.examine import MAX_AGE, RULES, examine
+    from gpuplan.check.mend import mend
     from gpuplan.models.catalog import CARDS
     from gpuplan.models.generic import GENERIC
     from gpuplan.render.findings import findings_github, findings_json, findings_text, rules_json, rules_text, summary
@@ -70,13 +81,23 @@ def check(
         sys.stdout.write(rules_json(RULES.values()) if style == "json" else rules_text(RULES.values()))
         return None
     folders = Catalog.open([Path(folder) for folder in specs or ()]).folders
-    found = examine(
+    if fix and not places:
+        raise UsageError(Problem("usage.missing", "`--fix` writes into files: say which", "gpuplan specs check my-specs/ --fix"))
+    look = partial(
+        examine,
         [Path(place) for place in places] if places else [*folders, CARDS, GENERIC],
         behind=folders[1:],
         select=_codes(select, "--select", RULES),
         ignore=_codes(ignore, "--ignore", RULES),
         max_age=MAX_AGE if max_age is None else _days(max_age),
     )
+    found = look()
+    for _ in range(_LOOKS if fix else 0):  # What was mended lets the next look go on to what stood behind it.
+        mended = mend(found.findings)
+        if not mended:
+            break
+        print("".join(f"mended: {one.where}: {one.message}\n" for one in mended), end="", file=sys.stderr)
+        found = look()
     if style == "json":
         sys.stdout.write(findings_json(found))
     elif style == "github":

@@ -68,12 +68,16 @@ def issue_wait(model: ServingModel, name: str, at: str, work: PassWork, busy: Te
     """What the accelerator, `busy` for so long, waits for the host to issue a pass, which `reads` prompts or does not.
 
     Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
-    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called.
+    them kernel by kernel: of latent attention there are many small ones, and of products that quantise their inputs by blocks.
+    `at` is what the wait is called.
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
     if reads and profile.latent_prompt_host is not None and latent(model):
         each = habit("latent_prompt_host", profile.latent_prompt_host)
+    if reads and profile.blocked_prompt_host is not None and model.types().blocked:
+        blocked = habit("blocked_prompt_host", profile.blocked_prompt_host)
+        each = total(f"{name}.layer_host", {"layer": each, "blocks": blocked})
     return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", issued(name, work)), layer_host=each, busy=busy)
 
 

@@ -56,6 +56,10 @@ class Goal(Record, kw_only=True):
         Minimize | None,
         Option("What to have least of: cost, time, gpus or energy; left out, cost", GOAL, "WHAT"),
     ] = None
+    repair: Annotated[
+        float | None,
+        Option("How long a broken node is out, such as `1d`: how many spare ones stand in for those", GOAL, "TIME", "s", most=1e9),
+    ] = None
     best: Annotated[int | None, Option("How many machines are shown; left out, 3", GOAL, most=100)] = None
     front: Annotated[
         bool | None,

@@ -36,7 +36,7 @@ BEST = 3
 """Machines that are shown."""
 FEW = 8
 """Up to so many accelerators another engine may be usual."""
-FIRST, AT_ONCE = 32, 1024
+FIRST, AT_ONCE = 32, 4096
 """Machines with a count that are looked at together, in the order of their bounds: at first, to know what is to be beaten."""
 CLOSE, ROOMY = 1.1, 12.0
 """Of counts of a machine whose bounds are so close, one is looked at first that has so many times the room that bounds ask for."""
@@ -142,7 +142,8 @@ class Search:
         """
         families: dict[tuple[str, str], list[int]] = {}
         for at, one in enumerate(todo):
-            families.setdefault(one.machine.family, []).append(at)
+            if one.machine.kind == "own" or one.count == one.machine.each or one.machine.network > 0:
+                families.setdefault(one.machine.family, []).append(at)
 
         def misfit(at: int) -> float:
             memory = todo[at].machine.chip.memory

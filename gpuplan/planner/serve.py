@@ -27,7 +27,7 @@ from gpuplan.search.library import Library
 from gpuplan.units import MONTH
 
 Least: TypeAlias = Literal["cost", "gpus", "energy"]
-AT_ONCE = 48
+AT_ONCE = 128
 """Units in a format that are looked at together, in the order of their bounds."""
 NODE = 8
 """Accelerators of a node, where these are had one by one."""

@@ -39,6 +39,8 @@ MESH: Mapping[str, tuple[float, ...]] = {
     "tp": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 12, 16), "cp": (1, 2, 4), "ep": (1, 2, 4, 8, 16, 32, 64), "micro_batch": (1, 4),
 }  # fmt: skip
 """The values of each axis that are looked at, of those that a machine has; where it has none of these, its smallest."""
+MANY, LONG = 4096, (8.0, 16.0)
+"""Of more accelerators than this the sequences of a step are too few for their ranks: more context ranks are looked at besides."""
 CHUNKS = 1
 """Numbers of chunks of a stage beside one: the smallest that divides the layers."""
 SOME = ("selective-op", "minimal_with_context", "minimal_offloaded")
@@ -303,9 +305,11 @@ def sight(subject: Subject, plan: TrainPlan, run: Run, works: Works) -> Sight:
 def axes_of(members: Sequence[Case]) -> dict[str, tuple[float, ...]]:
     """The axes of the mesh that some machines are looked at with."""
     made: dict[str, tuple[float, ...]] = {}
+    large = any(one.subject.hw.count > MANY for one in members)
     for name in members[0].space.axes:
         every = sorted({value for one in members for value in one.space.axes[name]})
-        made[name] = tuple(one for one in every if one in MESH.get(name, ())) or tuple(every[:1])
+        wanted = (*MESH.get(name, ()), *(LONG if large and name == "cp" else ()))
+        made[name] = tuple(one for one in every if one in wanted) or tuple(every[:1])
     depth = members[0].shape.layers
     even = [one for one in sorted({value for one in members for value in one.space.axes["vpp"]}) if depth % one == 0]
     made["vpp"] = tuple(_doubled(even))[: CHUNKS + 1] or tuple(members[0].space.axes["vpp"][:1])

@@ -6,6 +6,7 @@ Everything that is allowed is bounded at once (`bounds`), looked at in the order
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import InfeasibleError, Note, UnknownError
@@ -93,6 +94,14 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         relax, nearest = relaxed(goal, search.limits, lambda asked: searched(asked).best())
         if not relax:
             raise search.too_large()
+        # The full search of what is nearest may keep a limit that the coarse look took to be broken.
+        kept = [one for one in nearest if all(not limit.broken_by(one.figures.get(limit.figure, inf)) for limit in search.limits)]
+        if kept:
+            best, relax, nearest = sorted(kept, key=lambda one: one.figures[search.least]), (), ()
+    if goal.repair is not None and (best or nearest):
+        from gpuplan.planner.spares import spares
+
+        more = (*more, *spares((best or nearest)[0], goal.repair, library))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,

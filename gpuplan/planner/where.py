@@ -251,9 +251,10 @@ def _instances(
             continue
         if of is not None and of not in (row["accelerator"], row["instance"]):
             continue
-        own = prices.setdefault(provider, _Prices(provider, terms, library))
+        if provider not in prices:
+            prices[provider] = _Prices(provider, terms, library)
         name = row["instance"]
-        offer, aged = own.of(name.partition(":")[2])
+        offer, aged = prices[provider].of(name.partition(":")[2])
         if aged:
             old.append(name)
         price = None if offer is None or offer.price is None else float(offer.price.value)

@@ -9,6 +9,7 @@ from gpuplan.estimate.slower import Behind, Dearer, Input
 from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import CHEAPEST, FASTEST, ROOMIEST, price_of, winners
 from gpuplan.render.markdown import grid
+from gpuplan.render.narrow import narrow
 from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
 
 COLUMNS_AT_MOST = 3
@@ -201,37 +202,13 @@ def _in_rows(made: Sequence[Standing], look: Look) -> str:
     cost = next((key for one in made if one.answer for key in CHEAPEST if key in one.answer.figures), None)
     wanted = [key for key in (speed, cost) if key is not None]
     wanted += [key for key in first.figures if key not in wanted]
-    table = [_headed("", [one.name for one in made]), _headed("verdict", [one.answer.verdict.words for one in made if one.answer])]
+    fixed = [("", [one.name for one in made]), ("verdict", [one.answer.verdict.words for one in made if one.answer])]
     if speed is not None:
-        table.append(_headed("times", [_times(one) for one in made]))
-    given = len(table)
-    for key in wanted:
-        column = _headed(label(key), [_value(one.answer, key) for one in made if one.answer])
-        if sum(max(map(len, cells)) + 2 for cells in (*table, column)) <= look.width:
-            table.append(column)
-    left_out = len(wanted) - len(table) + given
-    lines = columns([list(row) for row in zip(*table, strict=True)], "ll" + "r" * (len(table) - 2))
-    while not lines[0].strip():
-        lines = lines[1:]
-    heads = len(lines) - len(made)
-    more = wrap(
-        f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers", look.width, "  "
-    )
-    return "\n".join([*map(look.bold, lines[:heads]), *lines[heads:], *(more if left_out else ())])
-
-
-_HEADS = 4
-"""So many lines a heading may take."""
-
-
-def _headed(head: str, cells: Sequence[str]) -> list[str]:
-    """A column under its heading, which takes several lines where the cells are narrow."""
-    lines = [head]
-    for size in range(max(10, *map(len, (*cells, *head.split()))), max(len(head), 10) + 1):
-        lines = wrap(head, size)
-        if len(lines) <= _HEADS:
-            break
-    return [*[""] * (_HEADS - len(lines)), *lines, *cells]
+        fixed.append(("times", [_times(one) for one in made]))
+    told = [(label(key), [_value(one.answer, key) for one in made if one.answer]) for key in wanted]
+    heads, rows, left_out = narrow(fixed, told, look)
+    said = f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers"
+    return "\n".join([*map(look.bold, heads), *rows, *(wrap(said, look.width, "  ") if left_out else ())])
 
 
 def _times(one: Standing) -> str:

@@ -365,6 +365,8 @@ def _price_lines(more: Related, look: Look) -> Iterator[str]:
         # Too wide: instances as headings, and what the price is for only where it is not for the instance.
         rows = [[row[0], f"{row[1]}{' an ' + row[2] if row[2] not in ('per', 'instance') else ''}", *row[3:]] for row in rows]
         lines = columns([row[1:] for row in rows], "rrllll", indent="  ")
+        if any(len(line) > look.width for line in lines):
+            lines = columns([row[1:] for row in rows], "rrllll", indent="")
         last = ""
         for row, line in zip(rows, lines, strict=True):
             if row[0] not in (last, "instance"):

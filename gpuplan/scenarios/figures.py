@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from math import nan
 from pathlib import Path
 
 from gpuplan.errors import Problem
+from gpuplan.estimate.planned import Planned
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
 from gpuplan.scenarios.expression import Assertion, Facts, Known, Outcome
@@ -51,6 +53,30 @@ def facts_of(answer: Estimate) -> Facts:
         figures=found,
         lacking=lacking(answer.task, found, _no_price(answer)),
     )
+
+
+def facts_of_planned(found: Planned) -> Facts:
+    """What the first machine of an answer to a goal says, as a whole: `fits` is that it meets the goal.
+
+    Figures of a fleet that no single estimate has (what all of it costs) have no range.
+    """
+    if not found.best:
+        return Facts(
+            flags={"fits": False, "narrowly": False},
+            figures={},
+            lacking=_WithPercentiles(dict.fromkeys(figures(), "nothing meets the goal")),
+        )
+    best = found.best[0]
+    own = facts_of(best.estimate)
+    whole = {key: Known(value, nan, nan, _unit_of(key)) for key, value in best.figures.items()}
+    alike = {key: one for key, one in own.figures.items() if key in whole and one.value == whole[key].value}
+    every = {**own.figures, **whole, **alike}
+    return Facts(flags={**own.flags, "fits": best.fits}, figures=every, lacking=own.lacking)
+
+
+def _unit_of(key: str) -> str:
+    one = figures().get(named(key))
+    return "" if one is None else one.unit
 
 
 def lacking(task: str, found: Mapping[str, object], no_price: str = "") -> Mapping[str, str]:

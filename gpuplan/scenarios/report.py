@@ -9,7 +9,8 @@ from typing import Any
 from gpuplan import __version__
 from gpuplan.render.csv import csv_text
 from gpuplan.render.markdown import grid
-from gpuplan.render.text import Look, columns, label, shown, wrap
+from gpuplan.render.narrow import narrow
+from gpuplan.render.text import Look, label, shown, wrap
 from gpuplan.scenarios.result import Result, exit_code
 
 SCHEMA = "gpuplan/scenarios/1"
@@ -75,20 +76,15 @@ def _keys(results: Sequence[Result]) -> list[str]:
 def _table(results: Sequence[Result], look: Look) -> str:
     """As many of the main figures as the width holds beside the names."""
     keys = _keys(results)
-    while True:
-        rows = [["", "", "", *map(label, keys)], *_rows(results, keys)]
-        lines = columns(rows, "lll" + "r" * len(keys))
-        if not keys or max(map(len, lines)) <= look.width:
-            break
-        keys = keys[:-1]
-    bad = [one.status not in _GOOD for one in results]
+    rows = _rows(results, keys)
+    fixed = [("", [row[0] for row in rows]), ("", [row[1] for row in rows]), ("", [row[2] for row in rows])]
+    heads, lines, _ = narrow(fixed, [(label(key), [row[3 + at] for row in rows]) for at, key in enumerate(keys)], look, texts=3)
     if max(map(len, lines)) > look.width:  # long names: each on a line of its own
         return "\n".join(
-            part for row in rows[1:] for part in (*wrap(row[0], look.width, "  "), *wrap("  ".join(row[1:]), look.width, "    "))
+            part for row in rows for part in (*wrap(row[0], look.width, "  "), *wrap("  ".join(row[1:]), look.width, "    "))
         )
-    return "\n".join(
-        [look.bold(lines[0]), *(look.bad(line) if wrong else line for line, wrong in zip(lines[1:], bad, strict=True))]
-    )
+    bad = [one.status not in _GOOD for one in results]
+    return "\n".join([*map(look.bold, heads), *(look.bad(line) if wrong else line for line, wrong in zip(lines, bad, strict=True))])
 
 
 def markdown(path: str, results: Sequence[Result]) -> str:

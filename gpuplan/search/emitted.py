@@ -48,7 +48,7 @@ def emitted_training(ask: TrainAsk, found: Found, plan: TrainPlan, library: Libr
     if plan.tuning.frozen or ask.reference:
         what = f"--emit: adapters and references on {found.subject.engine.name} are not on file"
         raise UnknownError(Problem("emit.adapters", what, "leave --emit out"))
-    node = _node(found.target)
+    node = node_of(found.target)
     one = Trained(
         card=found.card.id, model=_hub_name(found), arch=found.card.architecture, plan=plan, ranks=found.target.count, node=node,
         tokens=ask.tokens, nodes_apart=node < found.target.count,
@@ -81,7 +81,7 @@ def emitted_serving(
     if command is None or table is None or not {"--host", "--port"} <= known:
         hint = "name one of vllm, sglang, tensorrt-llm, llama-cpp with --engine"
         raise UnknownError(Problem("emit.engine", f"--emit: how {engine.name} is started is not on file", hint))
-    p, node = plan.parallel, _node(found.target)
+    p, node = plan.parallel, node_of(found.target)
     apart = p.attention_dp == 1 and p.ep == 1 and p.tp * p.pp <= node < p.tp * p.pp * p.dp and "dp" not in command.unsaid
     if apart or fleet is not None:
         # Its replicas are on several nodes, which it would start as one process: each is started alone.
@@ -108,7 +108,7 @@ def _table(ask: ServeAsk, found: Found, library: Library) -> EngineArguments:
     return library.catalog.load(EngineArguments, ident)
 
 
-def _node(target: Target) -> int:
+def node_of(target: Target) -> int:
     """Accelerators that share a host: of a system or an instance as many as it has, of others as their fabric says."""
     if target.instance is not None:
         return min(max(1, int(target.instance.accelerators)), target.count)

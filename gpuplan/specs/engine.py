@@ -301,6 +301,8 @@ class ServingProfile(Schema):
     """The same by type of weights, where widening them is more code on the host."""
     latent_prompt_host: SecondsField | None = None
     """The same of a layer of latent attention in passes with prompts, where no graph holds these; None: as any layer."""
+    blocked_prompt_host: SecondsField | None = None
+    """What a layer takes longer there whose products quantise their inputs by blocks, in kernels of their own; None: nothing."""
     encoder: EncoderHabits | None = None
     """What encoders of images do otherwise; None: nothing."""
     step_host: SecondsField

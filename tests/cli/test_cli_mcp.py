@@ -124,7 +124,7 @@ def test_machines_and_formats_are_compared_and_one_without_an_answer_says_why() 
 def test_goals_are_planned() -> None:
     made = reply("plan", goal="carries", model="llama-3.1-8b", on="rtx-4090", tpot="50ms", question={"prompt": 500})["answer"]
     assert made["reached"] is True
-    assert "no goal" in problem("plan", goal="dream", model="m")
+    assert "one of train, finetune" in problem("plan", goal="dream", model="m")
     assert "takes no users" in problem("plan", goal="train", model="llama-3.1-8b", users=3)
     assert "model stands in `question` too" in problem("plan", goal="serve", model="m", question={"model": "m"})
 
@@ -142,7 +142,8 @@ def test_figures_and_formulas_are_explained() -> None:
     made = reply("explain", term="peak_memory_bytes", task="fit", question={"model": "llama-3.1-8b", "on": "h100"}, depth=2)
     assert "weights" in made["answer"]["working"]
     assert "formula" in problem("explain", term="no_such_formula")
-    assert "no task `dream`" in problem("explain", term="mfu", task="dream")
+    assert "one of fit, train" in problem("explain", term="mfu", task="dream")
+    assert "from 1 to 20" in problem("explain", term="mfu", task="train", depth=99)
 
 
 @pytest.mark.parametrize("key", LEFT_OUT)
@@ -168,8 +169,32 @@ def test_a_wrong_call_says_all_that_is_wrong() -> None:
     assert "did you mean `model`" in said
     assert "`model` is missing" in said
     assert "there are fit, train" in problem("dream")
-    assert "is no object" in problem("compare", task="fit", question="m")
+    assert "must be an object" in problem("compare", task="fit", question="m")
     assert "no JSON" in answers.reply("{")["problems"][0][0]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("explain", {"term": 5}),
+        ("explain", {"term": "mfu", "task": ["train"]}),
+        ("explain", {"term": "mfu", "task": "train", "question": [1]}),
+        ("prices", {"words": 5}),
+        ("prices", {"words": [1]}),
+        ("prices", {"words": ["h100"], "limit": True}),
+        ("plan", {"goal": {}, "model": "m"}),
+        ("compare", {"task": "fit", "question": {"model": "m", "on": ["a", "b"]}, "by": 3}),
+    ],
+)
+def test_values_of_a_wrong_type_are_no_fault_of_ours(tool: str, given: dict[str, Any]) -> None:
+    assert "must be" in problem(tool, **given)
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, None, True, -1, "", "x" * 100_000, 10**400, "\x00"])
+@pytest.mark.parametrize("key", ["batch", "on", "weights", "price", "set"])
+def test_values_of_options_are_no_fault_of_ours(key: str, value: object) -> None:
+    made = reply("fit", **{"model": "llama-3.1-8b", "on": "h100", key: value})
+    assert "answer" in made or not any("has a bug" in " ".join(one) for one in made["problems"])
 
 
 def test_an_answer_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,17 @@ def test_require_on_a_question(call: Call) -> None:
     assert call("fit", "llama-3.1-70b", "--on", "t4", "--require", "not fits").code == 0
 
 
+def test_require_on_a_plan(call: Call) -> None:
+    words = ("plan", "train", "llama-3.1-8b", "--on", "8xh100", "--tokens", "10B", "--require")
+    assert call(*words, "fits and cost_usd < 1e6 and accelerators <= 8 and step_time_s.high < 1 h").code == 0
+    failed = call(*words, "accelerators < 8")
+    assert failed.code == 4
+    assert "`accelerators < 8` does not hold: accelerators is 8" in failed.err
+    assert call(*words, "accelerator < 8").code == 2
+    assert call(*words[:-1], "--budget", "1", "--require", "not fits").code == 0
+    assert call(*words[:-1], "--budget", "1", "--require", "cost_usd < 5").code == 5
+
+
 def test_the_schema_for_editors(plans: Path) -> None:
     def lists(value: Any) -> Any:
         if isinstance(value, dict):

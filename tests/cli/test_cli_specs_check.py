@@ -14,7 +14,7 @@ from gpuplan.specs.catalog import shipped_folder
 from tests.cli.cli_calls import Call
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
-AWS = "prices/aws.yaml"
+AWS = "prices/aws/aws-p5.yaml"
 
 
 def copied(folder: Path, file: str, old: str, new: str) -> Path:

@@ -46,7 +46,7 @@ def test_changes_by_value(copy: Path) -> None:
     edit(copy / H100, "\npower: {value: 700 W", "\npower: {value: 0.7 kW")
     edit(copy / H100, "\nl2: {value: 50 MiB, source: nvidia-tuning}", "\nl2: {value: 50 MiB, source: lockwood}")
     edit(copy / H100, "\nform_factor: SXM5", "\nform_factor: SXM6")
-    edit(copy / "prices/aws.yaml", "price: 55.04 USD/h", "price: 50 USD/h")
+    edit(copy / "prices/aws/aws-p5.yaml", "price: 55.04 USD/h", "price: 50 USD/h")
     (copy / "accelerators/nvidia/a16-gpu.yaml").unlink()
     (copy / "accelerators/nvidia/a2.yaml").rename(copy / "accelerators/nvidia/a3.yaml")
     found = compare(shipped_folder(), copy)
@@ -59,7 +59,7 @@ def test_changes_by_value(copy: Path) -> None:
     assert made["spelling", "power"].new == "0.7 kW"
     assert (made["source", "l2.source"].old, made["source", "l2.source"].new) == ("nvidia-tuning", "lockwood")
     assert made["words", "form_factor"].new == "SXM6"
-    price = next(one for one in found.changes if one.file == "aws")
+    price = next(one for one in found.changes if one.file.endswith("aws-p5"))
     assert price.path.startswith("offers[p5.48xlarge us-east-1 on_demand")
     assert price.ratio == pytest.approx(50 / 55.04)
     assert len(found.changes) == 5
@@ -67,7 +67,7 @@ def test_changes_by_value(copy: Path) -> None:
 
 def test_an_inserted_offer_moves_no_other(copy: Path) -> None:
     edit(
-        copy / "prices/aws.yaml",
+        copy / "prices/aws/aws-p5.yaml",
         "offers:\n",
         "offers:\n  - {instance: new.xlarge, region: us-east-1, kind: spot, price: 1 USD/h}\n",
     )
@@ -84,7 +84,7 @@ def test_another_source_of_a_section_is_one_change_of_source(copy: Path) -> None
 
 def test_broken_files_are_said_and_do_not_hide_the_rest(call: Call, copy: Path) -> None:
     edit(copy / H100, "memory:\n", "memory: [\n")
-    edit(copy / "prices/aws.yaml", "price: 55.04 USD/h", "price: 50 USD/h")
+    edit(copy / "prices/aws/aws-p5.yaml", "price: 55.04 USD/h", "price: 50 USD/h")
     said = call("specs", "diff", str(shipped_folder()), str(copy), "--no-estimates")
     assert said.code == 0
     assert "Cannot be read\n  accelerators/nvidia/h100-sxm-80gb.yaml:" in said.out
@@ -151,7 +151,7 @@ def test_git_revisions(call: Call, copy: Path, monkeypatch: pytest.MonkeyPatch) 
     status = subprocess.run(["git", "-C", str(top), "status", "--short"], check=True, capture_output=True, text=True).stdout
     assert status.split() == ["M", f"specs/{H100}"]
     (copy.parent / "more" / "prices").mkdir(parents=True)
-    shutil.copy(copy / "prices/aws.yaml", copy.parent / "more" / "prices")
+    shutil.copy(copy / "prices/aws/aws-p5.yaml", copy.parent / "more" / "prices")
     monkeypatch.chdir(top)
     which = call("specs", "diff", "v1")
     assert which.code == 2
@@ -208,7 +208,7 @@ def words_of(text: str) -> str:
 def test_bad_places(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "hardware_specs" / "prices").mkdir(parents=True)
-    shutil.copy(shipped_folder() / "prices/aws.yaml", tmp_path / "hardware_specs" / "prices")
+    shutil.copy(shipped_folder() / "prices/aws/aws-p5.yaml", tmp_path / "hardware_specs" / "prices")
     monkeypatch.chdir(tmp_path)
     said = call("specs", "diff", *words)
     assert said.code == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import exp, factorial, inf
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.bounds import fastest
 from gpuplan.planner.prospects import FIGURES, Search
-from gpuplan.planner.survey import Survey, Wanted
+from gpuplan.planner.survey import Reach, Survey, Wanted
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from gpuplan.units import human
 from tests.sweeps import marked
 from tools.published_plans import RUNS, place
 
@@ -169,6 +170,33 @@ def test_what_nothing_meets_says_what_would_have_to_give(library: Library) -> No
     by_figure = {one.limit.figure: one for one in found.relax}
     again = relaxed(library, **({} if by_figure["cost_usd"].alone else {"deadline": 86400.0}))
     assert again.best[0].figures["cost_usd"] <= by_figure["cost_usd"].needs * TOLD_APART
+
+
+def test_what_the_coarse_look_takes_for_broken_is_kept_where_the_full_search_keeps_it(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = (
+        plan_train(asked(on="aws:p5.48xlarge", count=64, max_count=64, minimize="time"), run_of(), library)
+        .best[0]
+        .figures["wall_time_s"]
+    )
+    monkeypatch.setattr(Reach, "seconds", property(lambda one: 2 * one.__dict__["seconds"]), raising=False)
+    found = plan_train(asked(on="aws:p5.48xlarge", count=64, max_count=64, deadline=plain * 1.01), run_of(), library)
+    assert not found.relax
+    assert found.best[0].figures["wall_time_s"] == plain
+
+
+def test_spare_nodes_stand_in_for_those_in_repair(library: Library) -> None:
+    goal = asked(on="aws:p5.48xlarge", count=1024, max_count=1024, repair=86400.0)
+    found = plan_train(goal, run_of(mtbf=1024 * 86400.0 / 2), library)  # Two interruptions a day: two nodes are out in the mean.
+    said = next(note.text for note in found.notes if note.code == "plan.spares")
+    assert "2 of 128 nodes are out in the mean, and 6 spare ones (48 accelerators)" in said
+    chances = [exp(-2) * 2**at / factorial(at) for at in range(7)]
+    assert sum(chances[:6]) < 0.99 <= sum(chances)
+    cost = 48 * float(found.best[0].offering.price.value) * found.best[0].figures["wall_time_s"]  # type: ignore[union-attr]
+    assert human(cost, "USD") in said
+    never = plan_train(goal.replaced(repair=1e9), run_of(mtbf=1024 * 86400.0 / 2), library)
+    assert any("no spares make up for that" in note.text for note in never.notes)
 
 
 @pytest.mark.parametrize(

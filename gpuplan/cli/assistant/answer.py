@@ -12,7 +12,7 @@ from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.cli.assistant.tools import MOST_COMPARED, MOST_PRICES, check
+from gpuplan.cli.assistant.tools import MOST_COMPARED, check
 from gpuplan.errors import GpuplanError, Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.plan.ask import ASKS
@@ -20,7 +20,7 @@ from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import by_key
 
 if TYPE_CHECKING:
-    from gpuplan.api import TaskName
+    pass
 
 MOST_CHARACTERS = 60_000
 """The longest answer: more would fill what an assistant can read."""
@@ -78,8 +78,6 @@ def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
     goal = f"plan {given['goal']}"
-    if goal not in GOALS:
-        raise UsageError(Problem("tool.goal", f"no goal `{given['goal']}`", ", ".join(name.partition(" ")[2] for name in GOALS)))
     asked = {key: one for key, one in given.items() if key not in ("goal", "question")}
     inner = given.get("question", {})
     both = sorted(asked.keys() & inner.keys())
@@ -99,7 +97,7 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
 def _compare(given: Mapping[str, Any]) -> dict[str, Any]:
     from gpuplan.api import compare
 
-    task, asked = _task(given), dict(given["question"])
+    task, asked = given["task"], dict(given["question"])
     missing = [key for key in ("model", "on") if key not in asked]
     if missing:
         raise UsageError(Problem("tool.missing", f"compare: `question` has no {' and no '.join(missing)}"))
@@ -122,12 +120,7 @@ def _prices(given: Mapping[str, Any]) -> dict[str, Any]:
     from gpuplan.render.prices import price_record
     from gpuplan.specs.catalog import Catalog
 
-    words, kind = given["words"], given.get("kind")
-    if isinstance(words, str):
-        words = words.split()
-    limit = given.get("limit", USUAL_PRICES)
-    if not isinstance(limit, int) or not 1 <= limit <= MOST_PRICES:
-        raise UsageError(Problem("tool.value", f"prices: `limit` is a whole number from 1 to {MOST_PRICES}"))
+    words, kind, limit = given["words"], given.get("kind"), given.get("limit", USUAL_PRICES)
     kind = None if kind is None else kind_of_price(kind)
     rows = in_order(select_prices(Catalog.open(), words, kind=kind, region=given.get("region")), "accelerator")
     return {"found": len(rows), "prices": [price_record(row) for row in rows[:limit]]}
@@ -136,26 +129,18 @@ def _prices(given: Mapping[str, Any]) -> dict[str, Any]:
 def _explain(given: Mapping[str, Any]) -> dict[str, Any]:
     from gpuplan.render.text import Look
 
-    look, term = Look(110), str(given["term"])
+    look, term = Look(110), given["term"]
     if "task" not in given:
         from gpuplan.cli.explain import formula_named
         from gpuplan.render.formula import formula_page
 
         return {"formula": term, "working": formula_page(formula_named(term), look)}
-    from gpuplan.plan.read import count
     from gpuplan.render.working import working
     from gpuplan.search.ask import answered
 
-    made = answered(_task(given), given.get("question", {}), advise=False)
-    depth = count("depth", str(given.get("depth", USUAL_DEPTH)))
+    made = answered(given["task"], given.get("question", {}), advise=False)
+    depth = given.get("depth", USUAL_DEPTH)
     return {"verdict": made.verdict.headline, "working": working(made, term, look, depth)}
-
-
-def _task(given: Mapping[str, Any]) -> TaskName:
-    if given["task"] not in ASKS:
-        raise UsageError(Problem("tool.task", f"no task `{given['task']}`", f"one of {', '.join(ASKS)}"))
-    named: TaskName = given["task"]
-    return named
 
 
 def _write_no_file() -> None:

@@ -15,6 +15,8 @@ LEFT_OUT = ("specs", "trace", "command", "engine_args", "emit", "front")
 """Options that read the user's files, may name some, or give no figures: no assistant has them."""
 MODELS = ("model", "draft", "reward_model", "critic")
 """Options that name models, which on the command line may be files."""
+OWN = ("goal", "task", "question", "by", "words", "kind", "region", "limit", "term", "depth")
+"""Arguments that are no options of a question."""
 MOST_COMPARED = 12
 """The most questions of one comparison."""
 MOST_PRICES = 100
@@ -117,9 +119,10 @@ def check(name: str, given: Mapping[str, Any]) -> None:
     one = known[name]
     problems = [_not_taken(name, key, one["properties"]) for key in given if key not in one["properties"]]
     problems += [Problem("tool.missing", f"{name}: `{key}` is missing") for key in one.get("required", ()) if key not in given]
+    own = {key: kind for key, kind in one["properties"].items() if key in OWN and name not in ASKS}
+    problems += [Problem("tool.value", f"{name}: `{key}` {wrong}") for key in own if (wrong := _wrong(given.get(key), own[key]))]
     inner = given.get("question", {})
     if not isinstance(inner, Mapping):
-        problems.append(Problem("tool.value", f"{name}: `question` is no object", 'such as {"model": "llama-3.1-8b"}'))
         inner = {}
     problems += [_not_taken(name, key, {}) for key in inner if key in LEFT_OUT]
     named = [(key, one) for values in (given, inner) for key in MODELS if key in values for one in _each(values[key], name)]
@@ -137,6 +140,23 @@ def is_path(name: str) -> bool:
     ends = (".json", ".yaml", ".yml", ".gguf", ".safetensors", "/")
     starts = name.startswith(("/", ".", "~")) or re.match(r"[A-Za-z]:[\\/]", name) is not None
     return starts or "\\" in name or ".." in name.split("/") or name.lower().endswith(ends) or not name.isprintable()
+
+
+def _wrong(value: object, kind: Mapping[str, Any]) -> str:
+    """What is wrong with the value of an argument that is no option of a question; "" for what is right, or not given."""
+    if value is None:
+        return ""
+    if "enum" in kind:
+        return "" if value in kind["enum"] else f"is {value!r}, and must be one of {', '.join(kind['enum'])}"
+    if kind["type"] == "integer":
+        least, most = kind["minimum"], kind["maximum"]
+        right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return "" if right else f"is {value!r}, and must be a whole number from {least} to {most}"
+    if kind["type"] == "array":
+        right = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return "" if right else f"is {value!r}, and must be a list of texts"
+    wanted = {"string": str, "object": Mapping}[kind["type"]]
+    return "" if isinstance(value, wanted) else f"is {value!r}, and must be {'a text' if wanted is str else 'an object'}"
 
 
 def _each(value: object, tool: str) -> list[object]:

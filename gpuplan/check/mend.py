@@ -1,0 +1,75 @@
+"""Which findings can be mended without looking anything up, and what is the file then?
+
+A missing `format`, an id that is not the name of the file, a source that nothing names: no value changes by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from gpuplan.check.checked_files import Finding
+from gpuplan.files.read import text_of
+from gpuplan.files.write import write
+
+Lines = list[str]
+
+
+def mend(findings: Iterable[Finding]) -> list[Finding]:
+    """Mend what can be, each file whole or not at all; the findings that were, which a new look no longer has.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    by_file: dict[str, list[Finding]] = {}
+    for one in findings:
+        if _MENDED.get(one.code) is not None:
+            by_file.setdefault(one.file, []).append(one)
+    done: list[Finding] = []
+    for name, several in by_file.items():
+        path = Path(name)
+        lines = text_of(path).splitlines(keepends=True)
+        mended = [one for one in sorted(several, key=lambda one: -one.line) if _MENDED[one.code](lines, one, path)]
+        if mended:
+            write(path, "".join(lines))
+        done += reversed(mended)
+    return done
+
+
+def _format(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Say the version of the format, in the first line that is no comment."""
+    if "`format` is missing" not in finding.message:
+        return False
+    at = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    lines.insert(at, "format: 1\n")
+    return True
+
+
+def _id(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Call it as its file is called."""
+    at = finding.line - 1
+    found = re.match(r"id:[ ]*[^\s#]+", lines[at]) if at < len(lines) else None
+    if found is None:
+        return False
+    lines[at] = f"id: {path.stem}{lines[at][found.end() :]}"
+    return True
+
+
+def _source(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Take a source out, in one line or in a block of its own; one among others in a line stays."""
+    at = finding.line - 1
+    found = re.match(r"([ ]+)([\w.-]+):", lines[at]) if at < len(lines) else None
+    if found is None or f"`{found[2]}`" not in finding.message:
+        return False
+    indent, end = len(found[1]), at + 1
+    while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip(" ")) > indent):
+        end += 1
+    del lines[at:end]
+    return True
+
+
+_MENDED: Mapping[str, Callable[[Lines, Finding, Path], bool]] = {
+    "spec.missing-key": _format, "model.missing-key": _format, "spec.id-not-file-name": _id, "model.id-not-file-name": _id,
+    "spec.orphan-source": _source,
+}  # fmt: skip

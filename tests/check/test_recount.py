@@ -1,0 +1,93 @@
+"""tools/recount.py: what other databases say, by field, with tolerances and what is known to be odd."""
+
+import csv
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpuplan.models.catalog import find
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.instance import InstanceFamily
+from gpuplan.strict_yaml import load_yaml
+
+TOOL = Path(__file__).parents[2] / "tools" / "recount.py"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("recount", TOOL)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return Catalog.open(env={"HOME": "/nowhere"})
+
+
+def _page(catalog, ident, **other):
+    part = catalog.load(Accelerator, ident)
+    said = {
+        "tpu_url": part.sources["techpowerup"].url, "memory_size_gb": 8.0, "memory_bandwidth_gb_s": 448.0, "memory_bus_bits": 256,
+        "thermal_design_power_w": 150, "boost_clock_mhz": 1560.0, "single_float_performance_gflop_s": 9585.0,
+    }  # fmt: skip
+    return SimpleNamespace(**{**said, **other})
+
+
+def test_a_part_that_agrees_with_its_page_is_not_named(tool, catalog):
+    assert [one for one in tool.parts(catalog, [_page(catalog, "rtx-2080-super-laptop")]) if one.share > 0.001] == []
+
+
+def test_a_part_that_does_not_is(tool, catalog):
+    page = _page(catalog, "rtx-2080-super-laptop", memory_bandwidth_gb_s=224.0, thermal_design_power_w=None)
+    found = [one for one in tool.parts(catalog, [page]) if one.share > 0.001]
+    assert [(one.ident, one.field, one.theirs) for one in found] == [("rtx-2080-super-laptop", "memory.bandwidth", 224e9)]
+
+
+def test_a_model_is_counted_against_the_ids_among_its_aliases(tool):
+    card = find("qwen1.5-32b")
+    right = float(card.count().params_total.value)
+    rows = [{"name": "Qwen/Qwen1.5-32B", "parameters_raw": 1.1 * right}]
+    assert [(one.ident, one.theirs) for one in tool.models(rows, "list")] == [("qwen1.5-32b", pytest.approx(1.1 * right))]
+    assert list(tool.models([*rows, {"name": "Qwen/Qwen1.5-32B-Chat", "parameters_raw": right}], "list")) == []
+
+
+def test_instances_are_counted_against_a_catalog(tool, catalog, tmp_path):
+    shape = next(
+        one for one in catalog.read(InstanceFamily, catalog.paths("instances")["aws/p5"]).instances if one.name == "p5.48xlarge"
+    )
+    row = {
+        "instance_name": shape.name, "location": "nowhere-1", "price": "1", "cpu": shape.vcpus, "memory": 2048,
+        "gpu_count": 4, "spot": "False",
+    }  # fmt: skip
+    path = tmp_path / "aws.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(row))
+        writer.writeheader()
+        writer.writerow(row)
+    found = [one for one in tool.instances(catalog, path) if one.share > 0.02]
+    assert [(one.ident, one.field, one.ours, one.theirs) for one in found] == [("aws:p5.48xlarge", "accelerators", 8, 4)]
+
+
+def test_what_is_known_is_told_apart_and_every_reason_is_of_something_there(tool, catalog):
+    rules = load_yaml(TOOL.with_suffix(".yaml"))[0]
+    odd = tool.Difference("k80-die", "units.clock", 875e6, 824e6, "")
+    new = tool.Difference("p40", "units.clock", 1531e6, 1e9, "")
+    small = tool.Difference("p40", "units.clock", 1531e6, 1530e6, "")
+    left, known = tool.sorted_out([odd, new, small], rules)
+    assert left == [new]
+    assert [one for one, _ in known] == [odd]
+    assert "| p40 | units.clock |" in tool.report("Parts", left, known)
+    for field, reasons in rules["known"].items():
+        assert field in rules["tolerances"]
+        for ident in reasons:
+            assert ident in catalog.paths("accelerators") or find(ident, cards_only=True).id == ident
+
+
+def test_words_that_mean_nothing_are_answered_with_what_there_is(tool, capsys):
+    assert tool.main(["houses"]) == 2
+    assert "python tools/recount.py parts" in capsys.readouterr().err
