@@ -132,7 +132,7 @@ def fit(ask: FitAsk, *, advise: bool = True, library: Library | None = None) -> 
     """
     _only_of_task(ask)
     if ask.task == "train":
-        from gpuplan.search.diffusion import refuse_pictures
+        from gpuplan.search.no_pictures import refuse_pictures
 
         refuse_pictures(ask)
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
@@ -141,7 +141,7 @@ def fit(ask: FitAsk, *, advise: bool = True, library: Library | None = None) -> 
         return made.replaced(changes=tuple(_as_fit(one) for one in made.changes))
     if _makes_pictures(ask):
         return _pictures(ask, advise, library)
-    from gpuplan.search.diffusion import refuse_pictures
+    from gpuplan.search.no_pictures import refuse_pictures
     from gpuplan.search.serving import answer_fit
 
     refuse_pictures(ask)
@@ -198,7 +198,7 @@ def serve(ask: ServeAsk, *, advise: bool = True, library: Library | None = None)
     """
     if _makes_pictures(ask):
         return _pictures(ask, advise, library)
-    from gpuplan.search.diffusion import refuse_pictures
+    from gpuplan.search.no_pictures import refuse_pictures
     from gpuplan.search.serving import answer_serving
 
     refuse_pictures(ask)

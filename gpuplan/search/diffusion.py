@@ -27,7 +27,6 @@ from gpuplan.models.diffusion.card import DiffusionCard
 from gpuplan.models.diffusion.catalog import load_diffusion
 from gpuplan.models.diffusion.glance import diffusion_path
 from gpuplan.models.diffusion.network import Product
-from gpuplan.plan.ask_diffusion import PictureAsk
 from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
@@ -56,20 +55,6 @@ _KEPT = get_args(OffloadComponents)
 
 def _folders(library: Library) -> list[Path]:
     return [folder / "models" for folder in library.catalog.folders[1:]]
-
-
-def refuse_pictures(ask: PictureAsk) -> None:
-    """Refuse options of diffusion models in a question about another model.
-
-    Raises:
-        UsageError: all of them together.
-    """
-    kind = type(ask)
-    given = told(ask)
-    wrong = [f"{entries(kind)[name].flag} {given[name]}" for name in grouped(kind, "pictures") if getattr(ask, name) is not None]
-    if wrong:
-        what = f"{', '.join(wrong)}: of models that make pictures or clips, which `{ask.model}` is not known to be"
-        raise UsageError(Problem("diffusion.no-model", what, "leave them out, or name a model such as `flux.1-dev`"))
 
 
 class Answered(Record, kw_only=True):
