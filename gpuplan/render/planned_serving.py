@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.planned_pieces import beaten, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
-from gpuplan.render.text import Look, noted, shown, span, wrap
+from gpuplan.render.text import Look, noted, shown, span, times, wrap
 
 MOST_POINTS = 12
 """Points of a front that are drawn."""
@@ -36,10 +36,11 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
 
     rows = found.best or found.nearest
     listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    gives = [line for text in _relax(found) for line in wrap(text, look.width, "  ", "    ")]
     flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
     return screen_of(
         [
-            [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *_relax(found)])],
+            [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *gives])],
             [Piece(ALWAYS, listed)],
             beaten(found, look),
             [
@@ -141,7 +142,7 @@ def _relax(found: Planned) -> list[str]:
     made = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS.get(one.limit.figure, "s"))
-        made.append(f"  {one.limit.said} would have to be {need} at least ({one.needs / one.limit.most:.2g} x), on {one.offering}")
+        made.append(f"{one.limit.said} would have to be {need} at least ({times(one.needs / one.limit.most)}), on {one.offering}")
     return made
 
 
