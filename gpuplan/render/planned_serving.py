@@ -30,6 +30,10 @@ HEADS = (
 ALIGNED = "lrrrllrrrll"
 
 
+MACHINES = 3
+"""So many stand on one screen whatever else there is to say."""
+
+
 def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
@@ -41,7 +45,7 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     return screen_of(
         [
             [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *gives])],
-            [Piece(ALWAYS, listed)],
+            _listed(listed),
             beaten(found, look),
             [
                 Piece(1, wrap(f"What binds: {found.binds}.", look.width, "", "  ") if found.binds else []),
@@ -136,6 +140,16 @@ def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
     figure = shown(found.least, first.figures[found.least], UNITS[found.least])
     what = f"{first.offering.target} has the least {SAID[found.least]} for {found.asked.get('load')}{promise}"
     return f"{look.good('BEST')}  {what}: {figure}"
+
+
+def _listed(lines: Sequence[str]) -> list[Piece]:
+    """The table in pieces: the first machines always, the others where what is said of the first leaves them room."""
+    starts = [at for at, line in enumerate(lines) if not line.startswith(" ")]
+    rest = starts[1 + MACHINES :]  # The head is one of them.
+    if not rest:
+        return [Piece(ALWAYS, list(lines))]
+    pieces = [Piece(ALWAYS, list(lines[: rest[0]]))]
+    return [*pieces, *(Piece(3, list(lines[at:end])) for at, end in zip(rest, [*rest[1:], len(lines)], strict=True))]
 
 
 def _relax(found: Planned) -> list[str]:
