@@ -93,8 +93,8 @@ def column_of(columns: Sequence[Column], name: str, kind: str) -> Column:
     raise UsageError(Problem("query.no-column", f"a list of {kind} has no column `{name}`", hint))
 
 
-def where(columns: Sequence[Column], text: str, kind: str) -> Condition:
-    """The condition that a text such as `l2>=50MiB` means.
+def where(columns: Sequence[Column], text: str, kind: str, flag: str = "--where") -> Condition:
+    """The condition that a text such as `l2>=50MiB` means; `flag` is the option that has it.
 
     Raises:
         UsageError: there is no such column, or the comparison is wrong.
@@ -103,7 +103,7 @@ def where(columns: Sequence[Column], text: str, kind: str) -> Condition:
     if found is None:
         hint = f"write a column, a sign and a value, such as `l2>=50MiB`; columns are {', '.join(one.name for one in columns)}"
         raise UsageError(Problem("query.no-comparison", f"`{text}` is no condition", hint))
-    return compare(column_of(columns, found[1], kind), found[2], f"--where {found[1]}")
+    return compare(column_of(columns, found[1], kind), found[2], f"{flag} {found[1]}")
 
 
 def compare(column: Column, text: str, said: str) -> Condition:
@@ -122,7 +122,7 @@ def _of_words(column: Column, text: str, said: str) -> Condition:
     sign, words = (found[1] or "=", found[2]) if found else ("=", text)
     names = tuple(word.strip().lower() for word in words.split(",") if word.strip())
     if sign not in ("=", "==", "!=") or not names or names[0].startswith("-"):
-        hint = f"write `{said.removeprefix('--where ')}=WORD`" if said.startswith("--where") else f"write `{said} WORD`"
+        hint = f"write `{said.partition(' ')[2]}=WORD`" if " " in said else f"write `{said} WORD`"
         raise UsageError(Problem("query.no-comparison", f"{said}: `{text}` is no word to compare with", hint))
     return Condition(column, text, (("!=" if sign == "!=" else "=", names),))
 

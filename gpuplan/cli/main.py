@@ -146,10 +146,12 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     if kind == "NoSuchOption":
         known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
         from gpuplan.plan.ask import ASKS
+        from gpuplan.plan.ask_goal import GOALS
         from gpuplan.plan.read import elsewhere
 
         key = error.option_name.lstrip("-").replace("-", "_")
-        hint = elsewhere(key, ASKS.get(words[0]) if words else None) or did_you_mean(error.option_name, known) or page
+        asked = ASKS.get(words[0]) if words else None
+        hint = elsewhere(key, asked or GOALS.get(" ".join(words[:2]))) or did_you_mean(error.option_name, known) or page
         return Problem("usage.no-such-option", f"no option `{error.option_name}`", hint)
     param = getattr(error, "param", None)
     if kind == "MissingParameter" and param is not None:

@@ -32,7 +32,7 @@ def training_profile(engine: Engine) -> TrainingProfile:
         UsageError: the engine only serves.
     """
     if engine.training is None:
-        hint = "use an engine with a training profile, such as `megatron-lm` or `fsdp`"
+        hint = "leave --engine out and the usual one is taken; others that train are `megatron-lm` and `fsdp`"
         raise UsageError(Problem("engine.no-training", f"the engine `{engine.id}` does not train", hint))
     return engine.training
 

@@ -57,7 +57,7 @@ def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
     """
     profile = engine.serving
     if profile is None:
-        hint = "use an engine with a serving profile, such as `vllm` or `tensorrt-llm`"
+        hint = "leave --engine out and the usual one is taken; most serve with `vllm`, or on their own computer with `llama-cpp`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
     small = profile.small_device
     if small is None:

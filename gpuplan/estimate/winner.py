@@ -12,6 +12,9 @@ from gpuplan.term import Term
 FASTEST = ("tokens_per_s", "samples_per_s")
 CHEAPEST = ("cost_usd", "cost_usd_per_million_output_tokens")
 ROOMIEST = ("headroom_bytes",)
+QUICKEST = ("e2e_p99_s", "e2e_s")
+TIED = 0.005
+"""As near as two answers must be for neither to be ahead: it would not show in three digits."""
 
 
 class Winner(Record):
@@ -25,11 +28,19 @@ class Winner(Record):
     sure: bool
     """Whether the ranges of the two do not overlap."""
 
+    @property
+    def tied(self) -> bool:
+        """Whether the best is not ahead of the next at all."""
+        return self.times < 1 + TIED
+
 
 def winners(answers: Mapping[str, Estimate]) -> tuple[Winner, ...]:
     """The best of the answers that fit, by speed and by cost, or by room where neither is asked about; none of one alone."""
     fit = {name: one for name, one in answers.items() if one.verdict.fits}
-    found = [*_best(fit, "fastest", FASTEST, more=True), *_best(fit, "cheapest", CHEAPEST, more=False)]
+    speed = list(_best(fit, "fastest", FASTEST, more=True))
+    if any(one.tied for one in speed):  # All carry the load that is asked about: how long a request takes tells them apart.
+        speed += _best(fit, "quickest", QUICKEST, more=False)
+    found = [*speed, *_best(fit, "cheapest", CHEAPEST, more=False)]
     return tuple(found or _best(fit, "most room", ROOMIEST, more=True))
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS
+from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.ask_serving import FitAsk
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.plan.words import ALSO_CALLED
@@ -167,14 +168,16 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
 
 
 def elsewhere(key: str, kind: type[Record] | None) -> str:
-    """A hint that another task has the option, by its name in Python; "" where none has, or `kind` itself."""
+    """A hint that another task, or else a plan, has the option, by its name in Python; "" where none has, or `kind` itself."""
     if kind is None or key in by_key(kind):
         return ""
     tasks = [task for task, ask in ASKS.items() if key in by_key(ask)]
+    also = ", which says whether it fits, too" if tasks and kind is FitAsk else ""
+    tasks = tasks or [goal for goal, ask in GOALS.items() if key in by_key(ask)]
     if not tasks:
         return ""
-    also = ", which says whether it fits, too" if kind is FitAsk else ""
-    return f"it is an option of {' and '.join(f'`gpuplan {task}`' for task in tasks)}{also}"
+    *first, last = (f"`gpuplan {task}`" for task in tasks)
+    return f"it is an option of {' and '.join([', '.join(first), last] if first else [last])}{also}"
 
 
 def _unknown(key: str, kind: type[Record]) -> Problem:
@@ -324,7 +327,7 @@ def _typed(entry: Entry, text: str) -> float:
         if option.reads == "rate":
             return _rate(text)
         if option.unit:
-            return parse(text, option.unit).value
+            return _of_kwh(text) if option.unit == "USD/J" else parse(text, option.unit).value
         if option.length and text.strip()[-1:] in ("k", "K"):
             return number_of(text.strip()[:-1]) * 1024
         return parse_count(text)
@@ -340,6 +343,14 @@ def _price(text: str) -> float:
         return parse_count(text) / HOUR
     except UnitError:
         return parse(text, "USD/s").value
+
+
+def _of_kwh(text: str) -> float:
+    """USD a joule from `0.12` (USD a kWh, as bills have it) or a text with its unit."""
+    try:
+        return parse(f"{parse_count(text):.17g} USD/kWh", "USD/J").value
+    except UnitError:
+        return parse(text, "USD/J").value
 
 
 def _capacity(text: str) -> float:

@@ -10,6 +10,18 @@ from gpuplan.plan.option import entries
 from gpuplan.units import HOUR
 
 
+def _typed(value: float) -> str:
+    """A number as people type it.
+
+    >>> _typed(8192), _typed(15e12), _typed(2e11), _typed(1.5e9), _typed(0.25)
+    ('8192', '15T', '200B', '1.5B', '0.25')
+    """
+    for size, letter in ((1e12, "T"), (1e9, "B")):
+        if value >= 1e12 or (value >= size and float(f"{value / size:.6g}") * size == value):
+            return f"{value / size:.12g}{letter}"
+    return f"{value:.12g}"
+
+
 def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
     """The command that asks the same about one machine."""
     words = ["gpuplan", "train" if isinstance(run, TrainAsk) else "serve", run.model, "--on", on]
@@ -19,8 +31,12 @@ def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
             continue
         if entry.kind == "switch":
             words.append(entry.flags[0 if value else -1])
+        elif entry.option.unit == "USD/J":
+            words += [entry.flag, f"{value * 3.6e6:.12g}"]
         elif entry.option.reads == "price":
             words += [entry.flag, f"{value * HOUR:.12g}"]
+        elif isinstance(value, (int, float)) and not entry.option.unit:
+            words += [entry.flag, _typed(value)]
         else:
             text = ",".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else f"{value:.12g}"
             words += [entry.flag, f"{text}{entry.option.unit.removeprefix('1')}"]

@@ -195,7 +195,7 @@ def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, .
     columns = LISTINGS[ACCELERATORS].columns
     named = ("id", "memory", "power", "bandwidth", "serves_only", *RATES)
     wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in named]
-    conditions: list[Condition] = [where(columns, text, ACCELERATORS) for text in (ask.filter or "").split()]
+    conditions: list[Condition] = [where(columns, text, ACCELERATORS, "--filter") for text in (ask.filter or "").split()]
     rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
     kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
     if not kept:

@@ -51,12 +51,19 @@ def comparison(order: Sequence[Standing], look: Look) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+MANNERS = {"fastest": "fast", "quickest": "quick", "cheapest": "cheap"}
+"""What the best answer is, for each word that calls it so."""
+
+
 def winner_lines(order: Sequence[Standing]) -> list[str]:
     """Who is best in what, by how much, and whether the ranges leave that open."""
     lines = []
     for one in winners({one.name: one.answer for one in order if one.answer is not None}):
-        manner = "as fast" if one.word == "fastest" else "as cheap"
-        ahead = "" if one.key in ROOMIEST else f", {one.times:.3g} times {manner} as {one.next}"
+        manner = MANNERS.get(one.word, "")
+        if one.tied and manner:
+            lines.append(f"equally {manner}: {one.name} and {one.next}")
+            continue
+        ahead = "" if one.key in ROOMIEST else f", {one.times:.3g} times as {manner} as {one.next}"
         doubt = "" if one.sure else "; their ranges overlap"
         lines.append(f"{one.word}: {one.name}{ahead}{doubt}")
     return lines

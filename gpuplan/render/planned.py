@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
 from gpuplan.render.planned_pieces import beaten, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
-from gpuplan.render.text import Look, noted, shown, span, wrap
+from gpuplan.render.text import Look, noted, shown, span, times, wrap
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
 SAID = {"cost_usd": "cost", "wall_time_s": "time", "energy_joules": "energy", "accelerators": "accelerators"}
@@ -113,8 +113,7 @@ def _headline(found: Planned, look: Look) -> str:
     lines = [f"{look.bad('NOTHING')} meets the goal{limits}"]
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS[one.limit.figure])
-        by = one.needs / one.limit.most
-        lines.append(f"  {one.limit.said} would have to be {need} ({by:.2g} x), on {one.offering}")
+        lines.append(f"  {one.limit.said} would have to be {need} ({times(one.needs / one.limit.most)}), on {one.offering}")
     return "\n".join(lines)
 
 

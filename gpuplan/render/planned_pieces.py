@@ -8,6 +8,9 @@ from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.room import Piece
 from gpuplan.render.text import Look, noted, wrap
 
+UNSURE = "plan.narrowly"
+"""The note that a promise is broken where the best is as slow as its range allows: who reads one screen must know it."""
+
 
 def beaten(found: Planned, look: Look) -> list[Piece]:
     """What each of the best has over the next."""
@@ -17,7 +20,10 @@ def beaten(found: Planned, look: Look) -> list[Piece]:
 
 def said_of(rows: Sequence[Candidate], found: Planned, look: Look) -> list[tuple[int, list[str]]]:
     """Where the prices are from, that of the first before all others, and the notes."""
-    ranked = [*((4 if at == 0 else 7, text) for at, text in enumerate(offers(rows))), *((5, noted(note)) for note in found.notes)]
+    ranked = [
+        *((4 if at == 0 else 7, text) for at, text in enumerate(offers(rows))),
+        *((1 if note.code == UNSURE else 5, noted(note)) for note in found.notes),
+    ]
     return [(rank, wrap(text, look.width, "  - ", "    ")) for rank, text in ranked]
 
 

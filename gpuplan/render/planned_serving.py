@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.planned_pieces import beaten, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
-from gpuplan.render.text import Look, noted, shown, span, wrap
+from gpuplan.render.text import Look, noted, shown, span, times, wrap
 
 MOST_POINTS = 12
 """Points of a front that are drawn."""
@@ -30,17 +30,22 @@ HEADS = (
 ALIGNED = "lrrrllrrrll"
 
 
+MACHINES = 3
+"""So many stand on one screen whatever else there is to say."""
+
+
 def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
     rows = found.best or found.nearest
     listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    gives = [line for text in _relax(found) for line in wrap(text, look.width, "  ", "    ")]
     flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
     return screen_of(
         [
-            [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *_relax(found)])],
-            [Piece(ALWAYS, listed)],
+            [Piece(ALWAYS, [*wrap(headline(found, look), look.width, "", "  "), *gives])],
+            _listed(listed),
             beaten(found, look),
             [
                 Piece(1, wrap(f"What binds: {found.binds}.", look.width, "", "  ") if found.binds else []),
@@ -137,11 +142,21 @@ def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
     return f"{look.good('BEST')}  {what}: {figure}"
 
 
+def _listed(lines: Sequence[str]) -> list[Piece]:
+    """The table in pieces: the first machines always, the others where what is said of the first leaves them room."""
+    starts = [at for at, line in enumerate(lines) if not line.startswith(" ")]
+    rest = starts[1 + MACHINES :]  # The head is one of them.
+    if not rest:
+        return [Piece(ALWAYS, list(lines))]
+    pieces = [Piece(ALWAYS, list(lines[: rest[0]]))]
+    return [*pieces, *(Piece(3, list(lines[at:end])) for at, end in zip(rest, [*rest[1:], len(lines)], strict=True))]
+
+
 def _relax(found: Planned) -> list[str]:
     made = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS.get(one.limit.figure, "s"))
-        made.append(f"  {one.limit.said} would have to be {need} at least ({one.needs / one.limit.most:.2g} x), on {one.offering}")
+        made.append(f"{one.limit.said} would have to be {need} at least ({times(one.needs / one.limit.most)}), on {one.offering}")
     return made
 
 

@@ -136,6 +136,17 @@ def span(key: str, ends: tuple[float, float], unit: str, expected: float) -> tup
     return (a if unit_a == unit_b else f"{a} {unit_a}".strip()), f"{b} {unit_b}".strip()
 
 
+def times(factor: float) -> str:
+    """How many times as much, for a person to read.
+
+    >>> times(1.04), times(22.51), times(111734.2)
+    ('1.04 x', '23 x', '112,000 x')
+    """
+    if factor < 2:
+        return f"{factor:.3g} x"
+    return f"{factor:.2g} x" if factor < 99.5 else f"{float(f'{factor:.3g}'):,.0f} x"
+
+
 def percent(part: float, whole: float) -> str:
     """A part of a whole, or nothing where the whole is zero.
 

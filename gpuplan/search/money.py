@@ -14,7 +14,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.option import entries, grouped
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, USER, Source, Term, total
-from gpuplan.units import YEAR, UnitError, is_number, parse
+from gpuplan.units import YEAR, UnitError, human, is_number, parse
 
 if TYPE_CHECKING:
     from gpuplan.machine.hardware import Hardware
@@ -171,7 +171,12 @@ def _owned(
             "own.hosting_usd_per_s", rent=said("hosting", ask.own_hosting, "USD"), month=MONTH
         ),
     }
-    notes = [Note("own.costs", "costs are those of owning; what renting costs is only compared with them"), *_uncounted(ask)]
+    many = target.units
+    machines = f" {many} at {human(paid, 'USD')} each, {human(many * paid, 'USD')} in all" if many > 1 else ""
+    notes = [
+        Note("own.costs", f"costs are those of owning{machines}; what renting costs is only compared with them"),
+        *_uncounted(ask),
+    ]
     running_each = {name: usd_per_s_each.term(f"own.{name}_each", price=one, parts=parts) for name, one in running.items()}
     watts, told = _watts(target, hw)
     notes += told

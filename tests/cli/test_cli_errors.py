@@ -14,6 +14,9 @@ from tests.cli.cli_calls import Call, process
 TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
     ("misspelt flag", ("fit", "llama-3.1-8b", "--onn", "h100"), 2, "no option `--onn`", "did you mean `--on`"),
     ("misspelt long flag", ("train", "m", "--micro-bach", "2"), 2, "no option `--micro-bach`", "`--micro-batch`"),
+    ("a goal of a plan", ("train", "m", "--budget", "3"), 2, "no option `--budget`", "`gpuplan plan train`, `gpuplan plan f"),
+    ("another plan's goal", ("plan", "train", "m", "--ttft", "3s"), 2, "no option `--ttft`", "`gpuplan plan serve` and"),
+    ("a filter without unit", ("plan", "train", "gpt2", "--filter", "memory>=80"), 2, "--filter memory: `80`", "80GiB"),
     ("misspelt command", ("trian",), 2, "no command `trian`", "did you mean `train`?"),
     ("misspelt subcommand", ("specs", "lst"), 2, "no command `lst`", "`list`"),
     ("no model", ("fit",), 2, "MODEL is missing", "`gpuplan fit --help`"),

@@ -188,6 +188,10 @@ def test_a_comparison_names_who_is_best(call: Call) -> None:
     assert second.startswith("cheapest: ")
     assert "price of one accelerator" in call(*words).out
     assert "- fastest: h100, " in call(*words, "--md").out
+    carried = call("compare", "serve", "llama-3.1-8b", "--on", "8xa100-sxm-80gb", "--on", "8xh100", "--rate", "5").out.splitlines()
+    assert carried[0] in ("equally fast: 8xh100 and 8xa100-sxm-80gb", "equally fast: 8xa100-sxm-80gb and 8xh100")
+    assert carried[1].startswith("quickest: 8xh100, ")
+    assert "times as quick as 8xa100-sxm-80gb" in carried[1]
     assert "most room: h100" in call("compare", "fit", "llama-3.1-8b", "--on", "l4", "--on", "h100").out
     alone = call("compare", "fit", "llama-3.1-70b", "--on", "l4", "--on", "8xh100").out
     assert "most room" not in alone

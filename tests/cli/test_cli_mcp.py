@@ -236,3 +236,7 @@ def test_wrong_options_of_the_command() -> None:
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2, done.stderr
     assert "gpuplan[mcp]" in done.stderr
+
+
+def test_an_option_of_a_plan_is_named_with_it() -> None:
+    assert "`gpuplan plan train`" in problem("train", model="gpt2", on="h100", budget=3)

@@ -244,3 +244,14 @@ def test_the_front_is_drawn(call: Call, tmp_path: Path) -> None:
     picture = tmp_path / "front.svg"
     answered(call, *SERVE, "--rate", "5/s", *PROMISE, "--plot", str(picture))
     assert picture.read_text(encoding="utf-8").count("gpu_8x_h100_sxm5") >= 1
+
+
+@pytest.mark.parametrize(("ttft", "kept"), [("1e5s", True), ("100ms", False)])
+def test_a_promise_that_the_range_breaks_stands_on_the_first_screen(call: Call, ttft: str, kept: bool) -> None:
+    words = ("plan", "serve", "llama-3.1-8b", "--cloud", "runpod,lambda,vast", "--rate", "2/s", "--ttft", ttft, "--best", "5")
+    best = answered(call, *words)["best"][0]
+    assert (best["ttft_s_high"] <= (1e5 if kept else 0.1)) is kept
+    made = call(*words)
+    assert len(made.out.splitlines()) <= 30
+    said = " ".join(made.out.split())
+    assert ("not at the high end of the range: --ttft" in said) is not kept

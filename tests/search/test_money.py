@@ -142,6 +142,19 @@ def test_a_machine_that_idles_costs_more_for_a_second_in_use_and_pays_later():
     assert value(idle, "break_even_s") > 2 * value(busy, "break_even_s")
 
 
+def test_electricity_is_typed_as_bills_have_it():
+    plain, said = (asked("train", **(OWN | {"electricity": text})) for text in ("0.12", "0.12 USD/kWh"))
+    assert value(plain, "cost_usd") == value(said, "cost_usd")
+
+
+@pytest.mark.parametrize(
+    ("on", "said"), [("4xdgx-h100", "owning 4 at 330,000 USD each, 1,320,000 USD in all;"), ("dgx-h100", "of owning; what")]
+)
+def test_what_is_paid_for_each_of_several_machines_is_summed(on: str, said: str):
+    (note,) = (note.text for note in asked("train", **(OWN | {"on": on})).notes if note.code == "own.costs")
+    assert said in note
+
+
 def test_buying_never_pays_where_rent_is_below_the_electricity():
     made = asked("train", **OWN, price=0.5)
     assert "break_even_s" not in made.figures

@@ -13,7 +13,7 @@ from gpuplan.render.report.answer import ends_of, foot, pictures, tables
 from gpuplan.render.report.charts import bars, front
 from gpuplan.render.report.page import Block, Code, Report, Table, Texts, Tile
 from gpuplan.render.report.working import anchor_of
-from gpuplan.render.text import known, label, noted, shown
+from gpuplan.render.text import known, label, noted, shown, times
 
 _TRAIN = ("cost_usd", "wall_time_s", "energy_joules", "mfu", "tokens_per_s", "peak_memory_bytes")
 _SERVE = ("cost_usd_per_month", "cost_usd_per_million_output_tokens", "fleet_power_watts", "peak_memory_bytes")
@@ -41,7 +41,7 @@ def of_planned(found: Planned) -> Report:
     if found.relax:
         items = [
             f"{one.limit.said} would have to be {shown(one.limit.figure, one.needs, _UNITS.get(one.limit.figure, 's'))}"
-            f" ({one.needs / one.limit.most:.2g} x), on {one.offering}" for one in found.relax
+            f" ({times(one.needs / one.limit.most)}), on {one.offering}" for one in found.relax
         ]  # fmt: skip
         blocks.append(Texts(title="What would have to give", items=items))
     keys = _keys(found, rows)
