@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO
 
 from gpuplan.errors import Note
+from gpuplan.record import Record
 from gpuplan.term import Term
 from gpuplan.units import human
 
@@ -29,8 +28,7 @@ _SHARES = {"mfu", "hfu", "mbu"}
 _SHARE_ENDS = ("_fraction", "_share", "_utilisation")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Record):
     """What the place of output offers: columns, and whether it shows colours."""
 
     width: int = 80
@@ -173,6 +171,8 @@ def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> lis
     rest = " " * len(first) if rest is None else rest
     width = max(width, len(first) + 10, len(rest) + 10)
     broken = any(len(word) > width - len(rest) and not word.startswith("http") for word in text.split(" "))
+    import textwrap
+
     lines = textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=rest, break_long_words=broken, break_on_hyphens=False
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,17 +110,17 @@ class FoundFile(Record):
     notes: tuple[Note, ...] = ()
 
 
-@dataclass
 class Catalog:
     """The spec files of several folders; a file of a later folder replaces one of the same kind and id in an earlier one."""
 
-    folders: Sequence[Path]
-    calibrated: bool = False
-    """Whether what `gpuplan calibrate` wrote counts for every target that it can be lent to, and not only for `--on local`."""
-    _paths: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
-    _names: dict[str, dict[str, list[str]]] = field(default_factory=dict, repr=False)
-    _specs: dict[tuple[type[SpecFile], Path], SpecFile] = field(default_factory=dict, repr=False)
-    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    def __init__(self, folders: Sequence[Path], calibrated: bool = False) -> None:
+        self.folders = folders
+        self.calibrated = calibrated
+        """Whether what `gpuplan calibrate` wrote counts for every target that it can be lent to, and not only for `--on local`."""
+        self._paths: dict[str, dict[str, Path]] = {}
+        self._names: dict[str, dict[str, list[str]]] = {}
+        self._specs: dict[tuple[type[SpecFile], Path], SpecFile] = {}
+        self._made: dict[Hashable, Any] = {}
 
     @classmethod
     def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None, *, calibrated: bool = False) -> Catalog:
@@ -147,7 +146,7 @@ class Catalog:
             found: dict[str, Path] = {}
             for folder in self.folders:
                 root = folder / kind
-                for path in sorted(root.rglob("*.yaml")) if root.is_dir() else ():
+                for path in _yaml_below(root):
                     found[f"{path.parent.name}/{path.stem}" if kind == "instances" else path.stem] = path
             self._paths[kind] = dict(sorted(found.items()))
         return self._paths[kind]
@@ -282,6 +281,14 @@ class Catalog:
             yield Note("spec.user-file", f"`{ident}` is read from {path}, which {what}")
 
 
+def _yaml_below(root: Path) -> list[Path]:
+    """What `root.rglob("*.yaml")` finds, in the order of paths, in a third of its time; nothing where it is no folder."""
+    found = [
+        Path(folder, name) for folder, inner, files in os.walk(root) for name in (*inner, *files) if name.endswith(".yaml")
+    ]  # fmt: skip
+    return sorted(found, key=lambda path: path.parts)
+
+
 def without_size(ident: str) -> str:
     """The id of a part without how much memory it has.
 
@@ -295,13 +302,29 @@ def aliases_of(path: Path) -> list[str]:
     """The aliases and driver strings of a file, by a glance at its text; YAML is parsed only where they are no flow list."""
     text = read_text(path)
     names: list[str] = []
-    for found in _LIST.finditer(text):
+    for found in _lists(text):
         if found[2] is None:
             data = load_yaml(path)[0].get(found[1])
             names += [str(name) for name in data] if isinstance(data, tuple) else []
         else:
             names += [(one[0] or one[1] or one[2]).strip() for one in _ITEM.findall(found[2])]
     return names
+
+
+def _lists(text: str) -> Iterator[re.Match[str]]:
+    """What `_LIST.finditer` finds. A text search for the keys comes first, which is many times faster than an expression."""
+    starts = [at for key in ("aliases:", "driver_names:") for at in _occurrences(key, text)]
+    for at in sorted(starts):
+        if (found := _LIST.match(text, at)) is not None:
+            yield found
+
+
+def _occurrences(key: str, text: str) -> Iterator[int]:
+    at = text.find(key)
+    while at >= 0:
+        if at == 0 or text[at - 1] == "\n":
+            yield at
+        at = text.find(key, at + 1)
 
 
 def _instances_in(path: Path) -> list[str]:
