@@ -51,7 +51,7 @@ def test_a_simple_question_imports_no_arrays_and_no_pydantic(words: tuple[str, .
     assert imported(ASK, *words) & {*HEAVY, "pydantic", "pydantic_core"} == set()
 
 
-@pytest.mark.parametrize("words", [("fit", "llama-3.1-8b", "--on", "h100"), ("serve", "llama-3.1-8b", "--on=h100", "--json")])
+@pytest.mark.parametrize("words", [("fit", "llama-3.1-8b", "--on", "h100"), ("serve", "llama-3.1-8b", "--on=h100", "--full")])
 def test_a_plain_question_imports_no_parser(words: tuple[str, ...]) -> None:
     assert imported(ASK, *words) & {"typer", "click", "subprocess", "inspect", "rich"} == set()
 

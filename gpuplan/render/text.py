@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO
 
 from gpuplan.errors import Note
@@ -61,7 +62,19 @@ def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
     terminal = stream.isatty()
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     drawn = terminal and environ.get("TERM") != "dumb"
-    return Look(max(40, shutil.get_terminal_size((80, 24)).columns), colour, drawn)
+    return Look(max(40, columns_of_terminal()), colour, drawn)
+
+
+def columns_of_terminal() -> int:
+    """The columns that `shutil.get_terminal_size((80, 24))` tells, without importing all kinds of archives first."""
+    said = os.environ.get("COLUMNS", "")
+    with suppress(ValueError):
+        if (columns := int(said)) > 0:
+            return columns
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # It is closed, or no terminal.
+        return 80
 
 
 def label(key: str) -> str:
@@ -168,6 +181,8 @@ def known(term: Term) -> bool:
 
 def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
     """Text wrapped to the width at spaces; only a word that is longer than a whole line is broken, and a URL never."""
+    if text and len(first) + len(text) <= width and text.isprintable() and text == text.strip():
+        return [first + text]
     rest = " " * len(first) if rest is None else rest
     width = max(width, len(first) + 10, len(rest) + 10)
     broken = any(len(word) > width - len(rest) and not word.startswith("http") for word in text.split(" "))

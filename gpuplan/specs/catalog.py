@@ -44,6 +44,7 @@ Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
+_GAP = re.compile(r"[\s_-]+")
 _MACHINE = re.compile(r"^machine:", re.M)
 SIZE = re.compile(r"(\d+)(gb|gib|g)")
 """How much memory, as the last word of a name."""
@@ -99,7 +100,7 @@ def key(name: str) -> str:
     >>> key("NVIDIA A100-SXM4 80GB"), key(" rtx_4090 ")
     ('nvidia-a100-sxm4-80gb', 'rtx-4090')
     """
-    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+    return _GAP.sub("-", name.strip().lower())
 
 
 class FoundFile(Record):
@@ -283,10 +284,13 @@ class Catalog:
 
 def _yaml_below(root: Path) -> list[Path]:
     """What `root.rglob("*.yaml")` finds, in the order of paths, in a third of its time; nothing where it is no folder."""
-    found = [
-        Path(folder, name) for folder, inner, files in os.walk(root) for name in (*inner, *files) if name.endswith(".yaml")
-    ]  # fmt: skip
-    return sorted(found, key=lambda path: path.parts)
+    found: list[tuple[tuple[str, ...], Path]] = []
+    for place, inner, files in os.walk(root):
+        folder = Path(place)
+        parts = folder.parts
+        found += [((*parts, name), folder / name) for name in (*inner, *files) if name.endswith(".yaml")]
+    found.sort()
+    return [path for _, path in found]
 
 
 def without_size(ident: str) -> str:
