@@ -60,6 +60,8 @@ class Machine(Record, eq=False):
     fixed: bool = False
     network: float = 0.0
     """What each accelerator sends to other instances, in B/s; 0 where nothing of its own is on record."""
+    dated: bool = True
+    """Whether the day of its price is known."""
 
     @property
     def family(self) -> tuple[str, str]:
@@ -148,12 +150,24 @@ def places(ask: Where, run: Common, library: Library, *, priced: bool, training:
     kept = [one for one in found if not priced or one.price is not None]
     if priced and not kept and found:
         raise _no_price(found, run, old)
+    if priced and ask.on is None and ask.cloud is None:
+        kept, more = _dated(kept)
+        notes = (*notes, *more)
     if old:
         notes = (*notes, Note("plan.old-prices", f"left out, as older than --max-price-age {run.max_price_age}: {some(old)}"))
-    if priced and len(kept) < len(found):
-        left = [one.name for one in found if one.price is None]
+    left = [one.name for one in found if one.price is None]
+    if priced and left:
         notes = (*notes, Note("plan.no-price", f"left out, as no price is on record: {some(left)}"))
     return Places(tuple(kept), notes)
+
+
+def _dated(machines: list[Machine]) -> tuple[list[Machine], tuple[Note, ...]]:
+    """Those whose price has a day, and which were left out: a price of any age would win over what is offered today."""
+    kept = [one for one in machines if one.dated]
+    left = [one.name for one in machines if not one.dated]
+    if not kept or not left:
+        return machines, ()
+    return kept, (Note("plan.undated", f"left out, as their prices have no day: {some(left)}", "name some with --on or --cloud"),)
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
@@ -269,6 +283,7 @@ def _instances(
             "" if offer is None else said(offer, terms.on),
             "instance",
             network=(row["network_bandwidth"] or 0.0) / each,
+            dated=offer is None or offer.entry.date is not None,
         )
 
 

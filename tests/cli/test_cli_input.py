@@ -155,7 +155,6 @@ def test_a_name_of_another_part_is_unknown(call: Call) -> None:
         ("rx-6950", "rx-6950-xt"),
         ("rx-6650", "rx-6650-xt"),
         ("rx-6750", "rx-6750-xt"),
-        ("mac mini m4", "mac-mini"),
     ):
         made = call("fit", "llama-3.2-1b", "--on", name)
         assert made.code == 5

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-LONG = ("what-runs", "--on", "rtx-4090", "--limit", "1")
+LONG = ("plan", "train", "llama-3.1-70b", "--any", "--tokens", "1T")
 
 
 def on_a_terminal(*words: str, stop_at: str = "", **env: str) -> tuple[str, int]:

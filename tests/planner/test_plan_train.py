@@ -260,3 +260,13 @@ def test_published_divisions_are_among_the_best(name: str) -> None:
     made = place(run)
     assert made.share <= 0.05
     assert made.low / 1.1 <= run.days <= made.high
+
+
+def test_a_price_without_a_day_wins_nothing_unless_named(library: Library) -> None:
+    everywhere = places(asked(on=None), run_of(), library, priced=True, training=True)
+    assert all(one.dated for one in everywhere.machines)
+    assert any(note.code == "plan.undated" and "have no day" in note.text for note in everywhere.notes)
+    named = places(asked(on=None, cloud="cudo"), run_of(), library, priced=True, training=True)
+    assert named.machines
+    assert not any(one.dated for one in named.machines)
+    assert any(not one.dated for one in places(asked(on=None), run_of(), library, priced=False, training=True).machines)
