@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import IntEnum
 
 from gpuplan.record import Record
@@ -49,12 +47,11 @@ class Note(Record):
     """The same in a line, where the text is longer."""
 
 
-@dataclass
 class GpuplanError(Exception):
     """A user's error: all problems found together, and the exit code that they mean."""
 
-    problems: Sequence[Problem] = field(default_factory=tuple)
-    exit_code: Exit = Exit.USAGE
+    def __init__(self, problems: Sequence[Problem] = (), exit_code: Exit = Exit.USAGE) -> None:
+        self.problems, self.exit_code = problems, exit_code
 
     def __str__(self) -> str:
         """All problems, one below the other."""
@@ -109,6 +106,8 @@ def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
     >>> did_you_mean("h100-smx", ["h100-sxm-80gb", "h100-sxm", "t4"])
     'did you mean `h100-sxm` or `h100-sxm-80gb`?'
     """
+    from difflib import get_close_matches
+
     names = sorted(set(known))
     near = get_close_matches(word.lower(), names, n=most, cutoff=0.6)
     near += [name for name in names if word and word.lower() in name and name not in near][: most - len(near)]

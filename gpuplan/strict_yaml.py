@@ -21,6 +21,7 @@ _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _NULL = {"", "~", "null"}
 _BOOL = {"true": True, "false": False}
 _TRAPS = (
@@ -313,7 +314,7 @@ def _unquoted(text: str) -> Any:
         return text
     if _INT.fullmatch(text):
         return int(text) if len(text) <= _MOST_DIGITS else _TOO_LONG
-    if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
+    if _FLOAT.fullmatch(text) and not _LEADING_ZERO.match(text):
         return value if isfinite(value := float(text)) else _INFINITE
     if len(text) < 40:
         for trap, reading, instead in _TRAPS:

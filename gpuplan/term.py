@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, get_args
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, get_args
 
 from gpuplan.num import Num, is_array, maximum
+from gpuplan.record import Slotted, replace
 
 P = ParamSpec("P")
 Kind = Literal[
@@ -15,9 +15,10 @@ Kind = Literal[
     "definition",
 ]  # fmt: skip
 
+_set = object.__setattr__
 
-@dataclass(frozen=True, slots=True)
-class Source:
+
+class Source(Slotted):
     """Where a number or a formula comes from: how it is known, what says so, and when someone looked.
 
     `kind` is one of `datasheet docs model-card paper measured fitted price engine user chosen assumed derived definition`;
@@ -25,12 +26,30 @@ class Source:
     makes one) the title names the data and the section the range in which it holds.
     """
 
+    __slots__ = _fields = ("kind", "title", "url", "section", "checked", "note")
     kind: Kind
     title: str
-    url: str = ""
-    section: str = ""
-    checked: str = ""
-    note: str = ""
+    url: str
+    section: str
+    checked: str
+    note: str
+
+    def __init__(self, kind: Kind, title: str, url: str = "", section: str = "", checked: str = "", note: str = "") -> None:
+        _set(self, "kind", kind)
+        _set(self, "title", title)
+        _set(self, "url", url)
+        _set(self, "section", section)
+        _set(self, "checked", checked)
+        _set(self, "note", note)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Source) and self.__getstate__() == other.__getstate__()
+
+    def __hash__(self) -> int:
+        return hash(self.__getstate__())
+
+    def __repr__(self) -> str:
+        return f"Source({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
 
 
 def fitted(data: str, holds: str, *, url: str = "", note: str = "") -> Source:
@@ -52,21 +71,40 @@ class WiringError(TypeError):
     """A term was wired into a formula that wants another unit or another parameter: a bug in gpuplan."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Term:
+class Term(Slotted):
     """A named value in base units, with its source, the formula and the terms that it was made from.
 
     `spread` is the (low, high) of an uncertain leaf: the interval that holds 80 % of the measured residuals (p10-p90)
     when its source is measured, otherwise a stated assumption.
     """
 
+    __slots__ = ("args", "formula", "name", "source", "spread", "unit", "value")
+    _fields: ClassVar[tuple[str, ...]] = ("name", "value", "unit", "source", "formula", "args", "spread")
     name: str
     value: Num
     unit: str
     source: Source
-    formula: Formula[...] | None = None
-    args: tuple[tuple[str, Term], ...] = ()
-    spread: tuple[Num, Num] | None = None
+    formula: Formula[...] | None
+    args: tuple[tuple[str, Term], ...]
+    spread: tuple[Num, Num] | None
+
+    def __init__(
+        self,
+        name: str,
+        value: Num,
+        unit: str,
+        source: Source,
+        formula: Formula[...] | None = None,
+        args: tuple[tuple[str, Term], ...] = (),
+        spread: tuple[Num, Num] | None = None,
+    ) -> None:
+        _set(self, "name", name)
+        _set(self, "value", value)
+        _set(self, "unit", unit)
+        _set(self, "source", source)
+        _set(self, "formula", formula)
+        _set(self, "args", args)
+        _set(self, "spread", spread)
 
     def __repr__(self) -> str:
         """Name, value and unit; the graph below is shared, so writing it out would take exponentially long."""
@@ -125,14 +163,19 @@ class Term:
         return self.rebuilt(pick, done)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Stacked(Term):
     """A leaf with a value for each of several machines; `one` gives each machine's own term, with its source and its graph.
 
     The value is an array along the first dimension, or one number where all machines have the same.
     """
 
+    __slots__ = ("one",)
+    _fields: ClassVar[tuple[str, ...]] = (*Term._fields, "one")
     one: Callable[[int], Term]
+
+    def __init__(self, *args: Any, one: Callable[[int], Term], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _set(self, "one", one)
 
 
 def _rebuilt(term: Term, swap: Callable[[Term], Term | None], done: dict[int, Term]) -> Term:
@@ -165,15 +208,25 @@ Parts: TypeAlias = Mapping[str, Term]
 """Terms that sum to another, each by what it is of it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Formula(Generic[P]):
+class Formula(Slotted, Generic[P]):
     """A pure function of numbers that can also be applied to terms."""
 
+    __slots__ = _fields = ("fn", "name", "source", "unit", "units")
     fn: Callable[P, Num]
     name: str
     source: Source
     unit: str
     units: Mapping[str, str]
+
+    def __init__(self, fn: Callable[P, Num], name: str, source: Source, unit: str, units: Mapping[str, str]) -> None:
+        _set(self, "fn", fn)
+        _set(self, "name", name)
+        _set(self, "source", source)
+        _set(self, "unit", unit)
+        _set(self, "units", units)
+
+    def __repr__(self) -> str:
+        return f"Formula({self.name})"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Num:
         """The value for plain numbers."""

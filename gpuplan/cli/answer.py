@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
-
-from typer import Exit as Stop
+from typing import TYPE_CHECKING, Any
 
 from gpuplan.cli.output import EVERYTHING, FIGURES, FULL
 from gpuplan.cli.report import put_plot, put_report, refuse
@@ -23,8 +21,8 @@ FORMS = ("json", "csv", "md")
 SIZES = ("full", "brief")
 
 
-def answer(task: str, given: Mapping[str, Any]) -> None:
-    """Answer one question on standard output and end with the exit code of its verdict."""
+def answer(task: str, given: Mapping[str, Any]) -> int:
+    """Answer one question on standard output; the exit code of its verdict, or of what `--require` asserts."""
     form_of(given)
     said = read_requirement(given)
     refuse(given)
@@ -37,8 +35,8 @@ def answer(task: str, given: Mapping[str, Any]) -> None:
     if said is not None:
         from gpuplan.scenarios.figures import facts_of
 
-        judge(facts_of(made), said)
-    raise Stop(int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT))
+        return judge(facts_of(made), said)
+    return int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT)
 
 
 def read_requirement(given: Mapping[str, Any]) -> Assertion | None:
@@ -54,17 +52,17 @@ def read_requirement(given: Mapping[str, Any]) -> Assertion | None:
     return Assertion.of(given["require"], "--require")
 
 
-def judge(facts: Facts, said: Assertion) -> NoReturn:
-    """End with 0 where an assertion holds, with 4 where it does not, and with 5 where that is not known, and say why."""
-    from gpuplan.cli.main import complain
+def judge(facts: Facts, said: Assertion) -> int:
+    """The exit code 0 where an assertion holds, 4 where it does not, and 5 where that is not known; the last two say why."""
+    from gpuplan.cli.complaint import complain
     from gpuplan.scenarios.figures import refusal
 
     outcome = said.judged(facts)
     wrong = refusal(said.text, outcome)
     if wrong is None:
-        raise Stop(int(Exit.OK))
+        return int(Exit.OK)
     complain([Problem(wrong.code, wrong.message, wrong.hint, "--require")])
-    raise Stop(int(Exit.UNKNOWN if outcome.holds is None else Exit.ASSERTION_FAILED))
+    return int(Exit.UNKNOWN if outcome.holds is None else Exit.ASSERTION_FAILED)
 
 
 def beside(made: Estimate, given: Mapping[str, Any]) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 
 from gpuplan.cli.output import EVERYTHING, FIGURES
 
-_TASKS = ("fit", "train", "serve")
+TASKS = ("fit", "train", "serve")
+"""The commands that ask one question."""
 _MOVABLE = {
     **dict.fromkeys(("--json", "--csv", "--md", "--full", "--brief", "--plain"), 0),
     **dict.fromkeys(("--html", "--plot", "--specs", "--set"), 1),
@@ -47,7 +48,7 @@ def _moved(words: list[str], commands: Collection[str]) -> list[str]:
 def _formed(words: list[str]) -> list[str]:
     """The words with a value for every `--json` of an answer; other commands have none."""
     inner = words[1:3] if words[:1] in (["explain"], ["compare"]) else words[:1]
-    if not set(inner) & set(_TASKS):
+    if not set(inner) & set(TASKS):
         return words
     end = words.index("--") if "--" in words else len(words)
     return [f"--json={FIGURES}" if word == "--json" and at < end else word for at, word in enumerate(words)]
@@ -60,7 +61,7 @@ def _explained(words: list[str]) -> list[str]:
         if word == "--":
             return made + words[at:]
         after = words[at + 1] if at + 1 < len(words) else "-"
-        alone = after.startswith("-") or (word == "--explain" and words[0] in _TASKS and not _model(words, at))
+        alone = after.startswith("-") or (word == "--explain" and words[0] in TASKS and not _model(words, at))
         made.append(f"--explain={EVERYTHING}" if word == "--explain" and alone else word)
     return made
 

@@ -38,22 +38,21 @@ def explain(
     from gpuplan.cli.output import EVERYTHING
 
     if words[0] in TASKS:
-        answer(words[0], _explained(parsed_options(words[0], words[1:]), EVERYTHING))
-    elif len(words) > 1 and words[1] in TASKS:
-        answer(words[1], _explained(parsed_options(words[1], words[2:]), words[0]))
-    elif len(words) > 1 and "=" in words[1]:
+        raise Exit(answer(words[0], _explained(parsed_options(words[0], words[1:]), EVERYTHING)))
+    if len(words) > 1 and words[1] in TASKS:
+        raise Exit(answer(words[1], _explained(parsed_options(words[1], words[2:]), words[0])))
+    if len(words) > 1 and "=" in words[1]:
         formula_named(words[0])
         hint = f"write `gpuplan calc {' '.join(words)}`"
         raise UsageError(Problem("explain.values", f"explain shows what {words[0]} says; `gpuplan calc` works it out", hint))
-    elif len(words) > 1:
+    if len(words) > 1:
         hint = f"write `gpuplan explain {words[0]} train MODEL --on NAME`, with one of {', '.join(TASKS)}"
         raise UsageError(Problem("explain.no-command", f"`{words[1]}` is not a command that can be explained", hint))
-    else:
-        from gpuplan.render.formula import formula_page
-        from gpuplan.render.text import look_of
+    from gpuplan.render.formula import formula_page
+    from gpuplan.render.text import look_of
 
-        sys.stdout.write(formula_page(formula_named(words[0]), look_of(sys.stdout)))
-        raise Exit(0)
+    sys.stdout.write(formula_page(formula_named(words[0]), look_of(sys.stdout)))
+    raise Exit(0)
 
 
 def _explained(given: Mapping[str, Any], term: str) -> dict[str, Any]:

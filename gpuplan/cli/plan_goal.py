@@ -140,7 +140,7 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None = No
     if said is not None:
         from gpuplan.scenarios.figures import facts_of_planned
 
-        judge(facts_of_planned(cast("Planned", found)), said)
+        raise Exit(judge(facts_of_planned(cast("Planned", found)), said))
     if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
 

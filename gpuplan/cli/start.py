@@ -5,6 +5,7 @@ A shell asks at every press of TAB, and importing the parser alone would take a 
 
 from __future__ import annotations
 
+import gc
 import os
 
 
@@ -14,6 +15,7 @@ def main() -> None:
 
     if COMPLETE in os.environ:
         os._exit(reply(os.environ))
+    gc.disable()  # What is imported stays: looking for garbage among it takes time for nothing.
     from gpuplan.cli.main import main as command_line
 
     command_line()

@@ -5,7 +5,7 @@
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
-from typer import Argument, Context, Typer
+from typer import Argument, Context, Exit, Typer
 from typer import Option as Parsed
 
 from gpuplan.cli.help import Command
@@ -20,7 +20,7 @@ def app_of(task: str, ask: type[Record], about: str) -> Typer:
     def run(ctx: Context, **given: Any) -> None:
         from gpuplan.cli.answer import answer
 
-        answer(task, given)
+        raise Exit(answer(task, given))
 
     made: Any = run
     unnamed = "command" in by_key(ask)  # which may name the model

@@ -30,7 +30,7 @@ Examples:
 def run(text: list[str] | None, **given: Any) -> None:
     """Answer on standard output and end with the exit code."""
     from gpuplan.cli.answer import form_of, put
-    from gpuplan.cli.main import complain
+    from gpuplan.cli.complaint import complain
     from gpuplan.cli.report import put_report, refuse
     from gpuplan.errors import Problem
     from gpuplan.plan.read import question

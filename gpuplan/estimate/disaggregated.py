@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.estimate.result import Breakdown
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import memory_figures
@@ -17,7 +15,7 @@ from gpuplan.formulas.basic import larger, rate_each, share, smaller
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import seconds as priced_seconds
 from gpuplan.plan.precision import KV_BYTES, byte
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.work import Transfer
 from gpuplan.workload.context import ONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import priced
@@ -13,7 +12,7 @@ from gpuplan.formulas.mtp import module_projection_params
 from gpuplan.num import Num, where
 from gpuplan.plan.drafting import Drafting
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Matmul
 from gpuplan.workload.context import ONE, Group

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.pricing import no_time, priced
@@ -16,7 +14,7 @@ from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_byte
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.plan.rl import RlPlan
 from gpuplan.plan.train import TrainPlan
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import DEFINITION, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream, Transfer, WorkItem
 from gpuplan.workload.context import ONE

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import inference, rl
 from gpuplan.formulas.basic import remaining_bytes, repeated_bytes, repeated_seconds
 from gpuplan.plan.precision import KV_BYTES, byte
 from gpuplan.plan.rl import RlPlan
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import DEFINITION, Parts, Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.serving import cache_bytes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
 from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
@@ -27,7 +25,7 @@ from gpuplan.formulas.training import between_ranks, summed_gradient_bytes
 from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.specs.engine import TrainingProfile
 from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -24,7 +23,7 @@ from gpuplan.models.count import count
 from gpuplan.models.stored import StoredTensors
 from gpuplan.plan.precision import byte
 from gpuplan.plan.serve import ServePlan
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import DEFINITION, Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE
 

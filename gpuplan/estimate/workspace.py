@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.images import patches_at_once
@@ -11,6 +10,7 @@ from gpuplan.formulas.basic import larger, part_of_bytes, smaller
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
 from gpuplan.models.architecture import Block, Mla, Moe
 from gpuplan.plan.precision import byte
+from gpuplan.record import replace
 from gpuplan.specs.engine_memory import Profiling
 from gpuplan.term import DEFINITION, Source, Term, greatest, total
 from gpuplan.workload.context import ONE

@@ -76,6 +76,8 @@ def bytes_of(path: Path, *, most: int, code: str = "file") -> bytes:
         while left and (part := os.read(handle, min(left, max(about.st_size + 1, 1 << 16)))):
             parts.append(part)
             left -= len(part)
+            if len(part) == about.st_size:
+                break
     except OSError as error:
         raise _unreadable(path, error, code) from None
     finally:

@@ -18,7 +18,8 @@ UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 """Controls (C0 without tab and line feed, C1), marks that turn the direction of text, and invisible joiners and tags."""
-_COLOUR_OR_UNSEEN = re.compile("|".join(re.escape(one) for one in COLOURS) + "|" + UNSEEN.pattern)
+_COLOUR_OR_UNSEEN = "|".join(re.escape(one) for one in COLOURS) + "|" + UNSEEN.pattern
+"""Made an expression where a terminal needs it."""
 
 
 def visible(text: str) -> str:
@@ -113,7 +114,7 @@ class Out:
         # A line of progress begins, and ends, at the margin.
         head, tail = "\r" if text[0] == "\r" else "", "\r" if len(text) > 1 and text[-1] == "\r" else ""
         inner = text[len(head) : len(text) - len(tail)]
-        return head + _COLOUR_OR_UNSEEN.sub(lambda found: found[0] if found[0] in COLOURS else _named(found), inner) + tail
+        return head + re.sub(_COLOUR_OR_UNSEEN, lambda found: found[0] if found[0] in COLOURS else _named(found), inner) + tail
 
 
 @contextmanager

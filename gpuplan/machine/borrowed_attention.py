@@ -7,11 +7,11 @@ the FLOP/s for each compute unit does not take twice as long: its kernels take a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from gpuplan.formulas.attention_kernels import borrowed_attention_efficiency, borrowed_short_depth
 from gpuplan.machine.overlay import Link
+from gpuplan.record import replace
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.term import Term

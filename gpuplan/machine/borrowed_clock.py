@@ -7,10 +7,10 @@ less than the one that was measured, and one with more is held back more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpuplan.formulas.power import borrowed_throttle
 from gpuplan.machine.overlay import Link
+from gpuplan.record import replace
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.term import Term

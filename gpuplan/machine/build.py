@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gpuplan.errors import Note, Problem, UnknownError
@@ -15,7 +14,7 @@ from gpuplan.machine.borrowed_clock import with_borrowed_clock
 from gpuplan.machine.hardware import Hardware, settled
 from gpuplan.machine.overlay import Link
 from gpuplan.machine.sibling_clock import with_sibling_clock
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Fabric, Measured
 from gpuplan.specs.measured_machine import calibration_notes, withheld_note

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
-from gpuplan.record import Record, field
+from gpuplan.record import Record, field, replace
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
 

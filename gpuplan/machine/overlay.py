@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gpuplan.errors import Note, Problem, SpecError, UnknownError
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.schema import Schema
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import CollectiveFit, Fabric, Leaves, MatmulFit, Measured

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from gpuplan.formulas import mixer_params as mixers
@@ -22,7 +21,7 @@ from gpuplan.models.architecture import (
     Stack,
     StateSpace,
 )
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import Source, Term, total
 
 Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "conditioning", "extra"]

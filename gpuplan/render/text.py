@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import textwrap
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import IO
 
 from gpuplan.errors import Note
+from gpuplan.record import Record
 from gpuplan.term import Term
 from gpuplan.units import human
 
@@ -29,8 +29,7 @@ _SHARES = {"mfu", "hfu", "mbu"}
 _SHARE_ENDS = ("_fraction", "_share", "_utilisation")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Record):
     """What the place of output offers: columns, and whether it shows colours."""
 
     width: int = 80
@@ -63,7 +62,19 @@ def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
     terminal = stream.isatty()
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     drawn = terminal and environ.get("TERM") != "dumb"
-    return Look(max(40, shutil.get_terminal_size((80, 24)).columns), colour, drawn)
+    return Look(max(40, columns_of_terminal()), colour, drawn)
+
+
+def columns_of_terminal() -> int:
+    """The columns that `shutil.get_terminal_size((80, 24))` tells, without importing all kinds of archives first."""
+    said = os.environ.get("COLUMNS", "")
+    with suppress(ValueError):
+        if (columns := int(said)) > 0:
+            return columns
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # It is closed, or no terminal.
+        return 80
 
 
 def label(key: str) -> str:
@@ -181,9 +192,13 @@ def known(term: Term) -> bool:
 
 def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
     """Text wrapped to the width at spaces; only a word that is longer than a whole line is broken, and a URL never."""
+    if text and len(first) + len(text) <= width and text.isprintable() and text == text.strip():
+        return [first + text]
     rest = " " * len(first) if rest is None else rest
     width = max(width, len(first) + 10, len(rest) + 10)
     broken = any(len(word) > width - len(rest) and not word.startswith("http") for word in text.split(" "))
+    import textwrap
+
     lines = textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=rest, break_long_words=broken, break_on_hyphens=False
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Estimate
 from gpuplan.render.text import Look, label
@@ -27,7 +25,7 @@ def working(made: Estimate, wanted: str | None, look: Look, depth: int | None = 
     roots = [(name_of(made, wanted), named(made, wanted))]
     if depth is not None:
         return explain(roots, look, depth, made)
-    bare = replace(look, drawn=False)  # which takes as many lines, and no drawing to count them
+    bare = look.replaced(drawn=False)  # which takes as many lines, and no drawing to count them
     lines = explain(roots, bare, None, made).count("\n")
     if lines <= MOST_LINES:
         return explain(roots, look, None, made)

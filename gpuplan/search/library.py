@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -99,21 +98,21 @@ class Place(Record, kw_only=True):
     money: Money | None = None
 
 
-@dataclass
 class Library:
     """The data files of one question and of the variations that its answer tries: each is read once."""
 
-    catalog: Catalog
-    _cards: dict[str, ModelCard] = field(default_factory=dict, repr=False)
-    _no_cards: dict[str, GpuplanError] = field(default_factory=dict, repr=False)
-    _targets: dict[str, Target] = field(default_factory=dict, repr=False)
-    _machines: dict[tuple[str, str, float | None], Hardware] = field(default_factory=dict, repr=False)
-    _counted: dict[str, tuple[ModelCard, ParamCount, Source]] = field(default_factory=dict, repr=False)
-    _engines: dict[tuple[str, str | None, str | None], Engine] = field(default_factory=dict, repr=False)
-    """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
-    _sparing: dict[tuple[int, float], tuple[Hardware, Hardware]] = field(default_factory=dict, repr=False)
-    """Hardware of which a share stays free, beside the whole one, whose place in memory is the key."""
-    _prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = field(default_factory=dict, repr=False)
+    def __init__(self, catalog: Catalog, cards: Mapping[str, ModelCard] | None = None) -> None:
+        self.catalog = catalog
+        self._cards: dict[str, ModelCard] = dict(cards or {})
+        self._no_cards: dict[str, GpuplanError] = {}
+        self._targets: dict[str, Target] = {}
+        self._machines: dict[tuple[str, str, float | None], Hardware] = {}
+        self._counted: dict[str, tuple[ModelCard, ParamCount, Source]] = {}
+        self._engines: dict[tuple[str, str | None, str | None], Engine] = {}
+        """One for each way in which an engine is asked about, so that all machines with it can be priced together."""
+        self._sparing: dict[tuple[int, float], tuple[Hardware, Hardware]] = {}
+        """Hardware of which a share stays free, beside the whole one, whose place in memory is the key."""
+        self._prices: dict[tuple[object, ...], tuple[Term | None, tuple[Note, ...]]] = {}
 
     @classmethod
     def shared(cls, specs: Sequence[Path] = (), *, calibrated: bool = False) -> Library:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
@@ -12,7 +11,7 @@ from gpuplan.formulas.cost import usd_per_s_each
 from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import entries, grouped
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.term import DEFINITION, USER, Source, Term, total
 from gpuplan.units import YEAR, UnitError, human, is_number, parse
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
@@ -20,7 +19,7 @@ from gpuplan.plan.rl import PADDED, RlPlan, rl_rules
 from gpuplan.plan.serve import ServePlan, serve_rules
 from gpuplan.plan.train import TrainPlan, train_rules
 from gpuplan.plan.words import Idle
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
 from gpuplan.search.idle import idle_notes

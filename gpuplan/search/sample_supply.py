@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UsageError
@@ -11,7 +10,7 @@ from gpuplan.estimate.input import Supply
 from gpuplan.estimate.result import Choice
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import entries, grouped
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.search.library import Library
 from gpuplan.specs.target import Target
 from gpuplan.term import USER, Source, Term

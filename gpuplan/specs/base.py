@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
+from gpuplan.record import replace
 from gpuplan.schema import DAY, Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import LineMap, Path_, parse_yaml, read_text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +44,7 @@ Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
+_GAP = re.compile(r"[\s_-]+")
 _MACHINE = re.compile(r"^machine:", re.M)
 SIZE = re.compile(r"(\d+)(gb|gib|g)")
 """How much memory, as the last word of a name."""
@@ -100,7 +100,7 @@ def key(name: str) -> str:
     >>> key("NVIDIA A100-SXM4 80GB"), key(" rtx_4090 ")
     ('nvidia-a100-sxm4-80gb', 'rtx-4090')
     """
-    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+    return _GAP.sub("-", name.strip().lower())
 
 
 class FoundFile(Record):
@@ -111,17 +111,17 @@ class FoundFile(Record):
     notes: tuple[Note, ...] = ()
 
 
-@dataclass
 class Catalog:
     """The spec files of several folders; a file of a later folder replaces one of the same kind and id in an earlier one."""
 
-    folders: Sequence[Path]
-    calibrated: bool = False
-    """Whether what `gpuplan calibrate` wrote counts for every target that it can be lent to, and not only for `--on local`."""
-    _paths: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
-    _names: dict[str, dict[str, list[str]]] = field(default_factory=dict, repr=False)
-    _specs: dict[tuple[type[SpecFile], Path], SpecFile] = field(default_factory=dict, repr=False)
-    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    def __init__(self, folders: Sequence[Path], calibrated: bool = False) -> None:
+        self.folders = folders
+        self.calibrated = calibrated
+        """Whether what `gpuplan calibrate` wrote counts for every target that it can be lent to, and not only for `--on local`."""
+        self._paths: dict[str, dict[str, Path]] = {}
+        self._names: dict[str, dict[str, list[str]]] = {}
+        self._specs: dict[tuple[type[SpecFile], Path], SpecFile] = {}
+        self._made: dict[Hashable, Any] = {}
 
     @classmethod
     def open(cls, specs: Sequence[Path] = (), env: Mapping[str, str] | None = None, *, calibrated: bool = False) -> Catalog:
@@ -147,7 +147,7 @@ class Catalog:
             found: dict[str, Path] = {}
             for folder in self.folders:
                 root = folder / kind
-                for path in sorted(root.rglob("*.yaml")) if root.is_dir() else ():
+                for path in _yaml_below(root):
                     found[f"{path.parent.name}/{path.stem}" if kind == "instances" else path.stem] = path
             self._paths[kind] = dict(sorted(found.items()))
         return self._paths[kind]
@@ -282,6 +282,17 @@ class Catalog:
             yield Note("spec.user-file", f"`{ident}` is read from {path}, which {what}")
 
 
+def _yaml_below(root: Path) -> list[Path]:
+    """What `root.rglob("*.yaml")` finds, in the order of paths, in a third of its time; nothing where it is no folder."""
+    found: list[tuple[tuple[str, ...], Path]] = []
+    for place, inner, files in os.walk(root):
+        folder = Path(place)
+        parts = folder.parts
+        found += [((*parts, name), folder / name) for name in (*inner, *files) if name.endswith(".yaml")]
+    found.sort()
+    return [path for _, path in found]
+
+
 def without_size(ident: str) -> str:
     """The id of a part without how much memory it has.
 
@@ -295,13 +306,29 @@ def aliases_of(path: Path) -> list[str]:
     """The aliases and driver strings of a file, by a glance at its text; YAML is parsed only where they are no flow list."""
     text = read_text(path)
     names: list[str] = []
-    for found in _LIST.finditer(text):
+    for found in _lists(text):
         if found[2] is None:
             data = load_yaml(path)[0].get(found[1])
             names += [str(name) for name in data] if isinstance(data, tuple) else []
         else:
             names += [(one[0] or one[1] or one[2]).strip() for one in _ITEM.findall(found[2])]
     return names
+
+
+def _lists(text: str) -> Iterator[re.Match[str]]:
+    """What `_LIST.finditer` finds. A text search for the keys comes first, which is many times faster than an expression."""
+    starts = [at for key in ("aliases:", "driver_names:") for at in _occurrences(key, text)]
+    for at in sorted(starts):
+        if (found := _LIST.match(text, at)) is not None:
+            yield found
+
+
+def _occurrences(key: str, text: str) -> Iterator[int]:
+    at = text.find(key)
+    while at >= 0:
+        if at == 0 or text[at - 1] == "\n":
+            yield at
+        at = text.find(key, at + 1)
 
 
 def _instances_in(path: Path) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from calendar import monthrange
-from datetime import date
+from datetime import date, timedelta
 
 from gpuplan.errors import Problem, UsageError
 
@@ -44,7 +43,8 @@ def last_day(text: str) -> date:
     """
     year, month, day = (*(int(part) for part in text.split("-")), 0, 0)[:3]
     month = month or 12
-    return date(year, month, day or monthrange(year, month)[1])
+    # The day before the next month begins: importing `calendar` takes longer than the rest of this module.
+    return date(year, month, day) if day else date(year + month // 12, month % 12 + 1, 1) - timedelta(days=1)
 
 
 def age_days(text: str, today: date) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gpuplan.errors import Note, Problem, UnknownError
 from gpuplan.formulas.links import even_share, links_together
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term
 

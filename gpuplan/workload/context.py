@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gpuplan.formulas.basic import product, share, smaller
 from gpuplan.num import all_true
 from gpuplan.plan.words import ExpertExchange
@@ -127,14 +125,14 @@ class Pass(Record, kw_only=True):
         return all(group.decodes for group in self.groups)
 
 
-@dataclass(slots=True)
 class Leaves:
     """Makes each leaf of a model once by name, so that every part of the graph shares it."""
 
-    source: Source
-    made: dict[str, Term] = field(default_factory=dict)
-    root: str = "model"
-    """What the names of leaves begin with."""
+    def __init__(self, source: Source, made: dict[str, Term] | None = None, root: str = "model") -> None:
+        self.source = source
+        self.made: dict[str, Term] = {} if made is None else made
+        self.root = root
+        """What the names of leaves begin with."""
 
     def __call__(self, name: str, value: float) -> Term:
         """The leaf `model.<name>`, which must not stand for another number.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.plan.remat import Result
@@ -36,16 +35,16 @@ class LayerSetting(Record, kw_only=True):
         return self.leaves.hidden
 
 
-@dataclass(slots=True)
 class Draft:
     """The operations of a layer so far, and the part of it that is being written: `key` names the kind of block."""
 
-    setting: LayerSetting
-    prefix: str
-    """What labels begin with: the pass."""
-    key: str
-    part: Part = Part.LAYER
-    ops: list[Op] = field(default_factory=list)
+    def __init__(
+        self, setting: LayerSetting, prefix: str, key: str, part: Part = Part.LAYER, ops: list[Op] | None = None
+    ) -> None:  # fmt: skip
+        self.setting, self.key, self.part = setting, key, part
+        self.prefix = prefix
+        """What labels begin with: the pass."""
+        self.ops: list[Op] = [] if ops is None else ops
 
     @property
     def leaves(self) -> Leaves:

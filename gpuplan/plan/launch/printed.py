@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +38,8 @@ class Printed(Record):
     @property
     def text(self) -> str:
         """The command on one line."""
+        import shlex
+
         before = [f"{name}={shlex.quote(value)}" for name, value in self.environment]
         return " ".join([*before, shlex.join(self.words)])
 

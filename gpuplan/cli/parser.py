@@ -1,0 +1,74 @@
+"""What does the parser make of the words of a command line, and what is wrong with those that it refuses?
+
+It is imported where `gpuplan.cli.plain_words` cannot tell the meaning: for help, for every other command, for anything wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer import Abort, BadParameter
+
+from gpuplan.cli.command_names import COMMANDS
+from gpuplan.cli.commands import root
+from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
+
+_UsageBase: Any = BadParameter.__base__
+"""The parser's base of all usage errors. typer exports only this child, and lends the rest from different places by version."""
+INTERRUPTED = 130
+"""What newer typer makes of a Ctrl-C: 128 + SIGINT, as shells report it."""
+
+
+def parsed(words: Sequence[str], typed: Sequence[str]) -> Any:
+    """What the command of these words returns once it has run; `typed` are the words before they were put in order.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted.
+        GpuplanError: what the parser refuses, or what the command says of a question.
+    """
+    try:
+        result = root().main(list(words), prog_name="gpuplan", standalone_mode=False)
+    except Abort:
+        raise KeyboardInterrupt from None
+    except _UsageBase as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.ctx.get_help())
+            return int(Exit.OK)
+        raise UsageError(usage_problem(error, list(typed))) from None
+    if result == INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
+
+
+def usage_problem(error: Any, words: list[str]) -> Problem:
+    """What is wrong with the words that the parser refused, and what was probably meant."""
+    kind, ctx = type(error).__name__, getattr(error, "ctx", None)
+    named = f"gpuplan {words[0]}" if words and words[0] in COMMANDS else "gpuplan"
+    page = f"`{ctx.command_path if ctx is not None else named} --help` shows what it takes"
+    if kind == "NoSuchOption":
+        known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
+        from gpuplan.plan.ask import ASKS
+        from gpuplan.plan.ask_goal import GOALS
+        from gpuplan.plan.read import elsewhere
+
+        key = error.option_name.lstrip("-").replace("-", "_")
+        asked = ASKS.get(words[0]) if words else None
+        hint = elsewhere(key, asked or GOALS.get(" ".join(words[:2]))) or did_you_mean(error.option_name, known) or page
+        return Problem("usage.no-such-option", f"no option `{error.option_name}`", hint)
+    param = getattr(error, "param", None)
+    if kind == "MissingParameter" and param is not None:
+        name = param.metavar if param.param_type_name == "argument" else param.opts[0]
+        if name == "MODEL" and "--params" in words:
+            page = "a model of no card wants a name of yours: `gpuplan train mynet --params …`"
+        return Problem("usage.missing", f"{name} is missing", page)
+    if ctx is not None and hasattr(ctx.command, "list_commands"):
+        names = ctx.command.list_commands(ctx)
+        wrong = next((word for word in words if not word.startswith("-") and word not in (*names, *ctx.command_path.split())), "")
+        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or page)
+    return Problem("usage.wrong", _sentence(error.format_message()), page)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return text[:1].lower() + text[1:]
