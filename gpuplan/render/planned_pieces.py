@@ -36,7 +36,7 @@ def plain_of(
     said = [verdict_line(headline)]
     for at, (one, row) in enumerate(zip(rows, table, strict=True), 1):
         said += cells(f"{'machine' if found.best else 'nearest'} {at}", said_heads, row)
-        said += [f"machine {at}, over the next: {one.beats}"] if one.beats else []
+        said += [f"machine {at}, why: {one.beats}"] if one.beats else []
     said += [f"what binds: {found.binds}"] if found.binds else []
     said += [*more, *([f"search: {looked}"] if full else [])]
     whole = "all of one unit" if found.task == "serve" else "all of the first"
