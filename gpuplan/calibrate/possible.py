@@ -18,14 +18,14 @@ def too_fast(probe: Probe, seconds: float, ground: FitBasis) -> str:
     once: a collective of n ranks brings each of them (n - 1)/n of what it is counted by, also where switches add. Of traffic of
     memory the part counts that the last cache cannot hold between two launches, where the size of that is known.
     """
-    amount, most, unit, what = _bound(probe, ground)
+    amount, most, unit, what = bound(probe, ground)
     if most is None or not above(amount / seconds, most):
         return ""
     return f"{human(amount / seconds, unit)} is above {what}, {human(most, unit)}"
 
 
-def _bound(probe: Probe, ground: FitBasis) -> tuple[float, float | None, str, str]:
-    """How much there is to do at least, at which rate at most, its unit, and what that rate is."""
+def bound(probe: Probe, ground: FitBasis) -> tuple[float, float | None, str, str]:
+    """How much there is to do at least, at which rate at most, its unit (FLOP/s or B/s), and what that rate is."""
     size = probe.shape.get("size", 0.0)
     if probe.kind in ("matmul", "grouped_matmul"):
         peak: Any = None if probe.dtype not in ground.peaks else ground.peaks[probe.dtype].value

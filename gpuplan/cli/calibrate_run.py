@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import sys
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuplan.calibrate.measure.runner import counted
-from gpuplan.calibrate.measure.session import Listener
+from gpuplan.cli.calibrate_progress import CalibrationProgress, about, shape_of
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, install
-from gpuplan.units import human
 
 if TYPE_CHECKING:
-    from gpuplan.calibrate.device import Device, DeviceChoice, Probe
+    from gpuplan.calibrate.device import Device, DeviceChoice
     from gpuplan.calibrate.measure.session import CalibrationPlan, CalibrationReport, CalibrationWish
-
-QUIET_S = 10.0
-"""Where no terminal listens, progress is a line this often."""
 
 
 @dataclass(frozen=True)
@@ -43,43 +38,6 @@ class CalibrateRequest:
     json: bool
 
 
-class Progress(Listener):
-    """Says on standard error how far it is: on one line of a terminal, otherwise now and then a line."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._line = ""
-        self._last = 0.0
-
-    def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
-        """A probe is about to be measured."""
-        now = time.monotonic()
-        if not self._terminal and now - self._last < QUIET_S:
-            return
-        self._last = now
-        text = f"{done}/{of} probes, {_time(left_s)} left, {probe.kind} {probe.dtype}"
-        if not self._terminal:
-            print(text, file=sys.stderr, flush=True)
-            return
-        print(f"\r{text:<{len(self._line)}}", end="", file=sys.stderr, flush=True)
-        self._line = text
-
-    def start(self, name: str, probes: int, seconds: float) -> None:
-        """So many probes are about to be measured."""
-        self.say(f"{name}: {probes} probes, about {_time(seconds)}")
-
-    def say(self, text: str) -> None:
-        """Something the user should know at once."""
-        self.clear()
-        print(text if text.startswith(("error:", "  hint:")) else f"note: {text}", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Take the line of progress away."""
-        if self._line:
-            print(f"\r{'':<{len(self._line)}}\r", end="", file=sys.stderr, flush=True)
-            self._line = ""
-
-
 def measure(asked: CalibrateRequest) -> int:
     """Measure the device, write what came of it and say so; the exit code.
 
@@ -95,7 +53,7 @@ def measure(asked: CalibrateRequest) -> int:
     if wish.hang_limit is not None:
         os.environ[PEER_TIMEOUT] = f"{wish.hang_limit:g}"
     _require_scipy()
-    progress = Progress()
+    progress = CalibrationProgress(sys.stderr)
     try:
         with terminable():
             device = open_device(asked.backend, device_choice(asked.device))
@@ -107,13 +65,14 @@ def measure(asked: CalibrateRequest) -> int:
         hint = "see that the driver and the device are well, then call the same command again"
         raise UnknownError(Problem("calibrate.device-lost", f"the device does not answer: {error}".rstrip(": "), hint)) from None
     except Terminated:
+        progress.clear()
         print("terminated", file=sys.stderr)
         return TERMINATED
     finally:
         progress.clear()
 
 
-def _measure_on(device: Device, asked: CalibrateRequest, wish: CalibrationWish, progress: Progress) -> int:
+def _measure_on(device: Device, asked: CalibrateRequest, wish: CalibrationWish, progress: CalibrationProgress) -> int:
     from gpuplan.calibrate.device import DeviceLostError
     from gpuplan.calibrate.measure.session import calibrate, plan
     from gpuplan.cli.specs import open_catalog
@@ -123,15 +82,16 @@ def _measure_on(device: Device, asked: CalibrateRequest, wish: CalibrationWish, 
             device.follow()
             return int(Exit.OK)
         catalog = open_catalog(asked.specs)
-        made = plan(device, wish, catalog, progress)
+        with progress.looking():
+            made = plan(device, wish, catalog, progress)
         if asked.dry_run:
             print(jsonlib.dumps(_planned(made), indent=2) if asked.json else "\n".join(_list(made)))
             return int(Exit.OK)
-        report = calibrate(device, made, wish, catalog, progress)
+        with progress.live(made, catalog, wish.on):
+            report = calibrate(device, made, wish, catalog, progress)
     finally:
         with suppress(DeviceLostError):
             device.close()
-    progress.clear()
     print(jsonlib.dumps(_record(report), indent=2, ensure_ascii=False) if asked.json else "\n".join(_lines(report)))
     return int(Exit.OK)
 
@@ -193,35 +153,17 @@ def device_choice(text: str | None) -> DeviceChoice:
 
 def _list(made: CalibrationPlan) -> list[str]:
     """The probes in the order of their kinds, with the time that one launch and the whole probe should take."""
+    from gpuplan.calibrate.measure.achieved import called
     from gpuplan.render.text import columns
 
-    lines = [f"{made.identity.name} ({made.subject.id}): {len(made.planned)} probes, about {_time(made.seconds)}", ""]
+    lines = [f"{made.identity.name} ({made.subject.id}): {len(made.planned)} probes, about {about(made.seconds)}", ""]
     rows = [
-        [_called(one.probe), one.probe.dtype, _shape(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
+        [called(one.probe), one.probe.dtype, shape_of(one.probe), _short(one.launch), f"{one.cost:.2f} s"]
         for one in sorted(made.planned, key=lambda one: (one.probe.kind, one.probe.name, one.probe.dtype, one.launch))
     ]
     lines += columns([["probe", "", "", "one launch", "in all"], *rows], "lllrr")
     left = Counter(made.refused.values())
     return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
-
-
-def _called(probe: Probe) -> str:
-    """What a probe is called in a list: collectives by their own names."""
-    return probe.name if probe.kind == "collective" else " ".join(part for part in (probe.kind, probe.name) if part)
-
-
-def _shape(probe: Probe) -> str:
-    """The sizes of a probe in a few words."""
-    shape = {key: f"{value:.0f}" for key, value in probe.shape.items()}
-    if "m" in shape:
-        experts = f", {shape['batch']} experts" if probe.kind == "grouped_matmul" else ""
-        return f"{shape['m']} x {shape['n']} x {shape['k']}{experts}"
-    if "heads" in shape:
-        return f"{shape['sequences']} x {shape['kv_len']}, {shape['heads']}/{shape['kv_heads']} heads of {shape['k_dim']}"
-    if "launches" in shape:
-        return f"{shape['launches']} launches"
-    apart = f", every {shape['stride']}." if "stride" in shape else ""
-    return human(probe.shape["size"], "B") + (f", {shape['group']} ranks{apart}" if "group" in shape else "")
 
 
 def _short(seconds: float) -> str:
@@ -236,7 +178,7 @@ def _planned(made: CalibrationPlan) -> dict[str, Any]:
 def _lines(report: CalibrationReport) -> list[str]:
     run = report.run
     good = sum(not sample.marks for sample in run.samples.values())
-    lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {_time(run.seconds)}"]
+    lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {about(run.seconds)}"]
     marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
     lines += [f"left out after retries: {counted(count, 'probe')} ({mark})" for mark, count in marks.items()]
     skipped = Counter(one.why for one in run.skipped.values())
@@ -288,7 +230,3 @@ def _record(report: CalibrationReport) -> dict[str, Any]:
         "only_here": list(report.only_here),
         "on": report.usable_as or None,
     }  # fmt: skip
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -111,10 +111,7 @@ class Out:
             return text
         if not self._terminal:
             return visible(text)
-        # A line of progress begins, and ends, at the margin.
-        head, tail = "\r" if text[0] == "\r" else "", "\r" if len(text) > 1 and text[-1] == "\r" else ""
-        inner = text[len(head) : len(text) - len(tail)]
-        return head + re.sub(_COLOUR_OR_UNSEEN, lambda found: found[0] if found[0] in COLOURS else _named(found), inner) + tail
+        return re.sub(_COLOUR_OR_UNSEEN, lambda found: found[0] if found[0] in COLOURS else _named(found), text)
 
 
 @contextmanager

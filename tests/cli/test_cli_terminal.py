@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import signal
-import sys
-import time
-
 import pytest
 
+from tests.cli.on_terminal import on_a_terminal
+
 LONG = ("plan", "train", "llama-3.1-70b", "--any", "--tokens", "1T")
-
-
-def on_a_terminal(*words: str, stop_at: str = "", **env: str) -> tuple[str, int]:
-    """What a terminal shows of a call, and its exit code; Ctrl-C is sent as soon as some text is there."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update({"TERM": "xterm", "COLUMNS": "80", **env})
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # A shell's job in the background ignores it, and so would its children.
-        os.execv(sys.executable, [sys.executable, "-m", "gpuplan", *words])
-    shown, stopped = b"", False
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            got = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the other end is closed.
-            break
-        if not got:
-            break
-        shown += got
-        if stop_at and not stopped and stop_at.encode() in shown:
-            os.kill(pid, signal.SIGINT)
-            stopped = True
-    os.close(terminal)
-    return shown.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_ctrl_c_leaves_a_clean_line() -> None:

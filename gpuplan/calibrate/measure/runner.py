@@ -85,6 +85,12 @@ class ProgressListener(Protocol):
     def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
         """A probe is about to be measured."""
 
+    def settling(self) -> None:
+        """The device is put under load until its speed has settled."""
+
+    def found(self, sample: Sample) -> None:
+        """This was measured, now or by an earlier run; with marks it may be measured again."""
+
     def say(self, text: str) -> None:
         """Something the user should know at once."""
 
@@ -144,6 +150,8 @@ class Runner:
         self.samples = {key: sample for key, sample in kept.samples.items() if key in wanted and not sample.marks}
         self.skipped = {key: one for key, one in kept.skipped.items() if key in wanted}
         resumed = len(self.samples)
+        for sample in self.samples.values():
+            self.told.found(sample)
         for key in kept.hung:
             if key in wanted:
                 self._skip(wanted[key].probe, "a kernel hung here before", keep=False)
@@ -200,7 +208,7 @@ class Runner:
             if self.clock() - self._anchored > ANCHOR_EVERY_S:
                 again += self._check_anchor()
         again += self._check_anchor()
-        self._retry(again, started)
+        self._retry(again, count, started)
 
     def _time_left(self, started: float, whole: float, left: float) -> float:
         """Seconds that the rest should take at the pace so far, and no more than there are."""
@@ -208,7 +216,7 @@ class Runner:
         pace = spent / (whole - left) if whole - left > 0.1 * whole else 1.0
         return min(left * pace, max(self.rules.budget - spent, 0.0))
 
-    def _retry(self, again: Sequence[Planned], started: float) -> None:
+    def _retry(self, again: Sequence[Planned], count: int, started: float) -> None:
         """Measure again what was marked, as often as allowed; what stays bad keeps its marks."""
         pending = list({one.probe.key(): one for one in again}.values())
         end = started + self.rules.budget * (1 + self.rules.retry_share)
@@ -219,9 +227,11 @@ class Runner:
             self._cool()
             self._since = []
             bad: list[Planned] = []
-            for one in pending:
+            for at, one in enumerate(pending):
                 if self.clock() > end:
                     return
+                left = sum(later.cost for later in pending[at:])
+                self.told.step(count - len(pending) + at, count, min(left, end - self.clock()), one.probe)
                 sample = self._measure(one)
                 if sample is None:
                     continue
@@ -359,6 +369,7 @@ class Runner:
         """Let clocks and heat settle under load, and say what that did."""
         if self._anchor is None:
             return
+        self.told.settling()
         with self.dog.limit("the anchor kernel", self.rules.run_limit + 2 * self.rules.soak):
             self._anchor.soak(self.rules.soak)
         reading = self._look()
@@ -403,6 +414,7 @@ class Runner:
     def _keep(self, sample: Sample) -> None:
         self.samples[sample.probe.key()] = sample
         self.journal.add(sample=plain_of(sample))
+        self.told.found(sample)
 
     def _skip(self, probe: Probe, why: str, *, keep: bool = True) -> None:
         one = Skipped(probe=probe, why=why)

@@ -14,6 +14,7 @@ from gpuplan.calibrate.gate import refusal
 from gpuplan.calibrate.measure.cases import FABRIC, FitBasis, backward_share, cases, network_cases, of_kind
 from gpuplan.calibrate.measure.sample import Sample
 from gpuplan.calibrate.possible import too_fast
+from gpuplan.files.progress import steps
 
 FEWEST = 5
 """Rows of which nothing is fitted."""
@@ -63,7 +64,7 @@ def fit_samples(samples: Sequence[Sample], ground: FitBasis, software: str) -> S
     samples, impossible = _possible(sorted(samples, key=lambda one: one.probe.key()), ground)
     made = SampleFits(backward=backward_share(samples), unfitted=impossible)
     todo = cases(samples, ground, software)
-    for case in todo:
+    for case in steps(todo, "fits"):
         _fitted(case, made)
     inside = {
         place.removeprefix("collective."): {key: one.value for key, one in found_.values.items()}

@@ -67,6 +67,12 @@ class Listener:
     def step(self, done: int, of: int, left_s: float, probe: Probe) -> None:
         """A probe is about to be measured."""
 
+    def settling(self) -> None:
+        """The device is put under load until its speed has settled."""
+
+    def found(self, sample: Sample) -> None:
+        """This was measured, now or by an earlier run; with marks it may be measured again."""
+
     def say(self, text: str) -> None:
         """Something the user should know at once."""
 
