@@ -25,6 +25,7 @@ def on_a_terminal(
     if pid == 0:
         os.read(ours, 1)  # It begins when the terminal has its size.
         os.environ.update({"TERM": "xterm", "COLUMNS": str(columns), **env})
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # A shell's job in the background ignores it, and so would its children.
         if out is not None:
             os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
         os.execv(sys.executable, [sys.executable, "-m", "gpuplan", *words])
