@@ -32,6 +32,7 @@ from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.fit import SOFT, FitResult, Predict, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.table_rows import MOST_ROWS, NO_WINDOW, Rows, TableRow, attention_rows, latent_rows, table
+from gpuplan.files.progress import steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -197,10 +198,10 @@ def base_sets(folder: Path, system: str, chip: Chip) -> dict[str, FitResult]:
     """
     kernels, made = KERNELS[system], dict[str, FitResult | None]()
     rows = table(folder, system, "context_attention", most=MOST_ATTENTION)
-    for dtype in kernels.prefill:
+    for dtype in steps(kernels.prefill, "prefill by data type fitted"):
         made[f"attention.prefill.{dtype}"] = _base(chip, rows, dtype, kernels, decode=False)
     rows = table(folder, system, "generation_attention", most=MOST_ATTENTION)
-    for stored in kernels.decode:
+    for stored in steps(kernels.decode, "decode by data type fitted"):
         made[f"attention.decode.{stored}"] = _base(chip, rows, stored, kernels, decode=True)
     return {key: one for key, one in made.items() if one is not None}
 
@@ -231,7 +232,7 @@ def engine_sets(folder: Path, system: str, chip: Chip) -> dict[str, FitResult]:
         ("prefill", "context_attention", kernels.engine_prefill), ("decode", "generation_attention", kernels.engine_decode),
     ):  # fmt: skip
         rows = table(folder, system, name, most=MOST_ATTENTION)
-        for engine, types in engines.items():
+        for engine, types in steps(engines.items(), f"{section} of engines fitted"):
             theirs = [row for row in rows if row["framework"] == FRAMEWORKS[engine]]
             for kind, one in types.items():
                 first, second = _two(chip, theirs, section, kind, one)

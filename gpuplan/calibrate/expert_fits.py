@@ -38,6 +38,7 @@ from gpuplan.calibrate.row_seconds import matmul_row_seconds, shape_term, stream
 from gpuplan.calibrate.table_fits import Fitted, Gemm
 from gpuplan.calibrate.table_rows import Rows, TableRow, held_back, numbers, table
 from gpuplan.calibrate.trial_chip import Chip
+from gpuplan.files.progress import steps
 from gpuplan.workload.counts import count
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     """
     rows = table(folder, system, "moe", fullest=True)
     made = Fitted()
-    for kind, gemm in GEMMS.items():
+    for kind, gemm in steps(GEMMS.items(), "kinds of grouped matmul fitted"):
         if gemm.dtype not in chip.peaks:
             continue
         fits = {

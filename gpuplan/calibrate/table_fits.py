@@ -37,6 +37,7 @@ from gpuplan.calibrate.table_rows import (
     table,
 )
 from gpuplan.calibrate.trial_chip import Chip
+from gpuplan.files.progress import steps
 
 if TYPE_CHECKING:
     from gpuplan.specs.accelerator import Accelerator
@@ -124,7 +125,7 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     """
     made = Fitted()
     rows = table(folder, system, "gemm")
-    for gemm in GEMMS:
+    for gemm in steps(GEMMS, "kinds of matmul fitted"):
         if gemm.dtype in chip.peaks:
             kind = gemm.kind or gemm.dtype
             base = _matmul(chip, rows, gemm, gemm.frameworks)

@@ -17,6 +17,7 @@ from gpuplan.check.rules import RULES, Severity, covers
 from gpuplan.check.silicon import Silicon
 from gpuplan.check.sources import MAX_AGE
 from gpuplan.errors import Problem, SpecError
+from gpuplan.files.progress import steps
 from gpuplan.files.read import exists, is_folder
 from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC
@@ -80,7 +81,7 @@ def examine(
     loaded: list[LoadedFile] = []
     models: list[LoadedCard] = []
     count = 0
-    for path in _files(given, findings):
+    for path in steps(list(_files(given, findings)), "spec files read"):
         count += 1
         try:
             kind = _kind_of(path)

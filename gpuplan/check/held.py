@@ -22,6 +22,7 @@ from gpuplan.check.shipped import against_shipped
 from gpuplan.check.sources import reading, sources
 from gpuplan.check.system_shapes import shapes
 from gpuplan.check.systems import instances, systems
+from gpuplan.files.progress import steps
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.cluster import Cluster
 from gpuplan.specs.instance import InstanceFamily
@@ -35,10 +36,11 @@ def held_to_rules(library: SpecLibrary, models: Sequence[LoadedCard] = ()) -> It
     """What is wrong with the files of the library and with model cards: by themselves, and against each other."""
     yield from names(library)
     known = price_groups(library) if any(one.kind == "prices" for one in library.files) else {}
-    for one in library.files:
+    # What one file alone holds is told by the rules that go through it.
+    for one in steps(library.files, "spec files checked") if len(library.files) > 1 else library.files:
         yield from _of_one(one, library, known)
     yield from card_names(models)
-    for card in models:
+    for card in steps(models, "models checked"):
         yield from cards(card, library)
         yield from against_shipped(card, library)
 

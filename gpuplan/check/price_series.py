@@ -10,6 +10,7 @@ from statistics import median
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.days import days
 from gpuplan.check.instance_sizes import OTHER_MEMORY
+from gpuplan.files.progress import steps
 from gpuplan.record import Record
 from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList
@@ -77,7 +78,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
     form = _REGIONS.get(listed.seller)
     regions = [entry.region for entry in listed.offers]
     seen: dict[tuple[str, ...], int] = {}
-    for place, entry in enumerate(listed.offers):
+    for place, entry in enumerate(steps(listed.offers, "prices and their regions checked")):
         at = ("offers", place)
         lone = regions.count(entry.region) == 1 and len(regions) > _FEWEST and set(regions) == {"any", entry.region}
         if entry.region != "any" and ((form is not None and not re.fullmatch(form, entry.region)) or lone):
@@ -287,7 +288,7 @@ def _places(one: LoadedFile, offers: Sequence[_Priced]) -> Iterator[tuple[Findin
         if each.entry.kind != "spot":
             groups[each.entry.instance, each.entry.kind].append(each)
     for group in groups.values():
-        for odd in group:
+        for odd in steps(group, "prices compared with other regions"):
             others = [each.usd for each in group if each is not odd and each.entry.region != odd.entry.region]
             low, high = _BETWEEN_REGIONS
             if others and not low <= odd.usd / median(others) <= high:

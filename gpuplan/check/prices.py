@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median
 
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
+from gpuplan.files.progress import steps
 from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList
 from gpuplan.units import HOUR
@@ -110,7 +111,7 @@ def prices(
         message = f"no offer is in the usual region `{listed.default_region}`"
         yield one.bad("spec.default-region", ("default_region",), message, f"write one of {', '.join(sorted(regions))}")
     refused: set[int] = set()
-    for place, entry in enumerate(listed.offers):
+    for place, entry in enumerate(steps(listed.offers, "prices checked")):
         bad = partial(one.bad, at=("offers", place, "price" if entry.price is not None else "credits_per_hour"))
         if entry.status != "current":
             continue

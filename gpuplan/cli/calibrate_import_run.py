@@ -51,6 +51,7 @@ def import_files(asked: ImportFilesRequest) -> None:
     """
     from gpuplan.calibrate.imports.formats import TABLES, parsed, parser_of
     from gpuplan.cli.specs import open_catalog
+    from gpuplan.files.progress import steps
 
     if asked.kind == TABLES:
         _tables(asked)
@@ -58,7 +59,9 @@ def import_files(asked: ImportFilesRequest) -> None:
     catalog = open_catalog(list(asked.specs))
     parser_of(asked.kind)  # A word that is none is told before anything is read.
     given = _given(asked, catalog)
-    found = [(Path(name), parsed(asked.kind, Path(name), given)) for name in asked.files]
+    # What one file alone holds is told by who reads it.
+    files = steps(asked.files, "files read") if len(asked.files) > 1 else asked.files
+    found = [(Path(name), parsed(asked.kind, Path(name), given)) for name in files]
     for _, one in found:
         for text in one.left_out:
             print(f"note: left out: {text}", file=sys.stderr)

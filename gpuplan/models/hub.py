@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, install
+from gpuplan.files.progress import steps
 from gpuplan.files.window import Window
 from gpuplan.models.card import CardSource, ModelCard
 from gpuplan.models.checkpoint import folder
@@ -224,7 +225,8 @@ class _Repo:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from folder.as_indexed(pool.map(self._head, names), tensors, self._where(folder.INDEX))
+            heads = steps(pool.map(self._head, names), "files of weights read", len(names))
+            yield from folder.as_indexed(heads, tensors, self._where(folder.INDEX))
 
     def _of_ggufs(self, ggufs: Sequence[str]) -> ModelCard:
         firsts = [one for one in ggufs if not is_mmproj(one) and (not (found := SPLIT.search(one)) or int(found[1]) == 1)]
@@ -244,7 +246,7 @@ class _Repo:
         stem = chosen[0][: found.start()] if found else chosen[0]
         names = [one for one in sorted(ggufs) if SPLIT.search(one) and one.startswith(stem)] if found else [stem]
         heads: list[GgufFile] = []
-        for one in names:
+        for one in steps(names, "files of weights read"):
             local = self._local(one)
             if local is not None:
                 from gpuplan.models.checkpoint.gguf import read_gguf

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
+from gpuplan.files.progress import steps
 from gpuplan.prices.accelerator_names import AcceleratorNames
 from gpuplan.prices.catalog_rows import CatalogRow, Flags
 from gpuplan.prices.provider_record import ProviderRecord
@@ -213,7 +214,7 @@ def _settle(
         if kind == "on_demand":
             kin.setdefault(name, []).append(point.values[0])
     refused: set[tuple[str, str]] = set()
-    for (name, region, kind), point in points.items():
+    for (name, region, kind), point in steps(points.items(), f"prices of {known.provider} compared"):
         if kind != "on_demand":
             continue
         fault = _unlike(who[name], point, kin[name], known)

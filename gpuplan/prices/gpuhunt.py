@@ -12,6 +12,7 @@ from pathlib import Path
 from gpuplan.errors import Problem, SpecError
 from gpuplan.files.csv_text import rows_of
 from gpuplan.files.json_text import parse
+from gpuplan.files.progress import steps
 from gpuplan.files.read import TABLE_BYTES, exists, text_of, zipped_text
 from gpuplan.prices.catalog_rows import GIB, CatalogRow, Flags, HeaderLine, number, price_of
 from gpuplan.specs.price import PriceKind
@@ -58,7 +59,7 @@ def read_rows(path: Path, text: str, provider: str, flags: Flags, notes: list[st
         hint = "a gpuhunt file begins with `instance_name,location,price,…`; is this a SkyPilot file?"
         raise SpecError(Problem("price.no-column", f"the columns {', '.join(missing)} are missing", hint, f"{path}:1"))
     made, plain = [], 0
-    for line, cells in lines:
+    for line, cells in steps(lines, "rows read", text.count("\n")):
         if head.cell(cells, "gpu_count") in ("0", "0.0"):
             plain += 1
             continue

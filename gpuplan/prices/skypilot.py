@@ -15,6 +15,7 @@ from typing import Any
 
 from gpuplan.errors import Problem, SpecError
 from gpuplan.files.csv_text import rows_of
+from gpuplan.files.progress import steps
 from gpuplan.files.read import TABLE_BYTES, exists, is_folder, text_of
 from gpuplan.prices.catalog_rows import GIB, MIB, CatalogRow, Flags, HeaderLine, number, price_of
 
@@ -68,14 +69,15 @@ def read_rows(path: Path, provider: str, flags: Flags, notes: list[str]) -> list
     Raises:
         SpecError: the file cannot be read, or has no columns of this format.
     """
-    lines = rows_of(text_of(path, most=TABLE_BYTES, code="price"), str(path), code="price")
+    text = text_of(path, most=TABLE_BYTES, code="price")
+    lines = rows_of(text, str(path), code="price")
     head = HeaderLine(path, {name.strip(): at for at, name in enumerate(next(lines, (1, []))[1])})
     missing = head.lacks(WANTED)
     if missing:
         hint = "a SkyPilot file begins with `InstanceType,AcceleratorName,…`; is this a gpuhunt file?"
         raise SpecError(Problem("price.no-column", f"the columns {', '.join(missing)} are missing", hint, f"{path}:1"))
     made, plain = [], 0
-    for line, cells in lines:
+    for line, cells in steps(lines, f"rows of {path.name} read", text.count("\n")):
         row = _row(head, cells, line, flags, provider)
         if row is None:
             plain += 1

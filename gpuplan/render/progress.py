@@ -44,24 +44,30 @@ class Bars:
         self._drawn.update(self._line, description=text, completed=done, total=total)
 
     def over(self, what: str) -> None:
-        """That work is done: its line goes."""
-        if self._works[:1] == [what] and self._line is not None:
-            self._drawn.remove_task(self._line)
-            self._line = None
+        """That work is done: where it held all other its line goes, so that an answer can be written in its place."""
+        if self._works[:1] == [what]:
+            self._clear()
         self._works = [one for one in self._works if one != what]
 
     def stop(self) -> None:
         """Leave a clean line."""
+        self._clear()
+        self._works = []
+
+    def _clear(self) -> None:
         if self._drawn is not None:
             self._drawn.stop()
-        self._drawn, self._line, self._works = None, None, []
+        self._drawn, self._line = None, None
 
 
 def _opened(stream: IO[str]) -> Any:
-    """The line of rich's: what, a bar, and the time that is left."""
+    """The line of rich's: what, a bar, and the time that is left.
+
+    Standard output stays what it is: rich would send it to the terminal, even where it goes into a file.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(file=stream, highlight=False, markup=False)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False)

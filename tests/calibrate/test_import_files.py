@@ -14,6 +14,8 @@ from gpuplan.calibrate.imports.formats import parser_of, text_of
 from gpuplan.calibrate.imports.parsed import ImportHints
 from gpuplan.calibrate.imports.serving import runs_text
 from gpuplan.errors import UsageError
+from gpuplan.files.progress import watching
+from tests.files.watcher import Kept
 
 NCCL = """\
 # nccl-tests version 2.17.6 nccl-headers=22808 nccl-library=22808
@@ -331,6 +333,15 @@ def test_torch_traces_tie_kernels_to_operators(tmp_path: Path) -> None:
     assert found.left_out == (
         "trace.json.gz: 1 x aten::mm of float, which may have run in tf32 (say --dtype fp32 or --dtype tf32)",
     )
+
+
+def test_a_trace_tells_how_much_of_it_is_read() -> None:
+    kept = Kept()
+    with watching(kept):
+        parser_of("torch-trace")(json.dumps(trace()), "t.json", ImportHints())
+    kernels = sum(one["cat"] == "kernel" for one in trace()["traceEvents"])
+    assert kept.done["kernels of the trace"] == [(at, kernels) for at in range(kernels)]
+    assert kept.ended == ["kernels of the trace", "matmuls and attentions of t.json"]
 
 
 def test_32_bit_floats_are_taken_once_somebody_says_what_multiplied_them() -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from gpuplan.errors import UsageError
+from gpuplan.files.progress import watching
 from gpuplan.scenarios import crew
 from gpuplan.scenarios.crew import results_of
 from gpuplan.scenarios.file import Case, read_scenarios
 from gpuplan.scenarios.journal import Journal
+from tests.files.watcher import Kept
 
 PLANS = """format: 1
 scenarios:
@@ -45,6 +47,13 @@ def test_processes_say_the_same_and_one_that_is_killed_loses_nothing(plans: Path
         os.kill(child.pid or 0, signal.SIGKILL)
     found |= dict(made)
     assert [found[at].plain() for at in range(len(cases))] == [one.plain() for one in results_of(cases)]
+
+
+def test_it_is_told_how_many_are_done(plans: Path) -> None:
+    cases, kept = cases_of(plans), Kept()
+    with watching(kept):
+        results_of(cases)
+    assert kept.done["scenarios"] == [(at, len(cases)) for at in range(len(cases))]
 
 
 def test_a_question_that_kills_is_given_up(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:

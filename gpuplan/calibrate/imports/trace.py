@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuplan.calibrate.device import Probe
 from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, TimedKernel, fault, json_of
+from gpuplan.files.progress import steps
 
 TYPES = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "c10::Float8_e4m3fn": "fp8", "c10::Float8_e4m3fnuz": "fp8", "signed char": "int8",
@@ -54,7 +55,7 @@ def parse(text: str, name: str, given: ImportHints) -> ParsedFile:
     times: dict[str, list[float]] = {}
     probes: dict[str, Probe] = {}
     left_out: dict[str, int] = {}
-    for at, operator in enumerate(operators):
+    for at, operator in enumerate(steps(operators, f"matmuls and attentions of {name}")):
         if not spent.get(at):
             continue
         probe = _probe(operator, given.dtype)
@@ -86,7 +87,7 @@ def _spent(
     for spans in threads.values():
         spans.sort()
     spent: dict[int, float] = {}
-    for kernel in kernels:
+    for kernel in steps(kernels, "kernels of the trace"):
         at_ = by_id.get(str(kernel["args"].get("External id")))
         if at_ is None:
             launch = by_launch.get(kernel["args"].get("correlation"))

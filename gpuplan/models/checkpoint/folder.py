@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError
 from gpuplan.files.json_text import JsonError, parse
+from gpuplan.files.progress import steps
 from gpuplan.files.read import bytes_of, decoded, is_file, is_folder
 from gpuplan.files.window import entries, window_of
 from gpuplan.models.card import ModelCard
@@ -131,7 +132,9 @@ def indexed(index: Path) -> Iterator[SafetensorsFile]:
     if missing:
         what = f"{listed(missing)} of the {len(names)} files that the index names {'is' if len(missing) == 1 else 'are'} not there"
         raise UsageError(Problem("model.missing-shard", what, "download the whole folder", str(index)))
-    yield from as_indexed((read_safetensors(index.parent / name) for name in names), tensors, str(index))
+    yield from as_indexed(
+        (read_safetensors(index.parent / name) for name in steps(names, "files of weights read")), tensors, str(index)
+    )
 
 
 def as_indexed(files: Iterable[SafetensorsFile], tensors: set[str], where: str) -> Iterator[SafetensorsFile]:
@@ -186,7 +189,7 @@ def index_of(text: str, where: str) -> tuple[list[str], set[str]]:
 
 def _unindexed(folder: Path, names: Sequence[str]) -> Iterator[SafetensorsFile]:
     """The heads of the files of a folder without an index: one, or all parts of one set."""
-    for name in complete(names, str(folder)):
+    for name in steps(complete(names, str(folder)), "files of weights read"):
         yield read_safetensors(folder / name)
 
 
