@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.cli.plan_goal import app_of, entries_of, split
-from gpuplan.cli.plan_serve import LEFT_OUT
+from gpuplan.cli.plan_goal import app_of
 from gpuplan.plan.ask_goal import PlanCarriesAsk
 from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.planner.ask import ONE_MACHINE, entries_of, split
 
 if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
@@ -37,4 +37,4 @@ def answer(given: Mapping[str, Any]) -> Carried:
     return carries(asked, run, Library.shared(run.specs, calibrated=bool(run.calibrated)))
 
 
-app = app_of(entries_of(PlanCarriesAsk, ServeAsk, (*LEFT_OUT, "trace", "concurrency")), ABOUT, answer)
+app = app_of(entries_of(PlanCarriesAsk, ServeAsk, (*ONE_MACHINE, "trace", "concurrency")), ABOUT, answer)

@@ -21,7 +21,6 @@ from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import UnknownError
 from gpuplan.plan.option import OUTPUT, Entry, by_key
-from gpuplan.record import Record
 
 if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
@@ -33,13 +32,6 @@ Plot: TypeAlias = Annotated[
     str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw the front of cost against time: PNG, SVG, PDF")
 ]
 FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
-
-
-def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
-    """The options of a goal, and those of the task but for what the goal has, or what is left out: fields or groups."""
-    own = by_key(goal)
-    rest = [one for key, one in by_key(task).items() if key not in own and not {one.name, one.option.group} & set(without)]
-    return [*(one for one in rest if one.positional), *own.values(), *(one for one in rest if not one.positional)]
 
 
 def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
@@ -143,9 +135,3 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None = No
         raise Exit(judge(facts_of_planned(cast("Planned", found)), said))
     if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
-
-
-def split(given: Mapping[str, Any], goal: type[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was typed for the goal, and for the task."""
-    own = by_key(goal)
-    return {key: one for key, one in given.items() if key in own}, {key: one for key, one in given.items() if key not in own}

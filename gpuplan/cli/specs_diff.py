@@ -113,30 +113,36 @@ def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[ReferenceAnsw
     from gpuplan.render.diff import ReferenceAnswer
 
     sides = [_of_side(_library_of(side), asked) for side in (base, head)]
-    return [
-        ReferenceAnswer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
-    ]  # fmt: skip
+    old, new = sides
+    return [ReferenceAnswer(f"{task} {MODEL} --on {name}", old[task][name], new[task][name]) for name in asked for task in old]
 
 
 def _of_scenarios(base: Side, head: Side, file: str) -> list[ReferenceAnswer]:
     """The questions of a team's file, with the specs of either side in place of those that the file names."""
     from gpuplan.plan.ask import ASKS
     from gpuplan.plan.read import question
+    from gpuplan.planner.ask import PLANNINGS, planned
     from gpuplan.render.diff import ReferenceAnswer
     from gpuplan.scenarios.file import read_scenarios
     from gpuplan.search.ask import estimated
 
-    def told(task: str, given: Mapping[str, Any], library: Library) -> Estimate | str:
+    def told(task: str, given: Mapping[str, Any], library: Library) -> tuple[Estimate | str, str]:
+        """The answer, and of a plan the machine that it is of."""
+        asked = {**given, "specs": None}
         try:
-            return estimated(question(ASKS[task], {**given, "specs": None}), advise=False, library=library)
+            if task not in PLANNINGS:
+                return estimated(question(ASKS[task], asked), advise=False, library=library), ""
+            best = planned(task, asked, library).best
         except GpuplanError as error:
-            return error.problems[0].message
+            return error.problems[0].message, ""
+        return (best[0].estimate, best[0].offering.target) if best else ("nothing meets the goal", "")
 
     libraries = [_library_of(side) for side in (base, head)]
-    return [
-        ReferenceAnswer(case.name, *(told(case.task, case.given, one) for one in libraries))
-        for case in read_scenarios(Path(file)).cases
-    ]
+    found = []
+    for case in read_scenarios(Path(file)).cases:
+        (old, before), (new, after) = (told(case.task, case.given, one) for one in libraries)
+        found.append(ReferenceAnswer(case.name, old, new, (before, after)))
+    return found
 
 
 def _library_of(side: Side) -> Library:

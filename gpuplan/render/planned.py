@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
 from gpuplan.render.planned_pieces import beaten, said_of
@@ -20,9 +21,8 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
-    first, *needed = _headline(found, look).splitlines()
-    head = [*wrap(first, look.width, "", "  ")]
-    head += [line for text in needed for line in wrap(text.strip(), look.width, "  ", "    ")]
+    head = [*wrap(headline(found, look), look.width, "", "  ")]
+    head += [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     rows = found.best or found.nearest
     listed = stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
     flips = [wrap(_flip(one), look.width, "  - ", "    ") for one in found.flips]
@@ -48,7 +48,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [_headline(found, Look()), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
+    lines = [headline(found), *(f"  {text}" for text in relaxed(found)), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += ["", _looked(found), "", *(f"- {noted(note)}" for note in found.notes)]
     return "\n".join(lines) + "\n"
@@ -56,7 +56,12 @@ def as_markdown(found: Planned) -> str:
 
 def as_json(found: Planned) -> str:
     """All of it as numbers in base units."""
-    whole = {
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Planned) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
         "model": found.model, "least": found.least,
         "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
         "best": records(found.best), "binds": found.binds,
@@ -70,7 +75,6 @@ def as_json(found: Planned) -> str:
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: Planned) -> str:
@@ -103,18 +107,24 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
 PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute")
 
 
-def _headline(found: Planned, look: Look) -> str:
+def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
+    """The first line: what is best, or that nothing meets the goal."""
     limits = " within " + " and ".join(one.said for one in found.limits) if found.limits else ""
     if found.best:
         first = found.best[0]
         figure = _figure(first, found.least)
         what = f"{first.offering.target} has the least {SAID[found.least]}{limits}: {figure}"
         return f"{look.good('BEST')}  {what}"
-    lines = [f"{look.bad('NOTHING')} meets the goal{limits}"]
+    return f"{look.bad('NOTHING')} meets the goal{limits}"
+
+
+def relaxed(found: Planned) -> list[str]:
+    """What would have to give where nothing meets the goal, and by how much."""
+    lines = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS[one.limit.figure])
-        lines.append(f"  {one.limit.said} would have to be {need} ({times(one.needs / one.limit.most)}), on {one.offering}")
-    return "\n".join(lines)
+        lines.append(f"{one.limit.said} would have to be {need} ({times(one.needs / one.limit.most)}), on {one.offering}")
+    return lines
 
 
 def _figure(one: Candidate, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.planned_pieces import beaten, said_of
@@ -40,7 +41,7 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
 
     rows = found.best or found.nearest
     listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
-    gives = [line for text in _relax(found) for line in wrap(text, look.width, "  ", "    ")]
+    gives = [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
     return screen_of(
         [
@@ -66,7 +67,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
+    lines = [headline(found, Look()), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -80,7 +81,12 @@ def as_markdown(found: Planned) -> str:
 
 def as_json(found: Planned) -> str:
     """All of it as numbers in base units."""
-    whole = {
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Planned) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
         "model": found.model, "least": found.least, "load": found.asked.get("load"),
         "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
         "best": records(found.best), "binds": found.binds,
@@ -93,7 +99,6 @@ def as_json(found: Planned) -> str:
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: Planned) -> str:
@@ -152,7 +157,8 @@ def _listed(lines: Sequence[str]) -> list[Piece]:
     return [*pieces, *(Piece(3, list(lines[at:end])) for at, end in zip(rest, [*rest[1:], len(lines)], strict=True))]
 
 
-def _relax(found: Planned) -> list[str]:
+def relaxed(found: Planned) -> list[str]:
+    """What would have to give where nothing keeps the promise, and by how much."""
     made = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS.get(one.limit.figure, "s"))

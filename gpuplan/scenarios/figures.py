@@ -124,10 +124,20 @@ def _no_price(answer: Estimate) -> str:
     return "" if found is None else f"{found.text}; {found.hint}"
 
 
+_TITLES = {
+    "Of every question": ("all",), "Of plans": ("plan",), "Of training": ("train",), "Of serving and of fit": ("serve", "fit"),
+}  # fmt: skip
+
+
 def page() -> str:
     """The reference page of all figures, by question."""
     parts = [_HEAD]
-    for title, tasks in (("Of every question", ("all",)), ("Of training", ("train",)), ("Of serving and of fit", ("serve", "fit"))):
+    for title, tasks in (
+        ("Of every question", ("all",)),
+        ("Of plans", ("plan",)),
+        ("Of training", ("train",)),
+        ("Of serving and of fit", ("serve", "fit")),
+    ):
         rows = [
             f"| `{key}` | {_units(one.unit)} | {one.tasks} | {one.meaning} |"
             for key, one in figures().items()
@@ -148,4 +158,8 @@ _HEAD = """# The figures
 What an answer may tell, by the keys of `--json`, which `--require`, files of scenarios ([scenarios](scenarios.md)) and `--by` of
 `gpuplan compare` take too. Values are in base units: bytes, seconds, USD, joules, and per second; a share of 1 is 100 %. Each has a
 range, whose ends are `.low` and `.high` in assertions. Which of them an answer has follows from the question.
+
+A plan (`plan train`, `plan finetune`, `plan serve`) tells the figures of the task that it plans, of the first machine that it names
+and of all accelerators of it together; what a whole fleet has and one unit of it has not is without a range. `fits` says that the
+goal is met.
 """
