@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Exit, Option, Typer
 from typer.main import get_command
@@ -61,7 +61,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
-        *(parameter(by_key(Output)["require"]) for one in entries if one.key == "front"),
+        parameter(by_key(Output)["require"]),
         Parameter("full_answer", Parameter.KEYWORD_ONLY, default=False, annotation=o.Full),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
@@ -130,8 +130,8 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None = No
 
         put(render.as_text(found, look_of(sys.stdout), full=full))
     if said is not None:
-        from gpuplan.scenarios.figures import facts_of_planned
+        from gpuplan.scenarios.figures import facts_of_goal
 
-        raise Exit(judge(facts_of_planned(cast("Planned", found)), said))
+        raise Exit(judge(facts_of_goal(found), said))
     if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))

@@ -119,30 +119,37 @@ def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[ReferenceAnsw
 
 def _of_scenarios(base: Side, head: Side, file: str) -> list[ReferenceAnswer]:
     """The questions of a team's file, with the specs of either side in place of those that the file names."""
+    from gpuplan.estimate.carried import Carried
     from gpuplan.plan.ask import ASKS
     from gpuplan.plan.read import question
     from gpuplan.planner.ask import PLANNINGS, planned
+    from gpuplan.render.carried import amount
     from gpuplan.render.diff import ReferenceAnswer
     from gpuplan.scenarios.file import read_scenarios
     from gpuplan.search.ask import estimated
 
     def told(task: str, given: Mapping[str, Any], library: Library) -> tuple[Estimate | str, str]:
-        """The answer, and of a plan the machine that it is of."""
+        """The answer, and of a plan what it names."""
         asked = {**given, "specs": None}
         try:
             if task not in PLANNINGS:
                 return estimated(question(ASKS[task], asked), advise=False, library=library), ""
-            best = planned(task, asked, library).best
+            found = planned(task, asked, library)
         except GpuplanError as error:
             return error.problems[0].message, ""
-        return (best[0].estimate, best[0].offering.target) if best else ("nothing meets the goal", "")
+        if isinstance(found, Carried):
+            if not found.most or (first := found.most[0]).estimate is None:
+                return "", "; ".join(f"{one.model}: {amount(one)}" for one in found.most) or "nothing is carried"
+            return first.estimate, f"with {amount(first)}"
+        best = found.best
+        return (best[0].estimate, f"on {best[0].offering.target}") if best else ("", "nothing meets the goal")
 
     libraries = [_library_of(side) for side in (base, head)]
-    found = []
+    made = []
     for case in read_scenarios(Path(file)).cases:
         (old, before), (new, after) = (told(case.task, case.given, one) for one in libraries)
-        found.append(ReferenceAnswer(case.name, old, new, (before, after)))
-    return found
+        made.append(ReferenceAnswer(case.name, old, new, (before, after)))
+    return made
 
 
 def _library_of(side: Side) -> Library:

@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanServeAsk, PlanTrainAsk
+from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanFinetuneAsk, PlanServeAsk, PlanTrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import Entry, by_key
 from gpuplan.record import Record
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.carried import Carried
     from gpuplan.estimate.planned import Planned
     from gpuplan.search.library import Library
 
@@ -40,8 +41,9 @@ PLANNINGS: Mapping[str, Planning] = {
     "plan train": Planning(PlanTrainAsk, TrainAsk, ("rl", "described", "input", "samples", "epochs", "own")),
     "plan finetune": Planning(PlanFinetuneAsk, TrainAsk, ("rl", "described", "input", "own")),
     "plan serve": Planning(PlanServeAsk, ServeAsk, ONE_MACHINE),
+    "plan carries": Planning(PlanCarriesAsk, ServeAsk, (*ONE_MACHINE, "trace", "concurrency")),
 }
-"""By command; each is answered by machines that reach a goal."""
+"""By command: the first three are answered by machines that reach a goal, the last by what a machine that is named carries."""
 
 
 def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
@@ -67,7 +69,7 @@ def split(given: Mapping[str, Any], goal: type[Record]) -> tuple[dict[str, Any],
     return {key: one for key, one in given.items() if key in own}, {key: one for key, one in given.items() if key not in own}
 
 
-def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) -> Planned:
+def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) -> Planned | Carried:
     """The answer to the options of a question of the planner, by their names in Python.
 
     Without a library, that of the process with the specs that the options name.
@@ -80,8 +82,13 @@ def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) 
 
     kind = PLANNINGS[ask]
     goal, task = split(given, kind.goal)
-    want, run = question(kind.goal, goal), question(kind.task, {**task, **_taken(kind.task)})
+    want, run = question(kind.goal, goal), question(kind.task, {**task, **_taken(ask)})
     read = Library.shared(run.specs, calibrated=bool(run.calibrated)) if library is None else library
+    if isinstance(want, PlanCarriesAsk):
+        from gpuplan.planner.carries import carries
+
+        assert isinstance(run, ServeAsk)
+        return carries(want, run, read)
     if isinstance(run, ServeAsk):
         from gpuplan.planner.serve_answer import plan_serve
 
@@ -96,6 +103,6 @@ def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) 
     return plan_train(want, run, read)
 
 
-def _taken(task: type[Common]) -> dict[str, Any]:
+def _taken(ask: str) -> dict[str, Any]:
     """What the planner says in place of the user: where a task runs, and that a launch is made of the best alone."""
-    return {"on": "any"} if task is ServeAsk else {"on": "any", "emit": None}
+    return {"plan carries": {}, "plan serve": {"on": "any"}}.get(ask, {"on": "any", "emit": None})

@@ -24,7 +24,7 @@ class ReferenceAnswer(Record, eq=False):
     old: Estimate | str
     new: Estimate | str
     places: tuple[str, str] = ("", "")
-    """Where a plan looks for the best machine: which it is on either side."""
+    """Of a plan what it names on either side: the machine, or how much it carries; all that is said where there is no estimate."""
 
     def figures(self) -> list[tuple[str, str, float, float]]:
         """The figures that moved: key, unit, old and new."""
@@ -44,14 +44,14 @@ class ReferenceAnswer(Record, eq=False):
         return f"{old} → {new}" if old != new else ""
 
     def said(self) -> tuple[str, str]:
-        """The verdict of either side, and of a plan its machine."""
+        """The verdict of either side, and what a plan names."""
         return _verdict(self.old, self.places[0]), _verdict(self.new, self.places[1])
 
 
 def _verdict(one: Estimate | str, place: str) -> str:
     if isinstance(one, str):
-        return f"no answer ({one})"
-    return f"{one.verdict.words} on {place}" if place else one.verdict.words
+        return f"no answer ({one})" if one else place
+    return f"{one.verdict.words} {place}" if place else one.verdict.words
 
 
 def percent(ratio: float | None) -> str:

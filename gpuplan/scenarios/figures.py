@@ -9,6 +9,7 @@ from math import nan
 from pathlib import Path
 
 from gpuplan.errors import Problem
+from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
@@ -52,6 +53,22 @@ def facts_of(answer: Estimate) -> Facts:
         flags={"fits": verdict.fits, "narrowly": verdict.narrowly},
         figures=found,
         lacking=lacking(answer.task, found, _no_price(answer)),
+    )
+
+
+def facts_of_goal(found: Planned | Carried) -> Facts:
+    """What an answer of the planner says, for assertions."""
+    return facts_of_planned(found) if isinstance(found, Planned) else facts_of_carried(found)
+
+
+def facts_of_carried(found: Carried) -> Facts:
+    """The most of each thing that a fleet carries; of models the first, which is the largest. `fits`: it carries anything."""
+    most = {one.figure: Known(one.value, nan, nan, _unit_of(one.figure)) for one in reversed(found.most)}
+    why = "`plan carries` does not tell it" if most else "nothing is carried"
+    return Facts(
+        flags={"fits": found.reached, "narrowly": False},
+        figures=most,
+        lacking=_WithPercentiles({key: why for key in figures() if key not in most}),
     )
 
 
@@ -161,5 +178,5 @@ range, whose ends are `.low` and `.high` in assertions. Which of them an answer 
 
 A plan (`plan train`, `plan finetune`, `plan serve`) tells the figures of the task that it plans, of the first machine that it names
 and of all accelerators of it together; what a whole fleet has and one unit of it has not is without a range. `fits` says that the
-goal is met.
+goal is met. `plan carries` tells the most of each thing that a fleet carries, without ranges; `fits` says that it carries anything.
 """

@@ -15,6 +15,10 @@ from gpuplan.scenarios.result import Result, exit_code
 
 SCHEMA = "gpuplan/scenarios/1"
 _MAIN = (
+    "rate_per_s",
+    "requests_in_flight",
+    "context_tokens",
+    "params",
     "tokens_per_s",
     "samples_per_s",
     "ttft_s",

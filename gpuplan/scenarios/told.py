@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from gpuplan.errors import Problem
+from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.estimate.result import Estimate
 from gpuplan.planner.ask import PLANNINGS, planned
@@ -15,7 +16,7 @@ from gpuplan.render.compare_data import figures_json, price_json
 from gpuplan.render.json import number
 from gpuplan.render.text import known
 from gpuplan.scenarios.expression import Facts
-from gpuplan.scenarios.figures import facts_of, facts_of_planned
+from gpuplan.scenarios.figures import facts_of, facts_of_carried, facts_of_planned
 from gpuplan.search.ask import answered
 
 
@@ -37,7 +38,8 @@ def told(ask: str, given: Mapping[str, Any]) -> Told:
         GpuplanError: whatever is wrong with the question or unknown to the data.
     """
     if ask in PLANNINGS:
-        return _of_planned(planned(ask, given))
+        found = planned(ask, given)
+        return _of_planned(found) if isinstance(found, Planned) else _of_carried(found)
     made = answered(ask, given, advise=False, keep=True)
     return Told(facts=facts_of(made), answer={**_verdict(made), **_rest(made), "figures": figures_json(made)})
 
@@ -78,4 +80,24 @@ def _of_planned(found: Planned) -> Told:
         "plan": render.document(found),
     }  # fmt: skip
     unmet = None if found.reached else Problem("plan.unmet", head, "; ".join(render.relaxed(found)))
+    return Told(facts=facts, answer=answer, unmet=unmet)
+
+
+def _of_carried(found: Carried) -> Told:
+    """The figures are the most of each thing; `plan` is what the command's own `--json` says."""
+    from gpuplan.render.carried import document, headline
+
+    facts, head = facts_of_carried(found), headline(found)
+    answer = {
+        "fits": found.reached,
+        "verdict": f"carried by {found.on}" if found.reached else "nothing is carried",
+        "headline": head, "question": {}, "price": None, "chosen": [],
+        "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in found.notes],
+        "figures": {
+            key: {"value": number(one.value), "low": None, "high": None, "unit": one.unit, "assumed": False}
+            for key, one in facts.figures.items()
+        },
+        "plan": document(found),
+    }  # fmt: skip
+    unmet = None if found.reached else Problem("plan.unmet", head, "; ".join(note.text for note in found.notes))
     return Told(facts=facts, answer=answer, unmet=unmet)

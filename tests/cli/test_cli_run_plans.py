@@ -15,7 +15,7 @@ import pytest
 
 from gpuplan.planner.ask import PLANNINGS, planned
 from gpuplan.scenarios.asks import QUESTIONS, options_of
-from gpuplan.scenarios.figures import facts_of_planned, figures, named
+from gpuplan.scenarios.figures import facts_of_goal, figures, named
 from gpuplan.scenarios.schema import schema
 from gpuplan.specs.catalog import shipped_folder
 from tests.cli.cli_calls import Call
@@ -23,9 +23,11 @@ from tests.cli.cli_calls import Call
 BUY = {"model": "gpt2", "tokens": "10B", "on": "8xh100"}
 CHAT = {"model": "llama-3.1-8b", "rate": "2/s", "on": "h100,l40s", "max_count": 2}
 TUNE = {"model": "llama-3.1-8b", "on": "2xrtx-4090"}
+HOLDS = {"model": "llama-3.1-8b", "on": "2xl40s"}
 ASKED = {
     "plan train": (BUY, "fits and accelerators <= 8 and cost_usd < 1e4 and step_time_s.high < 1 h"),
     "plan finetune": (TUNE, "fits and wall_time_s > 1 min"),
+    "plan carries": (HOLDS, "fits and rate_per_s > 1 and requests_in_flight > 10 and context_tokens >= 8k"),
     "plan serve": (CHAT, "fits and ttft_p99_s < 2 s and cost_usd_per_month < 50k and fleet_power_watts > 10"),
 }
 
@@ -42,7 +44,7 @@ def test_every_plan_of_a_machine_is_asked_here() -> None:
     assert {*PLANNINGS, "fit", "train", "serve"} == set(QUESTIONS)
 
 
-@pytest.mark.parametrize("ask", PLANNINGS)
+@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan serve"])
 def test_an_answer_is_that_of_the_command(call: Call, tmp_path: Path, ask: str) -> None:
     given, require = ASKED[ask]
     file = file_of(tmp_path, {"it": {"ask": ask, **given, "require": require}})
@@ -59,6 +61,33 @@ def test_an_answer_is_that_of_the_command(call: Call, tmp_path: Path, ask: str) 
     assert (told[key]["value"], told["accelerators"]["value"]) == (best[key], best["accelerators"])
     assert best["on"] in call("run", file).out
     assert best["on"] in "".join(call("run", file).out.split())
+
+
+def test_what_a_fleet_carries(call: Call, tmp_path: Path) -> None:
+    scenarios = {
+        "holds": {"ask": "plan carries", **HOLDS, "require": ASKED["plan carries"][1]},
+        "largest": {"ask": "plan carries", "model": "any", "on": "rtx-4090", "lowest_bits": 4, "best": 2},
+        "not": {"ask": "plan carries", "model": "llama-3.1-70b", "on": "t4"},
+    }
+    said = call("run", file_of(tmp_path, scenarios), "--json")
+    holds, largest, nothing = json.loads(said.out)["results"]
+    assert (said.code, [one["status"] for one in (holds, largest, nothing)]) == (3, ["passed", "answered", "goal not met"])
+    alone = json.loads(call("plan", "carries", "llama-3.1-8b", "--on", "2xl40s", "--json").out)
+    assert holds["answer"]["plan"] == alone
+    assert {key: one["value"] for key, one in holds["answer"]["figures"].items()} == {
+        one["figure"]: one["value"] for one in alone["most"]
+    }
+    assert largest["answer"]["figures"]["params"]["value"] == max(one["value"] for one in largest["answer"]["plan"]["most"])
+    assert "does not fit" in nothing["problems"][0]["hint"]
+
+
+def test_require_on_what_a_fleet_carries(call: Call) -> None:
+    words = ("plan", "carries", "llama-3.1-8b", "--on", "2xl40s", "--require")
+    assert call(*words, "rate_per_s > 1 and fits").code == 0
+    failed = call(*words, "rate_per_s > 100")
+    assert (failed.code, "`rate_per_s > 100` does not hold: rate_per_s is 14." in failed.err) == (4, True)
+    assert call(*words, "cost_usd < 5").code == 5
+    assert call(*words, "rate < 5").code == 2
 
 
 def test_a_sweep_with_a_goal_that_nothing_meets(call: Call, tmp_path: Path) -> None:
@@ -128,16 +157,16 @@ def test_what_only_the_planner_sees_is_no_answer(call: Call, tmp_path: Path) -> 
 
 def test_every_figure_of_a_plan_is_in_the_table() -> None:
     for ask, (given, _) in ASKED.items():
-        found = facts_of_planned(planned(ask, given)).figures
+        found = facts_of_goal(planned(ask, given)).figures
         assert {key for key in found if named(key) not in figures()} == set(), ask
 
 
 def test_editors_know_plans() -> None:
     checked = jsonschema.Draft202012Validator(schema())
     for ask, (given, require) in ASKED.items():
-        one = {"ask": ask, **given, "require": require, "sweep": {"max_count": [1, 2]}}
+        one = {"ask": ask, **given, "require": require, "sweep": {"best": [1, 2]}}
         assert checked.is_valid({"format": 1, "scenarios": {"it": one}}), ask
-        assert not checked.is_valid({"format": 1, "scenarios": {"it": {**one, "max_cuont": 2}}}), ask
+        assert not checked.is_valid({"format": 1, "scenarios": {"it": {**one, "bset": 2}}}), ask
         assert not checked.is_valid({"format": 1, "scenarios": {"it": {**one, "emit": "command"}}}), ask
     assert "on" in options_of("plan serve")
 
@@ -147,9 +176,15 @@ def test_a_change_of_specs_may_turn_a_plan(call: Call, tmp_path: Path) -> None:
     shutil.copytree(shipped_folder(), specs)
     chip = specs / "accelerators" / "nvidia" / "l40s.yaml"
     chip.write_text(chip.read_text(encoding="utf-8").replace("bandwidth: 864 GB/s", "bandwidth: 8.64 GB/s"), encoding="utf-8")
-    plans = file_of(tmp_path, {"chat": {"ask": "plan serve", **CHAT}})
+    asks = {"chat": {"ask": "plan serve", **CHAT}, "holds": {"ask": "plan carries", **HOLDS, "tpot": "1s"}}
+    asks["largest"] = {"ask": "plan carries", "model": "any", "on": "l40s", "best": 1, "tpot": "1s"}
+    plans = file_of(tmp_path, asks)
     said = call("specs", "diff", str(shipped_folder()), str(specs), "--scenarios", plans, "--json")
-    (made,) = json.loads(said.out)["estimates"]
+    made, holds, largest = json.loads(said.out)["estimates"]
+    assert holds["old"].endswith("requests/s")
+    assert holds["new"] != holds["old"]
+    assert largest["old"] != largest["new"]
+    assert "no answer" not in largest["old"] + largest["new"]
     assert made["old"] != made["new"]
     assert "l40s" in made["old"]
     assert "l40s" not in made["new"]
