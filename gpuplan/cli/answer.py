@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpuplan.scenarios.expression import Assertion, Facts
 
 FORMS = ("json", "csv", "md")
-SIZES = ("full", "brief")
 
 
 def answer(task: str, given: Mapping[str, Any]) -> int:
@@ -168,8 +167,8 @@ def tree(made: Estimate, given: Mapping[str, Any]) -> str:
     return working(made, None if wanted == EVERYTHING else wanted, look_of(sys.stdout), depth)
 
 
-def form_of(given: Mapping[str, Any]) -> str:
-    """Which of --json, --csv and --md was asked for, or an empty string.
+def form_of(given: Mapping[str, Any], full: str = "full") -> str:
+    """Which of --json, --csv and --md was asked for, or an empty string. `full` is the option that asks for all of an answer.
 
     Raises:
         UsageError: more than one of them, or options of output that exclude each other.
@@ -183,9 +182,11 @@ def form_of(given: Mapping[str, Any]) -> str:
     if given.get("json") not in (None, False, True, FIGURES, FULL):
         what = f"--json={given['json']} is no form of JSON"
         raise UsageError(Problem("usage.forms", what, "write `--json` for the figures, `--json=full` for all working"))
-    if given.get("full") and given.get("brief"):
-        raise UsageError(Problem("usage.forms", "--full and --brief exclude each other"))
-    sizes = [f"--{size}" for size in (*SIZES, "plain") if given.get(size)]
+    for size in (full, "plain"):
+        if given.get(size) and given.get("brief"):
+            hint = "leave one out; one line has no columns and no bars"
+            raise UsageError(Problem("usage.forms", f"{flag_of(size)} and --brief exclude each other", hint))
+    sizes = [flag_of(size) for size in (full, "brief", "plain") if given.get(size)]
     if sizes and (asked or given.get("explain") is not None or given.get("emit")):
         hint = "leave one out" + ("; `--json=full` has all of the working" if asked == ["json"] else "")
         raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)}: the answer is not written in words", hint))
@@ -195,6 +196,11 @@ def form_of(given: Mapping[str, Any]) -> str:
     if given.get("depth") is not None and given.get("explain") is None:
         raise UsageError(Problem("usage.depth", "--depth means nothing without --explain", "add --explain TERM"))
     return asked[0] if asked else ""
+
+
+def flag_of(key: str) -> str:
+    """An option as the user types it."""
+    return f"--{key.replace('_', '-')}"
 
 
 def put(text: str) -> None:

@@ -41,8 +41,8 @@ def _moved(words: list[str], commands: Collection[str]) -> list[str]:
     rest = words[at:]
     if not front or not rest or rest[0] not in commands:
         return words
-    # What these two take is another command line, which the options belong to.
-    return [*rest, *front] if rest[0] in ("explain", "compare") else [rest[0], *front, *rest[1:]]
+    # What these take is another command line, which the options belong to.
+    return [*rest, *front] if rest[0] in ("explain", "compare", "plan") else [rest[0], *front, *rest[1:]]
 
 
 def _formed(words: list[str]) -> list[str]:

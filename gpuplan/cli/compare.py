@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gpuplan.estimate.standing import Standing
     from gpuplan.render.report.page import Report
 
+SIZES = ("brief", "plain")
+"""How a comparison is written where it is neither a table nor data."""
+_FLAGS = frozenset(f"--{size}" for size in SIZES)
 app = Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -41,6 +44,8 @@ def compare(
     Models, machines, engines, formats, regions, `--set` of a term: every combination is asked, 400 at most, and the answers stand
     in order, the fastest first, or by the figure of `--by`. What makes each slower or dearer than the best is told part by part.
 
+    `--plain` says it in `label: value` lines for screen readers, `--brief` in one line.
+
     Exits with 3 when none fits, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their
     datasheets.
 
@@ -54,9 +59,12 @@ def compare(
     if words[0] in TASKS:
         _estimates(words[0], words[1:])
     else:
+        from gpuplan.cli.answer import form_of
         from gpuplan.cli.specs_compare import side_by_side
 
-        side_by_side(words)
+        sizes = {size: f"--{size}" in words for size in SIZES}
+        form_of(sizes)
+        side_by_side([word for word in words if word not in _FLAGS], _size(sizes))
 
 
 def _estimates(task: str, words: Sequence[str]) -> None:
@@ -78,9 +86,9 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("require") is not None:
         hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
         raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
-    sizes = [f"--{size}" for size in ("full", "brief", "plain") if given.get(size)]
-    if sizes:
-        raise UsageError(Problem("usage.forms", f"{' and '.join(sizes)} mean nothing to a comparison", "leave them out"))
+    if given.get("full"):
+        hint = "leave it out; `--json=full` has all of every answer"
+        raise UsageError(Problem("usage.forms", "--full means nothing to a comparison", hint))
     if not axes:
         hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
         raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
@@ -88,7 +96,7 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
     _beside(order, by, given)
-    sys.stdout.write(_text(task, order, form, full=given["json"] == FULL))
+    sys.stdout.write(_text(task, order, form or _size(given), full=given["json"] == FULL))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
@@ -140,6 +148,10 @@ def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
     return (found[0] if found else None), rest
 
 
+def _size(given: Mapping[str, Any]) -> str:
+    return next((size for size in SIZES if given.get(size)), "")
+
+
 def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str:
     if form == "json":
         from gpuplan.render.compare_data import comparison_document
@@ -149,6 +161,10 @@ def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str
         from gpuplan.render.compare_data import comparison_csv
 
         return comparison_csv(order)
+    if form in SIZES:
+        from gpuplan.render.compare_plain import comparison_brief, comparison_plain
+
+        return comparison_brief(order) if form == "brief" else comparison_plain(order)
     from gpuplan.render.compare import comparison, comparison_markdown
     from gpuplan.render.text import look_of
 

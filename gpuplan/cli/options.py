@@ -23,6 +23,10 @@ SpecsDirs: TypeAlias = Annotated[
     Texts, Option("--specs", metavar="DIR", rich_help_panel=DATA, help="A folder of your own specs, which win; repeatable")
 ]
 Full: TypeAlias = Annotated[bool, Option("--full-answer", rich_help_panel=OUTPUT, help="All of the answer, not one screen")]
+Brief: TypeAlias = Annotated[bool, Option("--brief", rich_help_panel=OUTPUT, help="The answer in one line")]
+Plain: TypeAlias = Annotated[
+    bool, Option("--plain", rich_help_panel=OUTPUT, help="For screen readers: `label: value` lines, no columns, bars or colour")
+]
 Json: TypeAlias = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="JSON")]
 Csv: TypeAlias = Annotated[bool, Option("--csv", rich_help_panel=OUTPUT, help="CSV")]
 Html: TypeAlias = Annotated[

@@ -19,7 +19,7 @@ from gpuplan.cli.output import Output
 from gpuplan.cli.report import KEYS, put_plot, put_report, refuse
 from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
-from gpuplan.errors import UnknownError
+from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.plan.option import OUTPUT, Entry, by_key
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Plot: TypeAlias = Annotated[
     str | None, Option("--plot", metavar="FILE", rich_help_panel=OUTPUT, help="Draw the front of cost against time: PNG, SVG, PDF")
 ]
 FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
+SIZES = {"full_answer": o.Full, "brief": o.Brief, "plain": o.Plain}
 
 
 def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
@@ -42,9 +43,10 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
 
         said = read_requirement(given)
         given.pop("require", None)
-        form, emit = form_of(given), given.get("emit")
+        form, emit = form_of(given, "full_answer"), given.get("emit")
+        refuse_front(given)
         refuse(given)
-        asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS, "full_answer")}
+        asked = {key: value for key, value in given.items() if key not in (*FORMS, *KEYS, *SIZES)}
         drawn = "front" in asked and any(given.get(key) for key in KEYS)
         try:
             found = answer({**asked, "front": True} if drawn else asked)
@@ -56,13 +58,13 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
         if emit is not None and found.reached:
             started(found, emit)
         else:
-            put_planned(found, form, said, full=given["full_answer"])
+            put_planned(found, form, said, {key: bool(given[key]) for key in SIZES})
 
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
         parameter(by_key(Output)["require"]),
-        Parameter("full_answer", Parameter.KEYWORD_ONLY, default=False, annotation=o.Full),
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in SIZES.items()),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
@@ -73,6 +75,17 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     app = Typer(add_completion=False, rich_markup_mode=None)
     app.command(cls=Command)(made)
     return app
+
+
+def refuse_front(given: Mapping[str, Any]) -> None:
+    """Refuse one line that is to hold the front as well.
+
+    Raises:
+        UsageError: both were asked for.
+    """
+    if given.get("brief") and given.get("front"):
+        hint = "leave one out; `--plain --front` says the points of the front in words"
+        raise UsageError(Problem("usage.forms", "--front and --brief exclude each other", hint))
 
 
 def beside(found: Planned | Carried, given: Mapping[str, Any]) -> None:
@@ -116,7 +129,7 @@ def started(found: Planned | Carried, form: str) -> None:
     app.main([*words, "--emit", form], prog_name=f"gpuplan {task}", standalone_mode=False)
 
 
-def put_planned(found: Planned | Carried, form: str, said: Assertion | None = None, *, full: bool = False) -> None:
+def put_planned(found: Planned | Carried, form: str, said: Assertion | None, sizes: Mapping[str, bool]) -> None:
     """Write an answer, and end with exit code 3 where nothing meets the goal; with an assertion as it decides."""
     from gpuplan.cli.answer import judge, put
 
@@ -125,10 +138,14 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None = No
         put(render.as_json(found) if form == "json" else render.as_csv(found))
     elif form == "md":
         put(render.as_markdown(found))
+    elif sizes["brief"]:
+        put(render.as_brief(found))
+    elif sizes["plain"]:
+        put(render.as_plain(found, full=sizes["full_answer"]))
     else:
         from gpuplan.render.text import look_of
 
-        put(render.as_text(found, look_of(sys.stdout), full=full))
+        put(render.as_text(found, look_of(sys.stdout), full=sizes["full_answer"]))
     if said is not None:
         from gpuplan.scenarios.figures import facts_of_goal
 

@@ -25,6 +25,8 @@ def compare(
         Option("--price", metavar="NAME=USD/h", rich_help_panel=o.DATA, help="Your price for an hour of one of them; repeatable"),
     ] = None,
     specs: o.SpecsDirs = None,
+    brief: o.Brief = False,
+    plain: o.Plain = False,
     json: o.Json = False,
     csv: o.Csv = False,
     md: o.Md = False,
@@ -40,7 +42,8 @@ def compare(
     """
     from gpuplan.cli.answer import form_of
 
-    side_by_side(names, form_of({"json": json, "csv": csv, "md": md}), specs, prices or ())
+    form = form_of({"json": json, "csv": csv, "md": md, "brief": brief, "plain": plain})
+    side_by_side(names, form or ("brief" if brief else "plain" if plain else ""), specs, prices or ())
 
 
 def side_by_side(
@@ -77,6 +80,10 @@ def side_by_side(
         sys.stdout.write(records_csv(render.accelerators_records(made, worths)))
     elif form == "md":
         sys.stdout.write(render.accelerators_markdown(made, worths))
+    elif form == "brief":
+        sys.stdout.write(render.accelerators_brief(made, worths))
+    elif form == "plain":
+        sys.stdout.write(render.accelerators_plain(made, worths))
     else:
         sys.stdout.write(render.accelerators_text(made, worths, look_of(sys.stdout)))
 

@@ -15,6 +15,7 @@ from gpuplan.errors import Exit as Code
 from gpuplan.plan.option import by_key
 from gpuplan.plan.what_runs import WhatRunsAsk
 
+FORMS = {"brief": o.Brief, "plain": o.Plain, "json": o.Json, "csv": o.Csv, "md": o.Md}
 ABOUT = """Which models run on this machine for one user, how fast, and up to which context?
 
 Each model of the catalog is tried as its weights are stored and then in the types that users of the engine find ready, the
@@ -41,13 +42,17 @@ def run(text: list[str] | None, **given: Any) -> None:
 
     form = form_of(given)
     refuse(given)
-    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in ("json", "csv", "md", "html")})
+    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in (*FORMS, "html")})
     found = what_runs(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), text or ())
     put_report(given, lambda: of_what_runs(found))
     if form in ("json", "csv"):
         put(render.as_json(found) if form == "json" else render.as_csv(found))
     elif form == "md":
         put(render.as_markdown(found, asked))
+    elif given["brief"]:
+        put(render.as_brief(found, asked))
+    elif given["plain"]:
+        put(render.as_plain(found, asked))
     else:
         from gpuplan.render.text import look_of
 
@@ -60,12 +65,11 @@ def run(text: list[str] | None, **given: Any) -> None:
 def _command() -> Typer:
     """The command with an option for each field of its question."""
     words = Annotated[list[str] | None, Argument(metavar="[TEXT …]", help="Texts that must occur in a name of the model")]
-    forms = {"json": o.Json, "csv": o.Csv, "md": o.Md}
     parameters = [
         Parameter("text", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=words),
         *(parameter(one) for one in by_key(WhatRunsAsk).values()),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
-        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in forms.items()),
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]
     made: Any = run
     made.__signature__ = Signature(parameters)

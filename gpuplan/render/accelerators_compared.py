@@ -8,6 +8,7 @@ from gpuplan.browse.per_dollar_and_watt import ValueFigures, best
 from gpuplan.render.compare import side_by_side_text
 from gpuplan.render.markdown import grid
 from gpuplan.render.spec import chips_table
+from gpuplan.render.spoken import lines, one_line
 from gpuplan.render.text import Look, wrap
 from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.units import human
@@ -27,10 +28,11 @@ _POWER = {
 }  # fmt: skip
 BEST = " ◂"
 """Marks the best of a row."""
-_KEY = (
-    f"{BEST.strip()} best of the row; rates are dense; bf16 is fp16 where there is no bf16, fp8 is int8 where there is no fp8; "
+_NOTE = (
+    "rates are dense; bf16 is fp16 where there is no bf16, fp8 is int8 where there is no fp8; "
     "prices are the cheapest current on-demand rate of one accelerator on record, a reference and no offer"
 )
+_KEY = f"{BEST.strip()} best of the row; {_NOTE}"
 
 
 def accelerators_text(specs: Sequence[Accelerator], worths: Sequence[ValueFigures], look: Look) -> str:
@@ -44,6 +46,32 @@ def accelerators_text(specs: Sequence[Accelerator], worths: Sequence[ValueFigure
 def _padded(cell: str) -> str:
     """A cell with room for the mark of the best, so that numbers stand below each other."""
     return cell if cell.endswith(BEST) else f"{cell}{' ' * len(BEST)}"
+
+
+def accelerators_plain(specs: Sequence[Accelerator], worths: Sequence[ValueFigures]) -> str:
+    """The same as `label: value` lines for a screen reader, one after the other, without the rates that it does not have."""
+    rows = list(_rows(specs, worths))
+    said = []
+    for at, spec in enumerate(specs):
+        said.append(f"accelerator {at + 1}: {spec.id}")
+        for head, row in rows:
+            cell = f"{row[at].removesuffix(BEST)}, best of all" if row[at].endswith(BEST) else row[at]
+            if cell not in ("", NONE):
+                said.append(f"{spec.id}, {'price ' if head.startswith(' ') else ''}{head.strip()}: {cell}")
+    return lines([*said, f"note: {_NOTE}"])
+
+
+def accelerators_brief(specs: Sequence[Accelerator], worths: Sequence[ValueFigures]) -> str:
+    """Memory, bandwidth, rate and price of each in one line."""
+    rows = dict(_rows(specs, worths))
+    told = [(head.partition(",")[0], rows[head]) for head in _BRIEFLY if head in rows]
+    facts = [", ".join(f"{head} {row[at]}" for head, row in told if row[at] != NONE) for at in range(len(specs))]
+    first, *rest = [f"{spec.id}: {text}" for spec, text in zip(specs, facts, strict=True)]
+    return one_line(first, rest)
+
+
+_BRIEFLY = ("memory", "bandwidth", "bf16, dense", "fp8, dense", "power limit", "price")
+"""What one line tells of each."""
 
 
 def accelerators_markdown(specs: Sequence[Accelerator], worths: Sequence[ValueFigures]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.estimate.carried import Carried, Most
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
+from gpuplan.render.spoken import cells, lines, one_line, verdict_line
 from gpuplan.render.text import Look, noted, shown, span, wrap
 
 SAID = {
@@ -34,6 +35,22 @@ def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
         ],
         full=full,
     )
+
+
+def as_plain(found: Carried, *, full: bool = False) -> str:
+    """The answer as `label: value` lines for a screen reader; in full with how it was found."""
+    said = [verdict_line(headline(found))]
+    for one in found.most:
+        name, most, *rest = _row(one)
+        said += cells(name, HEADS[1:], [most, *rest])
+    said += [f"people: {text}" for text in _people(found, Look(100_000))]
+    said += [f"search: looked at {_looked(found)}"] if full else []
+    return lines([*said, *(f"note: {noted(note)}" for note in found.notes)])
+
+
+def as_brief(found: Carried) -> str:
+    """The answer in one line: the verdict, and the most of each thing."""
+    return one_line(headline(found), [f"{_row(one)[0]} {amount(one)} in {one.weights}" for one in found.most])
 
 
 def as_markdown(found: Carried) -> str:

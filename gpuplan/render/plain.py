@@ -16,7 +16,7 @@ def plain(estimate: Estimate, *, full: bool = False) -> str:
     """The answer as lines that each stand alone: the six figures that matter most, or all of them with all parts."""
     word, said = verdict_text(estimate)
     figures = estimate.figures if full else main_figures(estimate)
-    lines = [f"answer: {word.lower()}, {said}", f"question: {question_text(estimate)}", *_figures(estimate, figures)]
+    lines = [f"answer: {word.lower()}, {said}", f"question: {question_text(estimate)}", *figure_lines(estimate, figures)]
     for one in estimate.breakdowns:
         whole = float(one.total.value)
         parts = [part for part in one.parts if float(part.value) != 0]
@@ -32,7 +32,8 @@ def plain(estimate: Estimate, *, full: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(estimate: Estimate, figures: Mapping[str, Term]) -> Iterator[str]:
+def figure_lines(estimate: Estimate, figures: Mapping[str, Term]) -> Iterator[str]:
+    """Figures with what they mean and their ranges, a line each."""
     for key, term in figures.items():
         low, high = estimate.ranges[key]
         facts = [shown(key, float(term.value), term.unit)]

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
-from gpuplan.render.planned_pieces import beaten, said_of
+from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
+from gpuplan.render.spoken import one_line
 from gpuplan.render.text import Look, noted, shown, span, times, wrap
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
@@ -40,6 +41,30 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
         ],
         full=full,
     )
+
+
+def as_plain(found: Planned, *, full: bool = False) -> str:
+    """The answer as `label: value` lines for a screen reader."""
+    first, gives = headline(found), relaxed(found)
+    table = [_row(one) for one in found.best or found.nearest]
+    more = [f"would have to give: {text}" for text in gives]
+    more += [f"what would turn it: {_flip(one)}" for one in found.flips]
+    for at, one in enumerate(found.front, 1):
+        cost, time = shown("cost_usd", one.usd, "USD"), shown("wall_time_s", one.seconds, "s")
+        more.append(f"beaten by none in both cost and time {at}: {one.target}, {cost}, {time}")
+    return plain_of(found, first, HEADS, table, more, _looked(found), full=full)
+
+
+def as_brief(found: Planned) -> str:
+    """The answer in one line: the verdict, and the first machine's time and plan or what would have to give."""
+    first, gives = headline(found), relaxed(found)
+    cells = dict(zip(HEADS, _row(found.best[0]), strict=True)) if found.best else {}
+    told = [key for key in _BRIEFLY if cells.get(key) and key != SAID[found.least]]
+    return one_line(first, [*gives, *(f"{key} {cells[key]}" for key in told)])
+
+
+_BRIEFLY = ("cost", "time", "MFU", "plan")
+"""What one line tells of the first machine."""
 
 
 def as_markdown(found: Planned) -> str:

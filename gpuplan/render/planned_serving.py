@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Planned
-from gpuplan.render.planned_pieces import beaten, said_of
+from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
+from gpuplan.render.spoken import one_line
 from gpuplan.render.text import Look, noted, shown, span, times, wrap
 
 MOST_POINTS = 12
@@ -59,6 +60,28 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
         ],
         full=full,
     )
+
+
+def as_plain(found: Planned, *, full: bool = False) -> str:
+    """The answer as `label: value` lines for a screen reader."""
+    table = [_row(one, found) for one in found.best or found.nearest]
+    more = [f"would have to give: {text}" for text in relaxed(found)]
+    more += [f"what turns it: where {flip.what}, {flip.instead} is best" for flip in found.flips]
+    for at, one in enumerate(found.front, 1):
+        cost, time = shown("cost_usd", one.usd, "USD"), shown("tpot_s", one.seconds, "s")
+        more.append(f"beaten by none in both price and time of an output token {at}: {one.target}, {cost} a million, {time} each")
+    return plain_of(found, headline(found, Look()), _heads(found), table, more, _looked(found), full=full)
+
+
+def as_brief(found: Planned) -> str:
+    """The answer in one line: the verdict, and the first fleet or what would have to give."""
+    said = dict(zip(HEADS, _row(found.best[0], found), strict=True)) if found.best else {}
+    named = dict(zip(HEADS, _heads(found), strict=True))
+    return one_line(headline(found, Look()), [*relaxed(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
+
+
+_BRIEFLY = ("TTFT", "TPOT", "weights", "replicas")
+"""What one line tells of the first fleet."""
 
 
 def as_markdown(found: Planned) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gpuplan.estimate.runnable import Runs, WhatRuns
 from gpuplan.plan.what_runs import WhatRunsAsk
+from gpuplan.render.spoken import cells, lines, one_line
 from gpuplan.render.text import Look, noted, shown, wrap
 from gpuplan.units import human
 
@@ -25,10 +26,7 @@ def as_text(found: WhatRuns, ask: WhatRunsAsk, look: Look) -> str:
     from gpuplan.render.spec import stacked
 
     rows = _shown(found, ask)
-    head = (
-        f"{len(found.runs)} {'model runs' if len(found.runs) == 1 else 'models run'} on {found.on} with {found.engine} for one user"
-    )
-    made = [look.bold(head)]
+    made = [look.bold(_headline(found))]
     if rows:
         made += ["", stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n")]
     if rows and rows[0].command:
@@ -37,6 +35,34 @@ def as_text(found: WhatRuns, ask: WhatRunsAsk, look: Look) -> str:
     if said:
         made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
     return "\n".join(made) + "\n"
+
+
+def as_plain(found: WhatRuns, ask: WhatRunsAsk) -> str:
+    """The list as `label: value` lines for a screen reader."""
+    rows = _shown(found, ask)
+    said = [f"answer: {_headline(found)}"]
+    for at, one in enumerate(rows, 1):
+        said += cells(f"model {at}", HEADS, [cell.removesuffix(NARROWLY) for cell in _row(one)])
+        said += (
+            [f"model {at}, memory: it fits narrowly, as it may need more than there is"] if one.estimate.verdict.narrowly else []
+        )
+    said += [f"model 1, started by: {rows[0].command}"] if rows and rows[0].command else []
+    return lines([*said, *(f"note: {text}" for text in _said(found, rows) if not text.startswith(NARROWLY.strip()))])
+
+
+def as_brief(found: WhatRuns, ask: WhatRunsAsk) -> str:
+    """The list in one line: how many run, and the first of them."""
+    told = []
+    for one in _shown(found, ask)[:1]:
+        row = dict(zip(HEADS, _row(one), strict=True))
+        told = [f"first {row['model']} in {row['weights']}: memory {row['memory']}, {row['tokens/s']} tokens/s"]
+        told[0] += f", context {row['context']}" if row["context"] else ""
+    return one_line(_headline(found), told)
+
+
+def _headline(found: WhatRuns) -> str:
+    what = "model runs" if len(found.runs) == 1 else "models run"
+    return f"{len(found.runs)} {what} on {found.on} with {found.engine} for one user"
 
 
 def as_markdown(found: WhatRuns, ask: WhatRunsAsk) -> str:

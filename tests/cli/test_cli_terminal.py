@@ -18,6 +18,7 @@ def on_a_terminal(*words: str, stop_at: str = "", **env: str) -> tuple[str, int]
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update({"TERM": "xterm", "COLUMNS": "80", **env})
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # A shell's job in the background ignores it, and so would its children.
         os.execv(sys.executable, [sys.executable, "-m", "gpuplan", *words])
     shown, stopped = b"", False
     until = time.monotonic() + 60

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.record import replace
 from gpuplan.search.library import Library
 from gpuplan.search.serving import settled
 from gpuplan.term import Source, Term

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gpuplan.estimate.training import training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import collective_seconds, transfer_seconds
 from gpuplan.plan.train import Manner
+from gpuplan.record import replace
 from gpuplan.term import DEFINITION, Term
 from gpuplan.work import Collective, CollectiveKind, Path, Transfer
 from tests.estimate.subjects import subject, train_plan
