@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
-from gpuplan.cli.plan_goal import app_of, entries_of, split
-from gpuplan.cli.plan_serve import LEFT_OUT
-from gpuplan.plan.ask_goal import PlanCarriesAsk
-from gpuplan.plan.ask_serving import ServeAsk
-
-if TYPE_CHECKING:
-    from gpuplan.estimate.carried import Carried
+from gpuplan.cli.plan_goal import app_of
+from gpuplan.planner.ask import options, planned
 
 ABOUT = """What does a given fleet carry of a model with what is promised: the highest rate, the most requests at once, the longest
 context? With `any` in place of a model: which are the largest models that it carries?
@@ -24,17 +18,4 @@ Examples:
   gpuplan plan carries any --on 2xrtx-4090 --tpot 50ms --lowest-bits 4
 """
 
-
-def answer(given: Mapping[str, Any]) -> Carried:
-    """The answer to the options that were typed."""
-    from gpuplan.plan.read import question
-    from gpuplan.planner.carries import carries
-    from gpuplan.search.library import Library
-
-    goal, task = split(given, PlanCarriesAsk)
-    asked = question(PlanCarriesAsk, goal)
-    run = question(ServeAsk, task)
-    return carries(asked, run, Library.shared(run.specs, calibrated=bool(run.calibrated)))
-
-
-app = app_of(entries_of(PlanCarriesAsk, ServeAsk, (*LEFT_OUT, "trace", "concurrency")), ABOUT, answer)
+app = app_of(options("plan carries"), ABOUT, partial(planned, "plan carries"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Exit, Option, Typer
 from typer.main import get_command
@@ -21,7 +21,6 @@ from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
 from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.plan.option import OUTPUT, Entry, by_key
-from gpuplan.record import Record
 
 if TYPE_CHECKING:
     from gpuplan.estimate.carried import Carried
@@ -34,13 +33,6 @@ Plot: TypeAlias = Annotated[
 ]
 FORMS = {"json": o.Json, "csv": o.Csv, "md": o.Md}
 SIZES = {"full_answer": o.Full, "brief": o.Brief, "plain": o.Plain}
-
-
-def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
-    """The options of a goal, and those of the task but for what the goal has, or what is left out: fields or groups."""
-    own = by_key(goal)
-    rest = [one for key, one in by_key(task).items() if key not in own and not {one.name, one.option.group} & set(without)]
-    return [*(one for one in rest if one.positional), *own.values(), *(one for one in rest if not one.positional)]
 
 
 def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str, Any]], Planned | Carried]) -> Typer:
@@ -71,7 +63,7 @@ def app_of(entries: Collection[Entry], about: str, answer: Callable[[Mapping[str
     parameters = [
         *(parameter(one) for one in entries),
         *(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot) for one in entries if one.key == "front"),
-        *(parameter(by_key(Output)["require"]) for one in entries if one.key == "front"),
+        parameter(by_key(Output)["require"]),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in SIZES.items()),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
@@ -155,14 +147,8 @@ def put_planned(found: Planned | Carried, form: str, said: Assertion | None, siz
 
         put(render.as_text(found, look_of(sys.stdout), full=sizes["full_answer"]))
     if said is not None:
-        from gpuplan.scenarios.figures import facts_of_planned
+        from gpuplan.scenarios.figures import facts_of_goal
 
-        raise Exit(judge(facts_of_planned(cast("Planned", found)), said))
+        raise Exit(judge(facts_of_goal(found), said))
     if not found.reached:
         raise Exit(int(Code.DOES_NOT_FIT))
-
-
-def split(given: Mapping[str, Any], goal: type[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was typed for the goal, and for the task."""
-    own = by_key(goal)
-    return {key: one for key, one in given.items() if key in own}, {key: one for key, one in given.items() if key not in own}

@@ -113,30 +113,43 @@ def _answers(base: Side, head: Side, asked: Sequence[str]) -> list[ReferenceAnsw
     from gpuplan.render.diff import ReferenceAnswer
 
     sides = [_of_side(_library_of(side), asked) for side in (base, head)]
-    return [
-        ReferenceAnswer(f"{task} {MODEL} --on {name}", *(made[task][name] for made in sides)) for name in asked for task in sides[0]
-    ]  # fmt: skip
+    old, new = sides
+    return [ReferenceAnswer(f"{task} {MODEL} --on {name}", old[task][name], new[task][name]) for name in asked for task in old]
 
 
 def _of_scenarios(base: Side, head: Side, file: str) -> list[ReferenceAnswer]:
     """The questions of a team's file, with the specs of either side in place of those that the file names."""
+    from gpuplan.estimate.carried import Carried
     from gpuplan.plan.ask import ASKS
     from gpuplan.plan.read import question
+    from gpuplan.planner.ask import PLANNINGS, planned
+    from gpuplan.render.carried import amount
     from gpuplan.render.diff import ReferenceAnswer
     from gpuplan.scenarios.file import read_scenarios
     from gpuplan.search.ask import estimated
 
-    def told(task: str, given: Mapping[str, Any], library: Library) -> Estimate | str:
+    def told(task: str, given: Mapping[str, Any], library: Library) -> tuple[Estimate | str, str]:
+        """The answer, and of a plan what it names."""
+        asked = {**given, "specs": None}
         try:
-            return estimated(question(ASKS[task], {**given, "specs": None}), advise=False, library=library)
+            if task not in PLANNINGS:
+                return estimated(question(ASKS[task], asked), advise=False, library=library), ""
+            found = planned(task, asked, library)
         except GpuplanError as error:
-            return error.problems[0].message
+            return error.problems[0].message, ""
+        if isinstance(found, Carried):
+            if not found.most or (first := found.most[0]).estimate is None:
+                return "", "; ".join(f"{one.model}: {amount(one)}" for one in found.most) or "nothing is carried"
+            return first.estimate, f"with {amount(first)}"
+        best = found.best
+        return (best[0].estimate, f"on {best[0].offering.target}") if best else ("", "nothing meets the goal")
 
     libraries = [_library_of(side) for side in (base, head)]
-    return [
-        ReferenceAnswer(case.name, *(told(case.task, case.given, one) for one in libraries))
-        for case in read_scenarios(Path(file)).cases
-    ]
+    made = []
+    for case in read_scenarios(Path(file)).cases:
+        (old, before), (new, after) = (told(case.task, case.given, one) for one in libraries)
+        made.append(ReferenceAnswer(case.name, old, new, (before, after)))
+    return made
 
 
 def _library_of(side: Side) -> Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any, get_args
 
@@ -155,7 +155,12 @@ def schema(task: str) -> dict[str, Any]:
 
 def properties(ask: type[Record]) -> dict[str, dict[str, Any]]:
     """The JSON Schema of each option of a question, by its name in Python."""
-    return {key: {"description": one.option.about, **_schema(one)} for key, one in by_key(ask).items()}
+    return described(by_key(ask))
+
+
+def described(options: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
+    """The JSON Schema of some options."""
+    return {key: {"description": one.option.about, **_schema(one)} for key, one in options.items()}
 
 
 def _schema(entry: Entry) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from gpuplan.estimate.carried import Carried, Most
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
@@ -27,7 +28,7 @@ def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
     notes = [(2, wrap(noted(note), look.width, "  - ", "    ")) for note in found.notes]
     return screen_of(
         [
-            [Piece(ALWAYS, wrap(_headline(found, look), look.width, "", "  "))],
+            [Piece(ALWAYS, wrap(headline(found, look), look.width, "", "  "))],
             [Piece(ALWAYS, listed)],
             [Piece(1, list(_people(found, look))), Piece(3, wrap(f"Looked at {_looked(found)}.", look.width, "", "  "))],
             headed("Notes", notes),
@@ -38,7 +39,7 @@ def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
 
 def as_plain(found: Carried, *, full: bool = False) -> str:
     """The answer as `label: value` lines for a screen reader; in full with how it was found."""
-    said = [verdict_line(_headline(found, Look()))]
+    said = [verdict_line(headline(found))]
     for one in found.most:
         name, most, *rest = _row(one)
         said += cells(name, HEADS[1:], [most, *rest])
@@ -49,26 +50,30 @@ def as_plain(found: Carried, *, full: bool = False) -> str:
 
 def as_brief(found: Carried) -> str:
     """The answer in one line: the verdict, and the most of each thing."""
-    return one_line(_headline(found, Look()), [f"{_row(one)[0]} {amount(one)} in {one.weights}" for one in found.most])
+    return one_line(headline(found), [f"{_row(one)[0]} {amount(one)} in {one.weights}" for one in found.most])
 
 
 def as_markdown(found: Carried) -> str:
     """The same as a table of Markdown."""
     from gpuplan.render.markdown import grid
 
-    lines = [_headline(found, Look()), "", grid(HEADS, [_row(one) for one in found.most], ALIGNED), ""]
+    lines = [headline(found), "", grid(HEADS, [_row(one) for one in found.most], ALIGNED), ""]
     return "\n".join([*lines, *_people(found, Look()), *(f"- {noted(note)}" for note in found.notes)]) + "\n"
 
 
 def as_json(found: Carried) -> str:
     """All of it as numbers in base units."""
-    whole = {
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Carried) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
         "on": found.on, "model": found.model,
         "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
         "most": list(records(found)), "requests_per_s_of_a_user": found.per_user, "looked": found.looked,
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: Carried) -> str:
@@ -91,7 +96,8 @@ def records(found: Carried) -> Iterator[dict[str, object]]:
         yield {**record, "bound": one.bound or None}
 
 
-def _headline(found: Carried, look: Look) -> str:
+def headline(found: Carried, look: Look = Look()) -> str:  # noqa: B008
+    """The first line: that it carries the model, or nothing of it."""
     promise = f" under {', '.join(one.said for one in found.limits)}"
     what = "the models" if found.model == "any" else found.model
     if not found.most:

@@ -23,6 +23,8 @@ class ReferenceAnswer(Record, eq=False):
     question: str
     old: Estimate | str
     new: Estimate | str
+    places: tuple[str, str] = ("", "")
+    """Of a plan what it names on either side: the machine, or how much it carries; all that is said where there is no estimate."""
 
     def figures(self) -> list[tuple[str, str, float, float]]:
         """The figures that moved: key, unit, old and new."""
@@ -38,12 +40,18 @@ class ReferenceAnswer(Record, eq=False):
 
     def turned(self) -> str:
         """What changed about whether there is an answer or whether it fits; nothing where both sides say the same."""
-        said = [_verdict(one) for one in (self.old, self.new)]
-        return f"{said[0]} → {said[1]}" if said[0] != said[1] else ""
+        old, new = self.said()
+        return f"{old} → {new}" if old != new else ""
+
+    def said(self) -> tuple[str, str]:
+        """The verdict of either side, and what a plan names."""
+        return _verdict(self.old, self.places[0]), _verdict(self.new, self.places[1])
 
 
-def _verdict(one: Estimate | str) -> str:
-    return f"no answer ({one})" if isinstance(one, str) else one.verdict.words
+def _verdict(one: Estimate | str, place: str) -> str:
+    if isinstance(one, str):
+        return f"no answer ({one})" if one else place
+    return f"{one.verdict.words} {place}" if place else one.verdict.words
 
 
 def percent(ratio: float | None) -> str:
@@ -119,7 +127,7 @@ def _answers(answers: Sequence[ReferenceAnswer], look: Look) -> Iterator[str]:
     for answer in answers:
         moved, turned = answer.figures(), answer.turned()
         if not moved and not turned:
-            why = f": {_verdict(answer.new)}" if isinstance(answer.new, str) else ""
+            why = f": {answer.said()[1]}" if isinstance(answer.new, str) else ""
             yield from wrap(f"{answer.question}  unchanged{why}", look.width, "  ", "    ")
             continue
         yield from wrap(answer.question, look.width, "  ", "    ")
@@ -183,7 +191,7 @@ def diff_markdown(names: tuple[str, str], diff: Diff, answers: Sequence[Referenc
 def _answer_rows(answer: ReferenceAnswer) -> Iterator[list[str]]:
     name = f"`{answer.question}`"
     if answer.turned():
-        yield [name, "answer", _verdict(answer.old), _verdict(answer.new), ""]
+        yield [name, "answer", *answer.said(), ""]
     moved = answer.figures()
     for key, unit, a, b in moved:
         yield [name, label(key), shown(key, a, unit), shown(key, b, unit), percent(b / a if a else None)]
@@ -205,7 +213,7 @@ def diff_record(names: tuple[str, str], diff: Diff, answers: Sequence[ReferenceA
         moved = [
             {"name": key, "unit": unit, "old": a, "new": b, "ratio": b / a if a else None} for key, unit, a, b in one.figures()
         ]
-        estimates.append({"question": one.question, "old": _verdict(one.old), "new": _verdict(one.new), "figures": moved})
+        estimates.append({"question": one.question, "old": one.said()[0], "new": one.said()[1], "figures": moved})
     return {
         "base": names[0], "head": names[1], "changed": bool(diff), "same_files": diff.same,
         "added": [{"kind": kind, "file": file} for kind, file in diff.added],

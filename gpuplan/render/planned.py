@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
 from gpuplan.render.planned_pieces import beaten, plain_of, said_of
@@ -21,9 +22,8 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
-    first, *needed = _headline(found, look).splitlines()
-    head = [*wrap(first, look.width, "", "  ")]
-    head += [line for text in needed for line in wrap(text.strip(), look.width, "  ", "    ")]
+    head = [*wrap(headline(found, look), look.width, "", "  ")]
+    head += [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     rows = found.best or found.nearest
     listed = stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
     flips = [wrap(_flip(one), look.width, "  - ", "    ") for one in found.flips]
@@ -45,9 +45,9 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
 
 def as_plain(found: Planned, *, full: bool = False) -> str:
     """The answer as `label: value` lines for a screen reader."""
-    first, *gives = _headline(found, Look()).splitlines()
+    first, gives = headline(found), relaxed(found)
     table = [_row(one) for one in found.best or found.nearest]
-    more = [f"would have to give: {text.strip()}" for text in gives]
+    more = [f"would have to give: {text}" for text in gives]
     more += [f"what would turn it: {_flip(one)}" for one in found.flips]
     for at, one in enumerate(found.front, 1):
         cost, time = shown("cost_usd", one.usd, "USD"), shown("wall_time_s", one.seconds, "s")
@@ -57,10 +57,10 @@ def as_plain(found: Planned, *, full: bool = False) -> str:
 
 def as_brief(found: Planned) -> str:
     """The answer in one line: the verdict, and the first machine's time and plan or what would have to give."""
-    first, *gives = _headline(found, Look()).splitlines()
+    first, gives = headline(found), relaxed(found)
     cells = dict(zip(HEADS, _row(found.best[0]), strict=True)) if found.best else {}
     told = [key for key in _BRIEFLY if cells.get(key) and key != SAID[found.least]]
-    return one_line(first, [*(text.strip() for text in gives), *(f"{key} {cells[key]}" for key in told)])
+    return one_line(first, [*gives, *(f"{key} {cells[key]}" for key in told)])
 
 
 _BRIEFLY = ("cost", "time", "MFU", "plan")
@@ -73,7 +73,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [_headline(found, Look()), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
+    lines = [headline(found), *(f"  {text}" for text in relaxed(found)), "", grid(HEADS, [_row(one) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += ["", _looked(found), "", *(f"- {noted(note)}" for note in found.notes)]
     return "\n".join(lines) + "\n"
@@ -81,7 +81,12 @@ def as_markdown(found: Planned) -> str:
 
 def as_json(found: Planned) -> str:
     """All of it as numbers in base units."""
-    whole = {
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Planned) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
         "model": found.model, "least": found.least,
         "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
         "best": records(found.best), "binds": found.binds,
@@ -95,7 +100,6 @@ def as_json(found: Planned) -> str:
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: Planned) -> str:
@@ -128,18 +132,24 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
 PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute")
 
 
-def _headline(found: Planned, look: Look) -> str:
+def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
+    """The first line: what is best, or that nothing meets the goal."""
     limits = " within " + " and ".join(one.said for one in found.limits) if found.limits else ""
     if found.best:
         first = found.best[0]
         figure = _figure(first, found.least)
         what = f"{first.offering.target} has the least {SAID[found.least]}{limits}: {figure}"
         return f"{look.good('BEST')}  {what}"
-    lines = [f"{look.bad('NOTHING')} meets the goal{limits}"]
+    return f"{look.bad('NOTHING')} meets the goal{limits}"
+
+
+def relaxed(found: Planned) -> list[str]:
+    """What would have to give where nothing meets the goal, and by how much."""
+    lines = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS[one.limit.figure])
-        lines.append(f"  {one.limit.said} would have to be {need} ({times(one.needs / one.limit.most)}), on {one.offering}")
-    return "\n".join(lines)
+        lines.append(f"{one.limit.said} would have to be {need} ({times(one.needs / one.limit.most)}), on {one.offering}")
+    return lines
 
 
 def _figure(one: Candidate, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.planned_pieces import beaten, plain_of, said_of
@@ -41,7 +42,7 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
 
     rows = found.best or found.nearest
     listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
-    gives = [line for text in _relax(found) for line in wrap(text, look.width, "  ", "    ")]
+    gives = [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
     return screen_of(
         [
@@ -64,7 +65,7 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
 def as_plain(found: Planned, *, full: bool = False) -> str:
     """The answer as `label: value` lines for a screen reader."""
     table = [_row(one, found) for one in found.best or found.nearest]
-    more = [f"would have to give: {text}" for text in _relax(found)]
+    more = [f"would have to give: {text}" for text in relaxed(found)]
     more += [f"what turns it: where {flip.what}, {flip.instead} is best" for flip in found.flips]
     for at, one in enumerate(found.front, 1):
         cost, time = shown("cost_usd", one.usd, "USD"), shown("tpot_s", one.seconds, "s")
@@ -76,7 +77,7 @@ def as_brief(found: Planned) -> str:
     """The answer in one line: the verdict, and the first fleet or what would have to give."""
     said = dict(zip(HEADS, _row(found.best[0], found), strict=True)) if found.best else {}
     named = dict(zip(HEADS, _heads(found), strict=True))
-    return one_line(headline(found, Look()), [*_relax(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
+    return one_line(headline(found, Look()), [*relaxed(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
 
 
 _BRIEFLY = ("TTFT", "TPOT", "weights", "replicas")
@@ -89,7 +90,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [headline(found, Look()), *_relax(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
+    lines = [headline(found, Look()), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -103,7 +104,12 @@ def as_markdown(found: Planned) -> str:
 
 def as_json(found: Planned) -> str:
     """All of it as numbers in base units."""
-    whole = {
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Planned) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
         "model": found.model, "least": found.least, "load": found.asked.get("load"),
         "limits": [{"figure": one.figure, "most": one.most, "said": one.said} for one in found.limits],
         "best": records(found.best), "binds": found.binds,
@@ -116,7 +122,6 @@ def as_json(found: Planned) -> str:
         "looked": {name: getattr(found.looked, name) for name in found.looked.field_names()},
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: Planned) -> str:
@@ -175,7 +180,8 @@ def _listed(lines: Sequence[str]) -> list[Piece]:
     return [*pieces, *(Piece(3, list(lines[at:end])) for at, end in zip(rest, [*rest[1:], len(lines)], strict=True))]
 
 
-def _relax(found: Planned) -> list[str]:
+def relaxed(found: Planned) -> list[str]:
+    """What would have to give where nothing keeps the promise, and by how much."""
     made = []
     for one in found.relax:
         need = shown(one.limit.figure, one.needs, UNITS.get(one.limit.figure, "s"))

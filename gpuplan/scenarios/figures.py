@@ -9,6 +9,7 @@ from math import nan
 from pathlib import Path
 
 from gpuplan.errors import Problem
+from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.estimate.result import Estimate
 from gpuplan.record import Record
@@ -52,6 +53,22 @@ def facts_of(answer: Estimate) -> Facts:
         flags={"fits": verdict.fits, "narrowly": verdict.narrowly},
         figures=found,
         lacking=lacking(answer.task, found, _no_price(answer)),
+    )
+
+
+def facts_of_goal(found: Planned | Carried) -> Facts:
+    """What an answer of the planner says, for assertions."""
+    return facts_of_planned(found) if isinstance(found, Planned) else facts_of_carried(found)
+
+
+def facts_of_carried(found: Carried) -> Facts:
+    """The most of each thing that a fleet carries; of models the first, which is the largest. `fits`: it carries anything."""
+    most = {one.figure: Known(one.value, nan, nan, _unit_of(one.figure)) for one in reversed(found.most)}
+    why = "`plan carries` does not tell it" if most else "nothing is carried"
+    return Facts(
+        flags={"fits": found.reached, "narrowly": False},
+        figures=most,
+        lacking=_WithPercentiles({key: why for key in figures() if key not in most}),
     )
 
 
@@ -124,10 +141,20 @@ def _no_price(answer: Estimate) -> str:
     return "" if found is None else f"{found.text}; {found.hint}"
 
 
+_TITLES = {
+    "Of every question": ("all",), "Of plans": ("plan",), "Of training": ("train",), "Of serving and of fit": ("serve", "fit"),
+}  # fmt: skip
+
+
 def page() -> str:
     """The reference page of all figures, by question."""
     parts = [_HEAD]
-    for title, tasks in (("Of every question", ("all",)), ("Of training", ("train",)), ("Of serving and of fit", ("serve", "fit"))):
+    for title, tasks in (
+        ("Of every question", ("all",)),
+        ("Of plans", ("plan",)),
+        ("Of training", ("train",)),
+        ("Of serving and of fit", ("serve", "fit")),
+    ):
         rows = [
             f"| `{key}` | {_units(one.unit)} | {one.tasks} | {one.meaning} |"
             for key, one in figures().items()
@@ -148,4 +175,8 @@ _HEAD = """# The figures
 What an answer may tell, by the keys of `--json`, which `--require`, files of scenarios ([scenarios](scenarios.md)) and `--by` of
 `gpuplan compare` take too. Values are in base units: bytes, seconds, USD, joules, and per second; a share of 1 is 100 %. Each has a
 range, whose ends are `.low` and `.high` in assertions. Which of them an answer has follows from the question.
+
+A plan (`plan train`, `plan finetune`, `plan serve`) tells the figures of the task that it plans, of the first machine that it names
+and of all accelerators of it together; what a whole fleet has and one unit of it has not is without a range. `fits` says that the
+goal is met. `plan carries` tells the most of each thing that a fleet carries, without ranges; `fits` says that it carries anything.
 """

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.errors import GpuplanError, Problem, SpecError, UsageError, did_you_mean
-from gpuplan.plan.ask import ASKS
-from gpuplan.plan.option import Entry, by_key
+from gpuplan.plan.option import Entry
 from gpuplan.plan.read import read
 from gpuplan.record import Record
+from gpuplan.scenarios.asks import QUESTIONS, options_of
 from gpuplan.scenarios.expression import Assertion
 from gpuplan.search.variants import Axis, variants
 from gpuplan.strict_yaml import LineMap, load_yaml
@@ -99,20 +99,20 @@ class _Reader:
                 self.bad(("defaults", key), "unknown-key", f"`defaults.{key}` is taken by no scenario", hint)
 
     def options(self) -> list[str]:
-        return sorted({*OWN, *(key for ask in ASKS.values() for key in by_key(ask))})
+        return sorted({*OWN, *(key for ask in QUESTIONS for key in options_of(ask))})
 
     def scenario(self, name: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         at = ("scenarios", name)
         task = own.get("ask", defaults.get("ask"))
         self.used.update(("ask",) if "ask" in defaults else ())
-        if task not in ASKS:
+        if task not in QUESTIONS:
             what = f"`{name}` has no `ask`" if task is None else f"`{name}`: gpuplan has no question `{task}`"
-            near = did_you_mean(task, ASKS) if isinstance(task, str) else ""
-            self.bad((*at, "ask"), "ask", what, near or f"write `ask:` with one of {', '.join(ASKS)}")
+            near = did_you_mean(task, QUESTIONS) if isinstance(task, str) else ""
+            self.bad((*at, "ask"), "ask", what, near or f"write `ask:` with one of {', '.join(QUESTIONS)}")
             self.used.update(defaults)
             return
         before = len(self.problems)
-        options = by_key(ASKS[task])
+        options = options_of(task)
         given = dict(self.given(at, own, options, task, own))
         shared = {key: one for key, one in defaults.items() if _key(key) in options or key in OWN}
         self.used.update(shared)
@@ -125,7 +125,8 @@ class _Reader:
         require = tuple(self.required(at, own)) + tuple(self.required(("defaults",), defaults))
         for key in ("model", "on"):
             unnamed = key == "model" and given.get("command") is not None
-            if key in options and key not in given and key not in swept and not unnamed:
+            wanted = key in options and (key == "model" or options[key].required)  # A plan needs no `on`.
+            if wanted and key not in given and key not in swept and not unnamed:
                 self.bad(at, "missing-key", f"`{name}` has no `{key}`", f"write `{key}:` there, in `defaults` or in its `sweep`")
         if len(self.problems) > before:
             return
@@ -151,7 +152,7 @@ class _Reader:
                 continue
             entry = options.get(_key(key))
             if entry is None:
-                tasks = [other for other, ask in ASKS.items() if _key(key) in by_key(ask)]
+                tasks = [other for other in QUESTIONS if _key(key) in options_of(other)]
                 elsewhere = f"it is an option of {' and '.join(f'`{one}`' for one in tasks)}" if tasks else ""
                 hint = elsewhere or did_you_mean(_key(key), (*OWN, *options)) or f"`gpuplan {task} --help` shows what there is"
                 self.bad((*at, key), "unknown-key", f"`{key}` is no option of `{task}`", hint)
@@ -187,7 +188,7 @@ class _Reader:
             found = [self.read((*place, key, index), entry, value) for index, value in enumerate(values)]
             if all(value is not None for value in found):
                 try:
-                    yield Axis.of(task, entry.key, found)
+                    yield Axis.along(entry, entry.key, found)
                 except GpuplanError as error:
                     for problem in error.problems:
                         self.bad((*place, key), "sweep", problem.message, problem.hint)

@@ -15,17 +15,25 @@ from gpuplan.scenarios.result import Result, exit_code
 
 SCHEMA = "gpuplan/scenarios/1"
 _MAIN = (
+    "rate_per_s",
+    "requests_in_flight",
+    "context_tokens",
+    "params",
     "tokens_per_s",
     "samples_per_s",
     "ttft_s",
     "step_time_s",
     "cost_usd",
+    "cost_usd_per_month",
     "cost_usd_per_million_output_tokens",
+    "accelerators",
     "headroom_bytes",
 )
 """The figures of the table, where an answer has them; JSON and CSV have all."""
 CSV_COLUMNS = ("scenario", "case", "status", "name", "value", "low", "high", "unit", "assumed")
 _GOOD = ("passed", "answered")
+_FAILED = ("failed", "does not fit", "goal not met")
+"""What CI calls a failure; what is neither good nor that is an error."""
 
 
 def text(path: str, results: Sequence[Result], look: Look) -> str:
@@ -65,6 +73,12 @@ def _rows(results: Sequence[Result], keys: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def _told(row: Sequence[str], keys: Sequence[str]) -> str:
+    """A row without heads: each figure beside its name."""
+    figures = (f"{label(key)} {cell}" for key, cell in zip(keys, row[3:], strict=True) if cell != "–")
+    return ", ".join([*(cell for cell in row[1:3] if cell != "–"), *figures])
+
+
 def _cell(figure: Any, key: str) -> str:
     return "–" if figure is None or figure["value"] is None else shown(key, figure["value"], figure["unit"])
 
@@ -81,7 +95,7 @@ def _table(results: Sequence[Result], look: Look) -> str:
     heads, lines, _ = narrow(fixed, [(label(key), [row[3 + at] for row in rows]) for at, key in enumerate(keys)], look, texts=3)
     if max(map(len, lines)) > look.width:  # long names: each on a line of its own
         return "\n".join(
-            part for row in rows for part in (*wrap(row[0], look.width, "  "), *wrap("  ".join(row[1:]), look.width, "    "))
+            part for row in rows for part in (*wrap(row[0], look.width, "  "), *wrap(_told(row, keys), look.width, "    "))
         )
     bad = [one.status not in _GOOD for one in results]
     return "\n".join([*map(look.bold, heads), *(look.bad(line) if wrong else line for line, wrong in zip(lines, bad, strict=True))])
@@ -141,7 +155,7 @@ def junit(path: str, results: Sequence[Result]) -> str:
     from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     def numbers(some: Sequence[Result]) -> dict[str, str]:
-        failed = sum(one.status in ("failed", "does not fit") for one in some)
+        failed = sum(one.status in _FAILED for one in some)
         errors = sum(one.status in ("unknown", "no answer") for one in some)
         return {"tests": str(len(some)), "failures": str(failed), "errors": str(errors)}
 
@@ -154,8 +168,8 @@ def junit(path: str, results: Sequence[Result]) -> str:
             place = {"file": _clean(file), "line": line}
             case = SubElement(suite, "testcase", {"classname": _clean(f"{path}.{name}"), "name": _clean(one.name), **place})
             if one.status not in _GOOD:
-                tag = "failure" if one.status in ("failed", "does not fit") else "error"
-                told = [" ".join(filter(None, (problem["message"], problem["hint"]))) for problem in one.problems]
+                tag = "failure" if one.status in _FAILED else "error"
+                told = ["; ".join(filter(None, (problem["message"], problem["hint"]))) for problem in one.problems]
                 told = told or ([one.answer["headline"]] if one.answer else [])
                 wrong = SubElement(case, tag, {"message": _clean(told[0] if told else one.status), "type": one.status})
                 wrong.text = _clean("\n".join(told))

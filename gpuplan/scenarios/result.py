@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias
 
 from gpuplan.errors import Exit, GpuplanError, Problem
 from gpuplan.record import Record
-from gpuplan.render.compare_data import figures_json, price_json
-from gpuplan.scenarios.figures import facts_of, refusal
+from gpuplan.scenarios.figures import refusal
 from gpuplan.scenarios.file import Case
-from gpuplan.search.ask import answered
+from gpuplan.scenarios.told import told as told_of
 
-Status: TypeAlias = Literal["passed", "answered", "does not fit", "failed", "unknown", "no answer"]
-"""`passed`: all that is required holds; `answered` and `does not fit`: nothing is required; `failed`: an assertion does not hold;
+Status: TypeAlias = Literal["passed", "answered", "does not fit", "goal not met", "failed", "unknown", "no answer"]
+"""`passed`: all that is required holds; `answered`, `does not fit` and `goal not met` (no
+machine reaches the goal of a plan): nothing is required; `failed`: an assertion does not hold;
 `unknown`: nobody knows whether; `no answer`: the question cannot be answered."""
 
 
@@ -49,8 +49,8 @@ def result_of(case: Case) -> Result:
         "name": case.name, "scenario": case.scenario, "task": case.task, "where": case.where, "changed": case.changed,
     }  # fmt: skip
     try:
-        made = answered(case.task, case.given, advise=False, keep=True)
-        outcomes = [(one.text, one.judged(facts)) for facts in (facts_of(made),) for one in case.require]
+        made = told_of(case.task, case.given)
+        outcomes = [(one.text, one.judged(made.facts)) for one in case.require]
     except GpuplanError as error:
         if error.exit_code == Exit.BUG:
             raise
@@ -66,21 +66,14 @@ def result_of(case: Case) -> Result:
         status, code = "unknown", int(Exit.UNKNOWN)
     elif holds:
         code = int(Exit.OK)
+    elif made.answer["fits"]:
+        status, code = "answered", int(Exit.OK)
     else:
-        status = "answered" if made.verdict.fits else "does not fit"
-        code = int(Exit.OK if made.verdict.fits else Exit.DOES_NOT_FIT)
-    answer = {
-        "question": dict(made.question),
-        "fits": made.verdict.fits,
-        "verdict": made.verdict.words,
-        "headline": made.verdict.headline,
-        "figures": figures_json(made),
-        "price": price_json(made),
-        "chosen": [{"name": one.name, "value": one.value, "reason": one.reason} for one in made.chosen],
-        "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in made.notes],
-    }
+        status, code = "does not fit" if made.unmet is None else "goal not met", int(Exit.DOES_NOT_FIT)
+    if made.unmet is not None and status != "passed":
+        wrong.append(made.unmet)
     return Result(
-        **told, status=status, exit_code=code, require=tuple(checks), problems=tuple(map(_plain, wrong)), answer=answer
+        **told, status=status, exit_code=code, require=tuple(checks), problems=tuple(map(_plain, wrong)), answer=made.answer
     )  # fmt: skip
 
 

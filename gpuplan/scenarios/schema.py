@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuplan.plan.ask import ASKS
-from gpuplan.plan.signature import schema as question_schema
+from gpuplan.plan.signature import described
+from gpuplan.scenarios.asks import QUESTIONS, options_of
 from gpuplan.scenarios.file import FORMAT
 
 _REQUIRE = {
@@ -17,7 +17,7 @@ _ABOUT = {"description": "What it is for; nothing reads it", "type": "string"}
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a file of scenarios."""
-    questions = {task: question_schema(task)["properties"] for task in ASKS}
+    questions = {ask: described(options_of(ask)) for ask in QUESTIONS}
     every = {key: one for properties in questions.values() for key, one in properties.items()}
     shared = {key: {"description": one.get("description", "")} for key, one in every.items()}
     return {
@@ -30,7 +30,7 @@ def schema() -> dict[str, Any]:
                 "description": "Options of every scenario whose question has them; its own win, and `null` there takes one away",
                 "type": "object",
                 "properties": {
-                    "ask": {"enum": list(ASKS)},
+                    "ask": {"enum": list(QUESTIONS)},
                     "about": _ABOUT,
                     "require": _REQUIRE,
                     "sweep": _sweep(shared),
@@ -58,7 +58,7 @@ def _scenario(task: str, properties: dict[str, Any]) -> dict[str, Any]:
         "title": f"A question to `gpuplan {task}`",
         "type": "object",
         "properties": {
-            "ask": {"description": "Which question: fit, train or serve", "const": task},
+            "ask": {"description": "Which question: a command", "const": task},
             "about": _ABOUT,
             "sweep": _sweep(properties),
             "require": _REQUIRE,

@@ -38,8 +38,12 @@ class Axis(Record):
         Raises:
             UsageError: no value, a value that the option does not take, or one that stands twice.
         """
+        return cls.along(by_key(ASKS[task]).get(key), key, values)
+
+    @classmethod
+    def along(cls, entry: Entry | None, key: str, values: Iterable[Any]) -> Axis:
+        """The axis of an option that is at hand; errors as `of`. None: of a term, or of what is no option."""
         given = tuple(values)
-        entry = by_key(ASKS[task]).get(key)
         flag = key if entry is None else "MODEL" if entry.positional else entry.flag
         if not given:
             raise UsageError(Problem("usage.no-value", f"{flag}: no value", "give one or more"))

@@ -118,7 +118,10 @@ def test_exit_codes(call: Call, tmp_path: Path, scenarios: str, code: int, said:
 @pytest.mark.parametrize(
     ("scenarios", "said"),
     [
-        ("  a: {ask: serv, model: m, on: h100}\n", ":3: `a`: gpuplan has no question `serv`\n  hint: did you mean `serve`?"),
+        (
+            "  a: {ask: serv, model: m, on: h100}\n",
+            ":3: `a`: gpuplan has no question `serv`\n  hint: did you mean `serve` or `plan serve`?",
+        ),
         ("  a:\n    ask: fit\n    model: m\n    onn: h100\n", ":6: `onn` is no option of `fit`\n  hint: did you mean `on`?"),
         ("  a: {ask: fit, model: m}\n", ":3: `a` has no `on`"),
         ("  a: {ask: fit, model: m, on: h100, tokens: 1T}\n", "hint: it is an option of `train`"),
