@@ -110,7 +110,7 @@ def recorded(command: str) -> str:
     """What a command writes to a terminal, with its colours, and without what it tells beside the answer.
 
     Raises:
-        RuntimeError: the command failed otherwise than by a verdict.
+        RuntimeError: the command failed otherwise than by a verdict, or what it prints depends on where this checkout lies.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -127,7 +127,10 @@ def recorded(command: str) -> str:
     os.close(ours)
     if code not in (0, 3):
         raise RuntimeError(f"{command} ended with {code}: {told.decode(errors='replace')}")
-    return b"".join(parts).decode().replace("\r\n", "\n")
+    printed = b"".join(parts).decode().replace("\r\n", "\n")
+    if str(ROOT) in printed:
+        raise RuntimeError(f"{command} prints {ROOT}, which is another folder on another machine")
+    return printed
 
 
 def _read(handle: int) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from itertools import groupby
 
 from gpuplan.check.examine import Examination, Finding
 from gpuplan.check.rules import CheckRule
+from gpuplan.render.place import place_of
 
 
 def findings_text(found: Examination) -> str:
@@ -69,8 +69,7 @@ def rules_json(rules: Iterable[CheckRule]) -> str:
 
 def _annotation(one: Finding) -> str:
     text = f"{one.message} ({one.hint})" if one.hint else one.message
-    inside = os.path.relpath(one.file) if os.path.isabs(one.file) else one.file
-    file = _property(inside if not inside.startswith("..") else one.file)
+    file = _property(place_of(one.file))
     return f"::{one.severity} file={file},line={one.line},title={_property(one.code)}::{_escaped(text)}"
 
 

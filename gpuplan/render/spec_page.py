@@ -9,6 +9,7 @@ from typing import Any
 from gpuplan.browse.related import Related
 from gpuplan.record import Record
 from gpuplan.render.compare import side_by_side_text
+from gpuplan.render.place import place_of
 from gpuplan.render.spec import source_text
 from gpuplan.render.text import Look, columns, wrap
 from gpuplan.schema import Schema, default_of, required
@@ -73,7 +74,7 @@ def spec_page(spec: SpecFile, path: Path, more: Related, look: Look) -> str:
             "\n".join([look.bold("Notes"), *(line for note in spec.notes for line in wrap(note, look.width, "  - ", "    "))])
         )
     blocks.append("\n".join(_sources(page)))
-    blocks.append("\n".join(wrap(f"from {path}", look.width, "  ", "    ")))
+    blocks.append("\n".join(wrap(f"from {place_of(path)}", look.width, "  ", "    ")))
     return "\n\n".join(blocks) + "\n"  # fmt: skip
 
 

@@ -54,6 +54,11 @@ def test_a_command_that_fails_has_no_picture(tool: ModuleType) -> None:
         tool.recorded("gpuplan fit llama-3.1-8b --on no-such-chip")
 
 
+def test_what_names_the_folder_of_this_checkout_is_no_picture(tool: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="another folder on another machine"):
+        tool.recorded("gpuplan doctor")
+
+
 def test_a_picture_is_out_of_date_when_the_command_prints_something_else(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
