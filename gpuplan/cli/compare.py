@@ -44,7 +44,7 @@ def compare(
     Models, machines, engines, formats, regions, `--set` of a term: every combination is asked, 400 at most, and the answers stand
     in order, the fastest first, or by the figure of `--by`. What makes each slower or dearer than the best is told part by part.
 
-    `--plain` says it in `label: value` lines for screen readers, `--brief` in one line.
+    `--full` has every figure and reason, `--plain` says it in `label: value` lines for screen readers, `--brief` in one line.
 
     Exits with 3 when none fits, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their
     datasheets.
@@ -86,9 +86,6 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("require") is not None:
         hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
         raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
-    if given.get("full"):
-        hint = "leave it out; `--json=full` has all of every answer"
-        raise UsageError(Problem("usage.forms", "--full means nothing to a comparison", hint))
     if not axes:
         hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
         raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
@@ -96,7 +93,7 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
     _beside(order, by, given)
-    sys.stdout.write(_text(task, order, form or _size(given), full=given["json"] == FULL))
+    sys.stdout.write(_text(task, order, form or _size(given), full=given["json"] == FULL or bool(given["full"])))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
@@ -164,8 +161,11 @@ def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str
     if form in SIZES:
         from gpuplan.render.compare_plain import comparison_brief, comparison_plain
 
-        return comparison_brief(order) if form == "brief" else comparison_plain(order)
+        return comparison_brief(order) if form == "brief" else comparison_plain(order, full=full)
     from gpuplan.render.compare import comparison, comparison_markdown
+    from gpuplan.render.compare_screen import comparison_screen
     from gpuplan.render.text import look_of
 
-    return comparison_markdown(order) if form == "md" else comparison(order, look_of(sys.stdout))
+    if form == "md":
+        return comparison_markdown(order)
+    return (comparison if full else comparison_screen)(order, look_of(sys.stdout))
