@@ -148,7 +148,7 @@ def test_a_comparison_is_one_screen(call: Call, words: str, told: list[str]) -> 
         ("--on h100 --weights bf16,fp9", "--weights fp9: no such choice"),
         ("--on h100", "a comparison wants two or more of something"),
         ("--on h100,l4 --emit compose", "--emit means nothing to a comparison"),
-        ("--on h100,l4 --require fits", "--require means nothing to a comparison"),
+        ("--on h100,l4 --require fitz", "--require"),
         ("--on h100,l4 --by", "--by: which figure?"),
         ("--on h100 --on h100", "--on h100 is given twice"),
     ],
@@ -157,6 +157,21 @@ def test_what_is_no_comparison(call: Call, words: str, said: str) -> None:
     made = call("compare", "serve", "llama-3.1-8b", *words.split())
     assert made.code == 2
     assert said in made.err
+
+
+@pytest.mark.parametrize(
+    ("require", "code", "told"),
+    [
+        ("fits and tokens_per_s > 10", 0, []),
+        ("fits and tokens_per_s > 1000", 4, ["l4: `fits and tokens_per_s > 1000` does not hold"]),
+        ("ttft_p99_s < 1 s", 5, ["h100: whether", "l4: whether"]),
+    ],
+)
+def test_an_assertion_must_hold_of_every_answer(call: Call, require: str, code: int, told: list[str]) -> None:
+    made = call(*SERVE, "--on", "h100,l4", "--require", require)
+    assert made.code == code, made.err
+    assert made.err.count("error: ") == len(told)
+    assert [one for one in told if one not in made.err] == []
 
 
 def test_there_are_not_too_many() -> None:
