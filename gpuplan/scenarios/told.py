@@ -116,7 +116,8 @@ def _of_models(found: WhatRuns) -> Told:
         "figures": _figures(facts, found.runs[0].estimate.figures if found.runs else {}),
         "plan": document(found),
     }  # fmt: skip
-    return Told(facts=facts, answer=answer, unmet=None if found.runs else Problem("what-runs.nothing", head, f"left out: {left_out(found)}"))
+    unmet = None if found.runs else Problem("what-runs.nothing", head, f"left out: {left_out(found)}")
+    return Told(facts=facts, answer=answer, unmet=unmet)
 
 
 def _figures(facts: Facts, own: Mapping[str, Term]) -> dict[str, Any]:
