@@ -137,7 +137,9 @@ def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any])
     if made:
         put_plot(given, draw)
     elif given.get("plot") is not None:
-        print(f"note: nothing is drawn to {given['plot']}: there is no answer", file=sys.stderr)
+        from gpuplan.cli.complaint import say
+
+        say(f"note: nothing is drawn to {given['plot']}: there is no answer")
 
 
 def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:

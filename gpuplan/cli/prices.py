@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UsageError, did_you_mean
 
@@ -328,5 +329,5 @@ def _report(made: ImportOutcome, folder: Path, wanted: ImportRequest, json: bool
     for flag in made.flags:
         print(flag_line(flag), file=sys.stderr)
     for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     sys.stdout.write(import_text(made, folder, wanted.dry))
