@@ -53,7 +53,11 @@ def stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str, l
     first, *lines = shown.splitlines()
     made = [first]
     for line, row in zip(lines, rows, strict=True):
-        rest = [f"{head} {cell}" for head, cell in zip(hidden, row[-len(hidden) :], strict=True) if cell]
+        rest = [
+            cell if cell.startswith(head) else f"{head} {cell}"
+            for head, cell in zip(hidden, row[-len(hidden) :], strict=True)
+            if cell
+        ]
         made += [line, *(look.dim(one) for one in wrap(", ".join(rest), look.width, "    "))] if rest else [line]
     return "\n".join(made) + "\n"
 
