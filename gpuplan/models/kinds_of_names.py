@@ -18,7 +18,8 @@ from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "kinds_of_names.yaml"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
+    re.IGNORECASE,
 )
 """Words of names of what is more or less than the model that the rest of the name says."""
 

@@ -316,7 +316,7 @@ def nemotron_nas(c: Config) -> Architecture:
 
 
 def exaone_moe(c: Config) -> Architecture:
-    """K-EXAONE: a dense first layer, then shared and routed experts with a correction bias; every fourth layer and the last see all."""
+    """K-EXAONE: a dense first layer, then shared and routed experts; every fourth layer and the last see everything."""
     layers = depth(c)
     one = attention(c, kv_default=c.count("num_attention_heads"), qk_norm="head")
     sparse = first_dense(c, layers)
