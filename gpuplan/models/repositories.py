@@ -22,8 +22,10 @@ from gpuplan.strict_yaml import load_yaml
 TABLE = Path(__file__).parent / "repositories.yaml"
 _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
-_OWNER = re.compile(r"^[a-z0-9.-]+_(?=.)", re.IGNORECASE)
-_TUNED = re.compile(r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE)
+_OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
+_TUNED = re.compile(
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE
+)
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
 
 
