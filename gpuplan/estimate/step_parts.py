@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuplan.estimate.pricing import priced
+from gpuplan.estimate.pricing import alone, priced
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import difference, product, repeated_seconds
+from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import Mla, SparseMla
 from gpuplan.plan.precision import byte
@@ -64,17 +64,27 @@ def issued(name: str, work: PassWork) -> dict[str, Term]:
     }
 
 
-def issue_wait(model: ServingModel, name: str, at: str, work: PassWork, busy: Term, *, reads: bool) -> Term:
+def issue_wait(
+    model: ServingModel, name: str, at: str, work: PassWork, busy: Term, answered: Term | None, *, reads: bool
+) -> Term:  # fmt: skip
     """What the accelerator, `busy` for so long, waits for the host to issue a pass, which `reads` prompts or does not.
 
     Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
-    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called.
+    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called. Behind pipeline stages
+    a host may do what is to do for the sequences that are `answered` before it issues the next pass.
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
     if reads and profile.latent_prompt_host is not None and latent(model):
         each = habit("latent_prompt_host", profile.latent_prompt_host)
-    return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", issued(name, work)), layer_host=each, busy=busy)
+    layers, stages = total(f"{name}.layers", issued(name, work)), profile.stage_host
+    if stages is None or answered is None or alone(model.serve.pp):
+        return form.issue_wait_seconds.term(at, layers=layers, layer_host=each, busy=busy)
+    issue = form.stage_issue_seconds.term(
+        f"{name}.issue", issue=repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each), pp=model.serve.pp,
+        step=habit("stage_host", stages.step), sequence=habit("stage_sequence_host", stages.sequence), rows=answered,
+    )  # fmt: skip
+    return remaining_seconds.term(at, whole=issue, hidden=busy)
 
 
 def latent(model: ServingModel) -> bool:

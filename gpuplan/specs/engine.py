@@ -26,7 +26,7 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
-from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
+from gpuplan.specs.engine_schedule import Admits, Schedule, StageHost, Steps, VectorDecode
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
@@ -307,6 +307,8 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    stage_host: StageHost | None = None
+    """What the host of a pipeline stage does for each micro-batch; None: it is hidden."""
     request_host: SecondsField
     """Time of a request to its first token that no pass takes: reading, tokenising, waiting for the step to end, sending."""
     prefill_residual: FactorField

@@ -154,3 +154,18 @@ def test_a_residual_holds_its_middle_and_spans_both_sides() -> None:
         for residual in (profile.prefill_residual, profile.decode_residual):
             assert residual.accept is not None
             assert residual.accept[0] <= residual.value < residual.accept[1]
+
+
+def test_behind_stages_a_step_of_tensorrt_llm_lasts_as_long_as_the_hosts_of_all_of_them() -> None:
+    """Its loop with stages overlaps nothing: short ones wait for what is done for each sequence of a micro-batch."""
+    made = figures("tensorrt-llm", on=f"8x{H100}", pp=8.0, weights="fp8", batch=1024.0)
+    find = phase(made).seconds.find
+    step, each, issue = (find(name) for name in ("engine.stage_host", "engine.stage_sequence_host", "decode.issue"))
+    assert step is not None
+    assert each is not None
+    assert issue is not None
+    assert issue.value == pytest.approx(8 * (float(step.value) + 128 * float(each.value)))
+    assert float(phase(made).seconds.value) > float(issue.value)
+    assert phase(figures("tensorrt-llm", on=f"8x{H100}", dp=8.0, weights="fp8")).seconds.find("engine.stage_host") is None
+    large = figures("tensorrt-llm", "llama-3.1-405b", on=f"8x{H100}", pp=8.0, weights="fp8", batch=64.0)
+    assert part(phase(large), "issue_wait") == 0.0
