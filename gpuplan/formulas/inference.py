@@ -112,6 +112,16 @@ def issue_wait_seconds(*, layers: Count, layer_host: Seconds, busy: Seconds) -> 
     return maximum(layers * layer_host - busy, 0.0 * busy)
 
 
+@formula(DEFINITION)
+def collectives_issue_seconds(*, count: Count, ranks: Count, host: Seconds) -> Seconds:
+    """Host time to issue the collectives of a pass over tensor parallel ranks; there are none on one.
+
+    >>> collectives_issue_seconds(count=160, ranks=4, host=2e-4), collectives_issue_seconds(count=160, ranks=1, host=2e-4)
+    (0.032, 0.0)
+    """
+    return where(ranks > 1, count * host, 0.0)
+
+
 @formula(
     Source(
         "engine",
