@@ -158,6 +158,19 @@ def test_what_nothing_joins_in_a_larger_number_is_still_looked_at_in_a_smaller(l
     assert list(survey.refused) == ["2xrunpod:rtx-4090"]
 
 
+def test_of_machines_that_differ_in_their_price_alone_one_is_looked_at(library: Library) -> None:
+    run = run_of(precision="bf16")
+
+    def asked_of(*names: str) -> dict[str, Wanted]:
+        return {on: Wanted(on, 8, run.replaced(on=on)) for on in names}
+
+    names = ("lambda:gpu_8x_h100_sxm5", "runpod:8x_H100-SXM_SECURE", "lambda:gpu_8x_a100_80gb_sxm4")
+    together, alone = Survey(library), {on: Survey(library) for on in names}
+    found = together.reach(asked_of(*names))
+    assert found == {on: one.reach(asked_of(on))[on] for on, one in alone.items()}
+    assert together.plans == alone[names[0]].plans + alone[names[2]].plans
+
+
 def relaxed(library: Library, **goal: Any) -> Planned:
     return plan_train(asked(**goal), run_of(), library)
 
