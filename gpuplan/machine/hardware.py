@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
@@ -128,6 +129,15 @@ class Hardware(Record, kw_only=True):
     def mapped(self, of: Callable[[Hardware], Hardware]) -> Hardware:
         """The machine otherwise, or each of several."""
         return of(self)
+
+    def thins_out(self) -> bool:
+        """Whether nodes are joined the slower the farther apart they are, so that it matters which ranks are neighbours."""
+
+        def farther(one: Hardware) -> bool:
+            rates = [float(level.bandwidth_per_direction.value) / level.oversubscription for level in one.levels[1:]]
+            return any(outer < inner for inner, outer in pairwise(rates))
+
+        return self.asked("thins out", farther)
 
     def several(self) -> bool:
         """Whether there is more than one accelerator."""
