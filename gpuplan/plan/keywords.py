@@ -233,6 +233,10 @@ class TrainOptions(TypedDict, total=False):
     """Engine that generates, such as `vllm` or `sglang`."""
     rollout_tp: Whole
     """Tensor parallel degree of generation; left out, chosen."""
+    rollout_gpus: Whole
+    """Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness."""
+    staleness: Whole
+    """Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)."""
     reward_model: Text
     """Model that scores the responses; left out, a rule does, which takes no time."""
     critic: Text
