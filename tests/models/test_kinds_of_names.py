@@ -123,10 +123,13 @@ def test_tunings_of_2026_are_the_card_that_they_are_built_as(name, card):
 @pytest.mark.parametrize(
     "name",
     [
-        "dphn/Dolphin-Mistral-24B-Venice-Edition", "z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat", "openchat/openchat-3.5-0106-gemma",
-        "SenseLLM/ReflectionCoder-CL-34B", "LiquidAI/LFM2.5-2.6B-DSpark",
+        "dphn/Dolphin-Mistral-24B-Venice-Edition",
+        "z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat",
+        "openchat/openchat-3.5-0106-gemma",
+        "SenseLLM/ReflectionCoder-CL-34B",
+        "LiquidAI/LFM2.5-2.6B-DSpark",
     ],
-)  # fmt: skip
+)
 def test_what_has_other_widths_is_not_taken_for_a_card_by_a_word_of_its_name(name):
     with pytest.raises(UnknownError):
         find(name)
