@@ -23,9 +23,10 @@ _LEAST = 0.005
 """Smaller shares are not told."""
 _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "train": (
-        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share"),
+        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share", "generators_idle_share"),
         ("wall_time_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"),
-        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "headroom_bytes"), ("energy_joules",),
+        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "trainers_idle_share", "headroom_bytes"),
+        ("energy_joules",),
     ),
     "serve": (
         ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"), ("step_time_s", "tpot_p99_s", "tpot_s", "batch_time_s"),
@@ -189,10 +190,10 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
         if not is_one(choice.name, choice.value):
             reasons.setdefault(choice.reason, []).append(_asked(choice.name, choice.value))
     room = look.width - _MARGIN
-    return _block("Chosen", [_first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
+    return _block("Chosen", [first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
 
 
-def _first_clause(text: str, room: int) -> str:
+def first_clause(text: str, room: int) -> str:
     """A text up to the last of its clauses that ends within the room; the whole where none does."""
     if len(text) <= room:
         return text
@@ -227,7 +228,7 @@ def _foot(estimate: Estimate, figures: Mapping[str, Term], look: Look, room: int
     told: list[list[str]] = []
     for text in texts:
         if len(told) < _NOTES:
-            lines = wrap(_first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
+            lines = wrap(first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
             if len(lines) + sum(map(len, told)) <= most:
                 told.append(lines)
     made = [line for lines in told for line in lines]

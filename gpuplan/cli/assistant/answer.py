@@ -77,6 +77,8 @@ def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
+    from gpuplan.planner.ask import planned
+
     goal = f"plan {given['goal']}"
     asked = {key: one for key, one in given.items() if key not in ("goal", "question")}
     inner = given.get("question", {})
@@ -87,8 +89,7 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
     strange = [key for key in asked if key not in by_key(GOALS[goal]) and key not in by_key(ASKS[task])]
     if strange:
         raise UsageError(Problem("tool.option", f"plan: the goal `{given['goal']}` takes no {', '.join(strange)}"))
-    command = import_module(f"gpuplan.cli.plan_{given['goal']}")
-    found = command.answer({**asked, **inner})
+    found = planned(goal, {**asked, **inner})
     made = parse(import_module(f"gpuplan.render.{found.page}").as_json(found))
     whole: dict[str, Any] = made if isinstance(made, dict) else {"answers": made}
     return {"reached": found.reached, **whole}
