@@ -129,7 +129,7 @@ class PriceList(SpecFile):
         return self.provider or self.id
 
     def usd_per_s(self, entry: OfferEntry) -> float | None:
-        """What an entry asks, in USD/s for one `per`; credits at the middle of their lowest and highest price; None: free of charge."""
+        """What an entry asks, in USD/s for one `per`; credits at the middle of their prices; None: free of charge."""
         if entry.price is not None:
             return float(entry.price.value)
         if entry.credits_per_hour is None or self.credit is None:
