@@ -200,7 +200,11 @@ def _closed(
     near = form.answers_at_once.term("running_near", rate=guess, output=output, token=rough.seconds, ranks=ranks)
     running = smaller.term("running_of_rank", a=near, b=all_at_once)
     step = decoding(model, "decode", running)
-    rate = form.closed_rate.term("requests_per_s", users=users, first=alone, output=output, token=step.seconds, most=read.most)
+    written = form.answers_per_s.term(
+        "answers_kept", workers=ONE, ranks=ranks, sequences=all_at_once, output=output, token=step.seconds
+    )
+    most = form.kept_by_both.term("kept_by_both", read=read.most, written=written)
+    rate = form.closed_rate.term("requests_per_s", users=users, first=alone, output=output, token=step.seconds, most=most)
     first = form.first_in_turn.term("ttft", users=users, rate=rate, output=output, token=step.seconds, first=alone)
     if asked.requests is not None:
         burst = form.burst_seconds_of_run.term("burst", users=users, requests=asked.requests, most=read.most)
