@@ -99,7 +99,9 @@ class Deployment(Record, kw_only=True):
         if self.drafts:
             made |= {"draft": "mtp", "draft_tokens": self.drafts}
         return made | {
-            name: value for name, value in (("max_sequences", self.places), ("max_batched_tokens", self.tokens)) if value is not None
+            name: value
+            for name, value in (("max_sequences", self.places), ("max_batched_tokens", self.tokens))
+            if value is not None
         }
 
 
@@ -124,9 +126,9 @@ def _deployments() -> Mapping[str, list[Deployment]]:
 
 def _read(group: Mapping[str, Any]) -> Iterator[Deployment]:
     for run in group["runs"]:
-        given = {name: value for name, value in run.items() if name not in ("reads", "writes", "users", "rows", "since", "until")}
+        given = {name: value for name, value in run.items() if name in ("drafts", "places", "tokens", "image")}
         yield Deployment(
-            engine=str(group["engine"]).strip(), of=group["of"], reads=Workers.read(run["reads"]), writes=Workers.read(run["writes"]),
+            engine=str(group["engine"]), of=group["of"], reads=Workers.read(run["reads"]), writes=Workers.read(run["writes"]),
             users=tuple(run["users"]), since=str(run["since"]), until=str(run.get("until", LAST)),
             rows=tuple((int(first), int(last)) for first, last in run.get("rows", ())), **given,
         )  # fmt: skip

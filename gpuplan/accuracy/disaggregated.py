@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuplan.accuracy.deployments import deployment_of
 from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.recipes import settings_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.card import ModelCard
@@ -32,7 +33,9 @@ def disaggregated_ask(row: Row, ask_of: Callable[[Row], ServeAsk], find: Callabl
         "prefill_tp": reading["tp"], "prefill_pp": reading["pp"], "prefill_attention_dp": reading.get("attention_dp"),
         "prefill_ep": reading.get("ep"), "prefill_workers": _workers(row, "prefill"),
     }  # fmt: skip
-    told = {} if made is None else {name: value for name, value in made.settings().items() if getattr(ask, name) is None}
+    # Recipes of replicas that do both are not those of workers that do one.
+    told = {} if made is None else {**dict.fromkeys(settings_of(row.replaced(run=run))), **made.settings()}
+    told |= {} if row.run.get("kv_cache") is None else {"kv_cache": ask.kv_cache}
     return ask.replaced(
         on=f"{size_of(writing)}x{name}", prefill_on=f"{size_of(reading)}x{name}", tp=writing["tp"], pp=writing["pp"], dp=None,
         ep=writing.get("ep"), attention_dp=writing.get("attention_dp"), redundant_experts=_redundant(arch, reading, writing),

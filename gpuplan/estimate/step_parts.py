@@ -8,7 +8,7 @@ from gpuplan.estimate.pricing import priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, product, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.models.architecture import Mla, SparseMla
+from gpuplan.models.architecture import GatedDelta, Mla, SparseMla, StateSpace
 from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, WorkItem
@@ -19,6 +19,7 @@ from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
+    from gpuplan.specs.quantity import SecondsField
 
 _THREE_HALVES = Term("engine.layers_of_three", 1.5, "1", Source("definition", "three sub-layers where other layers have two"))
 
@@ -72,9 +73,21 @@ def issue_wait(model: ServingModel, name: str, at: str, work: PassWork, busy: Te
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
-    if reads and profile.latent_prompt_host is not None and latent(model):
-        each = habit("latent_prompt_host", profile.latent_prompt_host)
+    if reads and (own := _prompt_host(model)) is not None:
+        each = habit(*own)
     return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", issued(name, work)), layer_host=each, busy=busy)
+
+
+def _prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
+    """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
+    profile = model.profile
+    own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}
+    return next(((name, found) for name, is_so in own.items() if is_so and (found := getattr(profile, name)) is not None), None)
+
+
+def _linear(model: ServingModel) -> bool:
+    """Whether some layers keep a state in place of keys and values."""
+    return any(isinstance(mixer, GatedDelta | StateSpace) for mixer in model.subject.arch.mixers)
 
 
 def latent(model: ServingModel) -> bool:

@@ -299,8 +299,12 @@ class ServingProfile(Schema):
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
     """The same by type of weights, where widening them is more code on the host."""
+    prompt_host: SecondsField | None = None
+    """The same in passes with prompts, where no graph holds these; None: as in any pass."""
     latent_prompt_host: SecondsField | None = None
-    """The same of a layer of latent attention in passes with prompts, where no graph holds these; None: as any layer."""
+    """The same of a layer of latent attention, of many small kernels; None: as any layer."""
+    linear_prompt_host: SecondsField | None = None
+    """The same of a layer of a model with linear attention; None: as any layer."""
     encoder: EncoderHabits | None = None
     """What encoders of images do otherwise; None: nothing."""
     step_host: SecondsField
