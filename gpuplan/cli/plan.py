@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from gpuplan.cli.help import Group, group_help, short
 
-PARTS = ("train", "finetune", "serve", "carries")
+PARTS = ("train", "finetune", "rl", "serve", "carries")
 """The commands, each the `app` of `gpuplan.cli.plan_<name>`, imported only when it is called."""
 
 
