@@ -7,11 +7,13 @@ still be among the best.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from gpuplan.errors import GpuplanError, InfeasibleError, Note, PlanError, Problem, UsageError
-from gpuplan.estimate.planned import Candidate, Looked, Offering, Planned, Point, Relax
+from gpuplan.errors import GpuplanError, InfeasibleError, Note, Problem, UsageError
+from gpuplan.estimate.planned import Candidate, Limit, Looked, Offering, Planned, Point, Relax
+from gpuplan.estimate.result import Estimate
 from gpuplan.files.progress import over, tell
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
@@ -32,11 +34,16 @@ from gpuplan.search.ask import train
 from gpuplan.search.library import Library
 from gpuplan.search.rl import looked_up_rl, wanted_of
 from gpuplan.search.training import space_of
+from gpuplan.term import Term
 
 STEPS = 1000
 """Of a run of which nothing is said: what it takes grows with them, so that any other number follows."""
 MOST = 512
 """Accelerators that are looked at unless the question says otherwise."""
+
+
+NAMES = ("name", "notes", "dtype_notes")
+"""Parts of hardware that say what it is called."""
 
 
 class Prospect(Record, eq=False):
@@ -63,21 +70,29 @@ class Prospect(Record, eq=False):
         }[figure]  # fmt: skip
 
 
+class Seen(Record, eq=False):
+    """What a prospect reaches: an answer, of it or of a machine that differs in name and price alone, with its own figures."""
+
+    prospect: Prospect
+    estimate: Estimate
+    figures: dict[str, float]
+
+
 class Search:
     """The search of one question: what bounds say of each machine with a count, and the answers of those that were asked about."""
 
     def __init__(self, goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, machines: tuple[Machine, ...],
-                 answers: dict[str, Candidate | GpuplanError]) -> None:  # fmt: skip
+                 answers: dict[Hashable, Estimate]) -> None:  # fmt: skip
         self.goal, self.run, self.library, self.card, self.machines = goal, run, library, card, machines
         self.answers = answers
-        """By target: they are the same whatever the limits are."""
+        """By what machines have in common: they are the same whatever the limits are."""
         self.limits, self.figure = limits_of(goal), FIGURES[goal.least]
         self.wanted = wanted_of(run)
         self.steps = (run.tokens or 0.0) / (self.wanted.prompts * self.wanted.group * (self.wanted.prompt + self.wanted.response))
-        self.found: list[Candidate] = []
-        self.family: dict[str, tuple[str, str]] = {}
+        self.seen: list[Seen] = []
+        self.refused: dict[str, GpuplanError] = {}
         self.candidates = self.bounded = 0
-        self._least: dict[tuple[str, bool, bool], Least | None] = {}
+        self._least: dict[tuple[str, bool, bool], Least] = {}
 
     @property
     def shown(self) -> int:
@@ -121,84 +136,97 @@ class Search:
         """The same with what the parts of a step take there at least."""
         key = one.machine.accelerator, one.count == 1, one.count <= FEW
         if key not in self._least:
-            self._least[key] = self._least_of(one)
-        least = self._least[key]
-        seconds = one.least_seconds if least is None else max(self.steps * least.step(one.count), one.least_seconds)
-        return one.replaced(least_seconds=seconds, sharp=True)
+            try:
+                self._least[key] = self._least_of(one)
+            except GpuplanError:
+                return one.replaced(sharp=True)  # its answer says what is wrong with it
+        least = self.steps * self._least[key].step(one.count)
+        return one.replaced(least_seconds=max(least, one.least_seconds), sharp=True)
 
-    def _least_of(self, one: Prospect) -> Least | None:
-        try:
-            found, serving, ask = looked_up_rl(self.run.replaced(on=one.target), self.library)
-            space, _ = space_of(ask, found)
-        except GpuplanError:
-            return None  # The answer says what is wrong with it.
+    def _least_of(self, one: Prospect) -> Least:
+        """The least of a step; raises what is wrong with the machine."""
+        found, serving, ask = looked_up_rl(self.run.replaced(on=one.target), self.library)
+        space, _ = space_of(ask, found)
         unbound = bool(self.run.pins) or found.subject.has_experts()
         tokens = float(self.wanted.prompts * self.wanted.group * (ask.seq_len or 1))
         trained = 0.0 if unbound else sustained(found.subject, first_case(space), tokens)
         return least_of(self.run, self.wanted, self.card, one.machine.chip, serving.subject, trained)
 
     def _ask(self, one: Prospect) -> None:
-        """The whole answer of a prospect, as `gpuplan train` gives it."""
-        self.family[one.target] = one.machine.family
-        if one.target not in self.answers:
-            self.answers[one.target] = self._answer(one)
-        made = self.answers[one.target]
-        if isinstance(made, Candidate):
-            broken = tuple(limit for limit in self.limits if limit.broken_by(made.figures.get(limit.figure, inf)))
-            self.found.append(made.replaced(broken=broken))
-
-    def _answer(self, one: Prospect) -> Candidate | GpuplanError:
+        """See what a prospect reaches, by the whole answer that `gpuplan train` gives of it or of its like."""
         try:
-            made = train(self.run.replaced(on=one.target), advise=False, library=self.library)
+            alike = self._alike(one)
+            if alike not in self.answers:
+                self.answers[alike] = self._answered(one.target)
         except GpuplanError as error:
-            return error.with_traceback(None)
+            self.refused[one.target] = error.with_traceback(None)
+            return
+        made = self.answers[alike]
         figures = {key: float(term.value) for key, term in made.figures.items()}
-        figures["accelerators"] = float(one.count)
-        if "wall_time_s" not in figures:
-            what = f"{one.target} is interrupted more often than it could restart"
-            return InfeasibleError(Problem("plan.no-end", what, "say how often with --mtbf"))
-        machine = one.machine
-        offering = Offering(one.target, machine.accelerator, one.count, made.find("hw.price"), machine.offer, machine.kind)
-        return Candidate(offering, made, figures)
+        if "wall_time_s" in figures:  # otherwise it is interrupted more often than it could restart
+            figures["accelerators"] = float(one.count)
+            if one.machine.price is not None:
+                figures["cost_usd"] = figures["accelerator_time_s"] * one.machine.price
+            self.seen.append(Seen(one, made, figures))
 
-    def kept(self) -> list[Candidate]:
+    def _alike(self, one: Prospect) -> Hashable:
+        """What machines have in common that reach the same: all of their hardware but its name, the engines, what money adds."""
+        found, serving, _ = looked_up_rl(self.run.replaced(on=one.target), self.library)
+        money = found.subject.money
+        engines = found.subject.engine.id, serving.subject.engine.id
+        return _plain(found.subject.hw), _plain(serving.subject.hw), engines, None if money is None else money.alike()
+
+    def _answered(self, target: str) -> Estimate:
+        return train(self.run.replaced(on=target), advise=False, library=self.library)
+
+    def kept(self) -> list[Seen]:
         """Those that fit and keep the limits, the best first."""
-        order = [one for one in self.found if one.fits]
-        return sorted(order, key=lambda one: (one.figures.get(self.figure, inf), one.figures["wall_time_s"], one.offering.target))
+        made = [one for one in self.seen if one.estimate.verdict.fits and not self._broken(one)]
+        return sorted(made, key=lambda one: (one.figures.get(self.figure, inf), one.figures["wall_time_s"], one.prospect.target))
+
+    def _broken(self, one: Seen) -> tuple[Limit, ...]:
+        return tuple(limit for limit in self.limits if limit.broken_by(one.figures.get(limit.figure, inf)))
+
+    def _first(self) -> list[Seen]:
+        """The best of each provider and accelerator."""
+        made: dict[tuple[str, str], Seen] = {}
+        for one in self.kept():
+            made.setdefault(one.prospect.machine.family, one)
+        return list(made.values())[: self.shown]
 
     def _to_beat(self) -> float:
         """The figure of the last machine that would be shown."""
-        best = self.best()
+        best = self._first()
         return best[-1].figures.get(self.figure, inf) if len(best) >= self.shown else inf
 
     def best(self) -> list[Candidate]:
-        """The best of each provider and accelerator."""
-        made: dict[tuple[str, str], Candidate] = {}
-        for one in self.kept():
-            made.setdefault(self.family[one.offering.target], one)
-        return list(made.values())[: self.shown]
+        """The best of each provider and accelerator, each with the whole answer to its own name."""
+        return [self._candidate(one) for one in self._first()]
+
+    def _candidate(self, one: Seen) -> Candidate:
+        target, machine = one.prospect.target, one.prospect.machine
+        made = one.estimate if one.estimate.question["on"] == target else self._answered(target)
+        figures = one.figures | {key: float(term.value) for key, term in made.figures.items()}
+        price = made.find("hw.price")
+        offering = Offering(target, machine.accelerator, one.prospect.count, price, machine.offer, machine.kind)
+        return Candidate(offering, made, figures)
 
     def front(self) -> tuple[Point, ...]:
         """What no other beats in both cost and time."""
-        points = (Point(one.offering.target, one.figures["wall_time_s"], one.figures.get("cost_usd", inf)) for one in self.kept())
+        points = (Point(one.prospect.target, one.figures["wall_time_s"], one.figures.get("cost_usd", inf)) for one in self.kept())
         return front_of(one for one in points if one.usd < inf)
-
-    @property
-    def refused(self) -> dict[str, GpuplanError]:
-        """Machines that could not be asked about, but for those on which no division keeps the rules."""
-        return {name: one for name, one in self.answers.items() if isinstance(one, GpuplanError) and not isinstance(one, PlanError)}
 
     @property
     def looked(self) -> Looked:
         """How the answer was found."""
-        return Looked(self.candidates, self.bounded, len(self.found), len(self.found), len(self.refused))
+        return Looked(self.candidates, self.bounded, len(self.seen), len(self.answers), len(self.refused))
 
     def nothing(self) -> GpuplanError:
         """Why nothing could be compared at all."""
-        wrong = next((one for one in self.answers.values() if isinstance(one, GpuplanError)), None)
-        if wrong is not None and not self.found:
+        wrong = next(iter(self.refused.values()), None)
+        if wrong is not None and not self.seen:
             return wrong
-        what = f"{self.run.model} does not fit for reinforcement learning on any of {len(self.found):,} machines with a count"
+        what = f"{self.run.model} does not fit for reinforcement learning on any of {len(self.seen):,} machines with a count"
         hint = "a larger --max-count, adapters (--lora), or --idle host need less of each accelerator"
         return InfeasibleError(Problem("plan.too-large", what, hint))
 
@@ -212,7 +240,7 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
     card = library.card(run.model)
     run, notes = _of_steps(goal, run.replaced(rl=run.rl or "grpo"))
     asked, found, more = placed_or_fastest(goal, run, library)
-    answers: dict[str, Candidate | GpuplanError] = {}
+    answers: dict[Hashable, Estimate] = {}
 
     def searched(asked: PlanTrainAsk) -> Search:
         search = Search(asked, run, library, card, found.machines, answers)
@@ -238,6 +266,20 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
         notes=(*notes, *more, *found.notes, *refusals(search.refused)),
     )  # fmt: skip
+
+
+def _plain(value: object) -> Hashable:
+    """What a value of a machine comes to, whatever it is called and whoever says so."""
+    if isinstance(value, Term):
+        return value.value, value.unit
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(key), _plain(one)) for key, one in value.items()))
+    if isinstance(value, Record):
+        names = (name for name in value.field_names() if name not in NAMES)
+        return type(value).__name__, *(_plain(getattr(value, name)) for name in names)
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def _of_steps(goal: PlanRlAsk, run: TrainAsk) -> tuple[TrainAsk, tuple[Note, ...]]:
