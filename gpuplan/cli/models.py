@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 
@@ -82,7 +83,7 @@ def list_models(
     unlicensed = sum(not license_of(card) for card in made) if license_ is not None else 0
     made = _of_size(selected(made, _kinds(kind), license_), min_params, max_params)
     if unlicensed:
-        print(f"note: of {unlicensed} models no licence is on record: they are left out", file=sys.stderr)
+        say(f"note: of {unlicensed} models no licence is on record: they are left out")
     if not made and (kind or license_ or min_params or max_params):
         raise UnknownError(Problem("model.none", "no model is all that", "leave one of the conditions out"))
     if not made:
@@ -211,7 +212,7 @@ def import_model(
         file=sys.stderr,
     )
     for note in card.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
 
 
 def _folders(specs: Sequence[str] | None) -> list[Path]:

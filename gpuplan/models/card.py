@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.errors import Note, Problem, SpecError
+from gpuplan.files.unchanged import while_unchanged
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount, count
 from gpuplan.models.stored import StoredTensors
@@ -199,11 +200,15 @@ class ModelCard(Schema):
 
 
 def load_card(path: Path) -> ModelCard:
-    """The card that a YAML file holds.
+    """The card that a YAML file holds, parsed once in a process while the file does not change.
 
     Raises:
         SpecError: everything that is wrong with the file, each problem with file:line, a code and a hint.
     """
+    return while_unchanged(ModelCard, path, lambda: _read_card(path))
+
+
+def _read_card(path: Path) -> ModelCard:
     data, lines = load_yaml(path)
     card = parse_card(data, lines)
     if card.id != path.stem:

@@ -18,7 +18,8 @@ from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "kinds_of_names.yaml"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|speculator|lora|adapter|reward|reap)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
+    re.IGNORECASE,
 )
 """Words of names of what is more or less than the model that the rest of the name says."""
 
@@ -68,12 +69,13 @@ def table() -> KindsOfNames:
 def built_like(name: str) -> Like | None:
     """The entry of the models that a name's is built as; None: no entry says so.
 
+    A name with a word such as `vl` or `draft` must stand there whole: a pattern does not tell what such a word adds or takes.
+
     >>> built_like("agentica-org/DeepCoder-14B-Preview").card
     'qwen2.5-14b'
     """
-    if _OTHER.search(name):
-        return None
-    return next((one for one in table().like if _fits(name, one.names)), None)
+    other = _OTHER.search(name) is not None
+    return next((one for one in table().like if _fits(name, one.names, whole=other)), None)
 
 
 def nearest(name: str) -> str:
@@ -89,8 +91,10 @@ def nearest(name: str) -> str:
     return f"the nearest on record is {cards}: {found.why}" if cards else found.why
 
 
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
-    whole = "-".join(name.strip().lower().replace("_", "-").split())
-    tail = whole.rpartition("/")[2]
-    tail = tail.removesuffix(":latest")
-    return any(fnmatchcase(whole if "/" in one else tail, one) for one in patterns)
+def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:
+    """Whether a pattern means the name; `whole`: only one with its owner and without `*` does."""
+    full = "-".join(name.strip().lower().replace("_", "-").split())
+    if whole:
+        return full in patterns
+    tail = full.rpartition("/")[2].removesuffix(":latest")
+    return any(fnmatchcase(full if "/" in one else tail, one) for one in patterns)

@@ -210,6 +210,13 @@ class TrainAsk(Spending, Common, kw_only=True):
             "The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
         ),
     ] = None  # fmt: skip
+    stages_inside: Annotated[
+        bool | None,
+        Option(
+            "Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round",
+            PARALLEL, "",
+        ),
+    ] = None  # fmt: skip
     dispatcher: Annotated[
         Dispatcher | None,
         Option(

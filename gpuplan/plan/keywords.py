@@ -189,6 +189,8 @@ class TrainOptions(TypedDict, total=False):
     """Kernels are replayed from CUDA graphs."""
     sharp: Switch
     """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
+    stages_inside: Switch
+    """Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
     dispatcher: words.Dispatcher | None
     """How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)."""
     reduce_in: words.ReduceIn | None

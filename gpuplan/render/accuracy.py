@@ -112,7 +112,7 @@ def _stood_in(rows: Sequence[Mapping[str, str]]) -> str:
     if not rows:
         return ""
     counted = Counter((one["framework"], one["asked_as"]) for one in rows).most_common()
-    said = "frameworks without a profile of their own are asked as another's, in wider ranges: "
+    said = "frameworks without a profile of their own are asked as another's: "
     said += ", ".join(f"{framework} as {engine} ({count})" for (framework, engine), count in counted)
     return "\n".join(wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
 

@@ -190,10 +190,10 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
         if not is_one(choice.name, choice.value):
             reasons.setdefault(choice.reason, []).append(_asked(choice.name, choice.value))
     room = look.width - _MARGIN
-    return _block("Chosen", [_first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
+    return _block("Chosen", [first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
 
 
-def _first_clause(text: str, room: int) -> str:
+def first_clause(text: str, room: int) -> str:
     """A text up to the last of its clauses that ends within the room; the whole where none does."""
     if len(text) <= room:
         return text
@@ -228,7 +228,7 @@ def _foot(estimate: Estimate, figures: Mapping[str, Term], look: Look, room: int
     told: list[list[str]] = []
     for text in texts:
         if len(told) < _NOTES:
-            lines = wrap(_first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
+            lines = wrap(first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
             if len(lines) + sum(map(len, told)) <= most:
                 told.append(lines)
     made = [line for lines in told for line in lines]

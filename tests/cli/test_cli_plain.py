@@ -99,7 +99,7 @@ def test_forms_that_contradict_each_other_are_refused_in_one_message(call: Call,
         ("plan serve gpt2 --users 9 --full-answer --brief", "--full-answer and --brief exclude each other"),
         ("plan serve gpt2 --users 9 --full-answer --json", "--full-answer: the answer is not written in words"),
         ("plan serve gpt2 --users 9 --plain --emit k8s", "--plain: the answer is not written in words"),
-        ("compare fit gpt2 --on l4,l40s --full --plain", "--full means nothing to a comparison"),
+        ("compare fit gpt2 --on l4,l40s --full --brief", "--full and --brief exclude each other"),
     ],
 )
 def test_what_else_one_line_or_none_has_no_place_for(call: Call, line: str, message: str) -> None:

@@ -77,13 +77,14 @@ def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
+    from gpuplan.planner.ask import planned
+
     goal = f"plan {given['goal']}"
     asked = {key: one for key, one in given.items() if key not in ("goal", "question")}
     inner = given.get("question", {})
     both = sorted(asked.keys() & inner.keys())
     if both:
         raise UsageError(Problem("usage.twice", f"plan: {', '.join(both)} stands in `question` too", "give it once"))
-    from gpuplan.planner.ask import planned
 
     task = "train" if goal in ("plan train", "plan finetune", "plan rl") else "serve"
     strange = [key for key in asked if key not in by_key(GOALS[goal]) and key not in by_key(ASKS[task])]
