@@ -78,7 +78,7 @@ def plan_finetune(goal: PlanFinetuneAsk, run: TrainAsk, library: Library) -> Pla
 
 def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...]) -> Planned:
     """The answer to a goal about a run of which the length is known."""
-    goal, found, more = _places(goal, run, library)
+    goal, found, more = placed_or_fastest(goal, run, library)
     survey, tokens = Survey(library), tokens_of(run)
 
     def searched(asked: PlanTrainAsk) -> Search:
@@ -115,7 +115,7 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
     )  # fmt: skip
 
 
-def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
+def placed_or_fastest(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
     """Where to look; where nobody asks for money and no price is on record, what takes least time, or the fewest that fine-tune.
 
     A machine that is named with its count is one that somebody has: how long it takes is what is asked.
