@@ -119,7 +119,7 @@ def _stood_in(rows: Sequence[Mapping[str, str]], width: int) -> str:
     if not rows:
         return ""
     counted = Counter((one["framework"], one["asked_as"]) for one in rows).most_common()
-    said = "frameworks without a profile of their own are asked as another's, in wider ranges: "
+    said = "frameworks without a profile of their own are asked as another's: "
     said += ", ".join(f"{framework} as {engine} ({count})" for (framework, engine), count in counted)
     return "\n".join(wrap(said, width, "", "  "))
 

@@ -23,9 +23,10 @@ _LEAST = 0.005
 """Smaller shares are not told."""
 _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "train": (
-        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share"),
+        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share", "generators_idle_share"),
         ("wall_time_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"),
-        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "headroom_bytes"), ("energy_joules",),
+        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "trainers_idle_share", "headroom_bytes"),
+        ("energy_joules",),
     ),
     "serve": (
         ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"), ("step_time_s", "tpot_p99_s", "tpot_s", "batch_time_s"),

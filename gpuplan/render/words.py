@@ -19,6 +19,7 @@ MEANINGS: Mapping[str, str] = {
     "kv_cache_bytes_per_sequence": "at full length", "longest_tokens": "of one sequence", "max_sequences": "at once",
     "max_concurrency": "as engines print it", "latency_s": "one request", "utilization": "of what it can do",
     "wall_time_s": "with interruptions", "run_time_s": "training alone", "rollout_share": "of a step",
+    "generators_idle_share": "of a step", "trainers_idle_share": "of a step",
     "available_share": "spot machines up", "highest_rate_per_s": "that it keeps up with",
 }  # fmt: skip
 """What a figure is, in at most 21 characters that stand beside it."""
@@ -37,6 +38,7 @@ SHORTER: Mapping[str, str] = {
 }
 """Names of figures that fit on one screen with what they mean."""
 _PARTS: Mapping[str, str] = {
+    "rollout_wait": "waiting for responses",
     "unmodelled": "not modelled", "host": "launching kernels", "step_host": "host per step", "request_host": "host per request",
     "head_matmul": "output head", "head": "output head", "head_and_loss": "output head and loss", "sends": "sends between stages",
     "pipeline_send": "sends between stages", "bubble": "pipeline bubble", "stage_wait": "waiting for stages",
