@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.attention_ranks import passes_waited_for, ranks_host_seconds, uneven_context_share
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
+from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, seconds_of_several, share
 from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
@@ -105,7 +105,7 @@ def step_host(model: ServingModel, name: str) -> Term:
     each = model.subject.hw.asked("host of ranks", lambda one: own.rank_host.get(one.family))
     if each is None:
         return host
-    told = ranks_host_seconds.term(f"{name}.ranks", ranks=ranks, host=model.subject.habit("rank_host", each))
+    told = seconds_of_several.term(f"{name}.ranks", count=ranks, seconds=model.subject.habit("rank_host", each))
     return total(name, {"step": host, "ranks": told})
 
 
