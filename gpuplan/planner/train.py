@@ -19,6 +19,7 @@ from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
+from gpuplan.planner.spending import spending
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
 from gpuplan.planner.why import binds_of, said_to_beat
@@ -103,6 +104,8 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         from gpuplan.planner.spares import spares
 
         more = (*more, *spares((best or nearest)[0], goal.repair, library))
+    if best or nearest:
+        more = (*more, *spending((best or nearest)[0]))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
