@@ -21,9 +21,11 @@ from gpuplan.estimate.sharding import (
 )
 from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
+from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds, seconds_of_several
 from gpuplan.formulas.training import (
     accumulated_bytes,
+    beyond_measured_seconds,
     straggler_seconds,
     sync_window_seconds,
     unhidden_seconds,
@@ -164,6 +166,10 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
             unit=ranks_in_step(pricer),
             straggle=pricer.subject.habit("straggle", profile.straggle),
         )
+    if (beyond := beyond_measured(pricer.subject)) is not None:
+        parts["beyond_measured"] = beyond_measured_seconds.term(
+            f"{at}.beyond_measured", counted=counted, accelerators=pricer.subject.accelerators(), **beyond
+        )
     counted = total(f"{at}.counted", dict(parts), begun=counted)
     parts["unmodelled"] = unmodelled_seconds.term(
         f"{at}.unmodelled",
@@ -171,6 +177,20 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
         residual=pricer.subject.habit("residual", profile.residual_of(experts=pricer.subject.has_experts())),
     )
     return total(f"{at}.seconds", parts, begun=counted), parts
+
+
+def beyond_measured(subject: Subject) -> dict[str, Term] | None:
+    """The largest run that was published, and what may grow beyond; None where this is no larger."""
+    usual = subject.usual
+    if usual is None:
+        return None
+    known = usual.beyond_measured
+    if not subject.hw.asked("beyond measured", lambda one: one.count > known.largest.value):
+        return None
+    return {
+        "largest": usual.term("usual.largest_run", known.largest),
+        "growth": usual.term("usual.growth", known.growth, known.growth.accept),
+    }
 
 
 def gathering_seconds(
