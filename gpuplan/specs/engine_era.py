@@ -61,6 +61,7 @@ class ServingEra(Schema):
     layer_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None
