@@ -96,17 +96,15 @@ def unevenly(model: ServingModel, parts: dict[str, Term]) -> dict[str, Term]:
     return {**parts, EXCHANGE: part_of_seconds.term(f"{seconds.name}.uneven", seconds=seconds, ratio=times)}
 
 
-def step_host(model: ServingModel, name: str) -> Term:
-    """Host time of a step that the accelerator waits for, with what ranks of attention tell each other."""
-    host, own = model.subject.habit("step_host", model.profile.step_host), model.profile.shares_experts
-    ranks = model.serve.sharing.attention_dp
+def told_by_ranks(model: ServingModel, name: str) -> dict[str, Term]:
+    """Host time of a step in which ranks of attention tell each other what they run; nothing where it is hidden."""
+    own, ranks = model.profile.shares_experts, model.serve.sharing.attention_dp
     if own is None or alone(ranks):
-        return host
+        return {}
     each = model.subject.hw.asked("host of ranks", lambda one: own.rank_host.get(one.family))
     if each is None:
-        return host
-    told = seconds_of_several.term(f"{name}.ranks", count=ranks, seconds=model.subject.habit("rank_host", each))
-    return total(name, {"step": host, "ranks": told})
+        return {}
+    return {"ranks": seconds_of_several.term(f"{name}.ranks", count=ranks, seconds=model.subject.habit("rank_host", each))}
 
 
 def overlaps(model: ServingModel) -> bool:
