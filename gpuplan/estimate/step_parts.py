@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuplan.estimate.attention_ranks import told_by_ranks
 from gpuplan.estimate.pricing import alone, priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
@@ -29,6 +30,21 @@ def copied(model: ServingModel, name: str, *, decodes: bool) -> dict[str, Term]:
     """What a decode step copies of its caches; nothing where the engine copies none."""
     own = on_processors(model) if decodes else None
     return {} if own is None else {"cache_copies": cache_copies(model, name, own)}
+
+
+def step_host(model: ServingModel, name: str, work: PassWork, *, decodes: bool) -> Term:
+    """Host time of a step that the accelerator waits for, with what ranks tell each other, and wait for at all-reduces.
+
+    Passes of prompts alone, which do not `decodes`, are long enough for launches to be ahead of them.
+    """
+    each, parts = model.profile.rank_wait, {"step": model.subject.habit("step_host", model.profile.step_host)}
+    parts |= told_by_ranks(model, name)
+    if decodes and each is not None and not alone(model.serve.tp):
+        layers = total(f"{name}.layers", dict(work.counts))
+        parts["tensor_ranks"] = form.ranks_wait_seconds.term(
+            f"{name}.tensor_ranks", layers=layers, ranks=model.serve.tp, each=model.subject.habit("rank_wait", each)
+        )
+    return parts["step"] if len(parts) == 1 else total(name, parts)
 
 
 def answering(model: ServingModel, name: str, rows: Term | None) -> dict[str, Term]:

@@ -22,7 +22,7 @@ from gpuplan.estimate.sharding import (
 from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds
+from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds, seconds_of_several
 from gpuplan.formulas.training import (
     accumulated_bytes,
     beyond_measured_seconds,
@@ -30,7 +30,6 @@ from gpuplan.formulas.training import (
     sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
-    with_pipeline_seconds,
     without_pipeline_seconds,
 )
 from gpuplan.machine.hardware import Hardware
@@ -147,7 +146,7 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
     elif apart and pricer.replicated:
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
     if gathers and mixed and "data_parallel" in parts:
-        parts["data_parallel"] = with_pipeline_seconds.term(f"{at}.synced", seconds=parts["data_parallel"], pp=group)
+        parts["data_parallel"] = seconds_of_several.term(f"{at}.synced", seconds=parts["data_parallel"], count=group)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
@@ -205,7 +204,7 @@ def gathering_seconds(
         ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)
     if apart:
         each = fully_sharded_seconds(pricer, stage, window, apart=True)
-        ways.append(with_pipeline_seconds.term(f"{at}.sharding_with_pipeline", seconds=each, pp=pp) if mixed else each)
+        ways.append(seconds_of_several.term(f"{at}.sharding_with_pipeline", seconds=each, count=pp) if mixed else each)
     return ways[0] if len(ways) == 1 else total(f"{at}.sharding_of_both", numbered(("way", one) for one in ways))
 
 

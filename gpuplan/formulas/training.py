@@ -336,16 +336,6 @@ def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Coun
 
 
 @formula(DEFINITION)
-def with_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
-    """Time that only passes where there are pipeline stages.
-
-    >>> with_pipeline_seconds(seconds=2.0, pp=1), with_pipeline_seconds(seconds=2.0, pp=4)
-    (0.0, 2.0)
-    """
-    return where(pp > 1, seconds, 0.0 * seconds)
-
-
-@formula(DEFINITION)
 def without_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
     """Time that only passes where there are no pipeline stages.
 

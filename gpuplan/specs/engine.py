@@ -317,6 +317,9 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    rank_wait: SecondsField | None = None
+    """What a step waits in each layer for each tensor parallel rank beyond the first: kernels are launched one by one, and ranks
+    come to all-reduces at different times; None: graphs are replayed."""
     stage_host: StageHost | None = None
     """What the host of a pipeline stage does for each micro-batch; None: it is hidden."""
     request_host: SecondsField
