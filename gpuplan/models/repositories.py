@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, nearest, table
+from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_its_size, table
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
@@ -208,4 +209,5 @@ def made_from(name: str, known: Sequence[str]) -> str:
     inside = [one for one in known if _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)]
     if inside and max(inside, key=len) != tail:
         return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
-    return did_you_mean(name, known)
+    slip = "/" not in name or get_close_matches(name.lower(), known, 1, 0.9)
+    return did_you_mean(name, known) if slip else of_its_size(name) or did_you_mean(name, known)
