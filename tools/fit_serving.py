@@ -66,23 +66,32 @@ class Parameter(NamedTuple):
 
 
 STAGE = "host time of a pass on a stage for each of its sequences"
+STEP = "host time of a step, in the first releases of PyTorch's runtime"
+WAIT = "what a step waits in a layer for each tensor parallel rank beyond the first"
 RANKS = "host time of a step in which ranks of attention tell each other what they run"
 UNEVEN = "how many times as long tokens of prompts travel between ranks with unlike numbers of them"
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
 REQUEST = "time of a request to its first token that no pass takes"
 ISSUE = "host time to issue a layer of latent attention for prompts"
+LINEAR = "host time to issue a layer of a model with linear attention for prompts, kernel by kernel"
 READING = "time of a token of a prompt in the process that reads requests"
 _RANK_HOST, _UNEVEN = ("shares_experts", "rank_host"), ("shares_experts", "uneven_exchange")
 LOADED = ("silicon",)
+WHOLE = "2026-04-04"
+"""The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
 BATCHES = ("tensorrt-llm-0.5-to-0.9",)
 VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
 
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "tensorrt-llm": {
-        "sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, HOST),
+        "sequence_host": Parameter(6e-6, 1.0, "tokens_per_s", OFFLINE, HOST, dense_alone=False),
         "2025-04-16.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in the last of C++", "2025-04-16"),
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
+        "2025-08-04.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in PyTorch's first", "2025-08-04"),
+        "2025-08-04.step_host": Parameter(1e-2, 1.0, "tokens_per_s", OFFLINE, STEP, "2025-08-04"),
+        "2025-04-16.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, WAIT, "2025-04-16"),
+        "2024-11-01.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, f"{WAIT}, until 0.14", "2024-11-01"),
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
         "latent_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, ISSUE, None, dense_alone=False, users=(1, 8)),
@@ -94,6 +103,11 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
             3.0, 0.5, "tokens_per_s", OFFLINE, UNEVEN, dense_alone=False, without=1.0, family="hopper", at=_UNEVEN
         ),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
+    },
+    "sglang": {
+        f"{WHOLE}.request_host": Parameter(4e-2, 0.5, "ttft_s", LOADED, REQUEST, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.latent_prompt_host": Parameter(1e-3, 0.5, "ttft_s", LOADED, ISSUE, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.linear_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, LINEAR, WHOLE, dense_alone=False, users=(1, 8)),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
 }  # fmt: skip

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.attention_ranks import passes_waited_for, ranks_host_seconds, uneven_context_share
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
+from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, seconds_of_several, share
 from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
@@ -96,17 +96,15 @@ def unevenly(model: ServingModel, parts: dict[str, Term]) -> dict[str, Term]:
     return {**parts, EXCHANGE: part_of_seconds.term(f"{seconds.name}.uneven", seconds=seconds, ratio=times)}
 
 
-def step_host(model: ServingModel, name: str) -> Term:
-    """Host time of a step that the accelerator waits for, with what ranks of attention tell each other."""
-    host, own = model.subject.habit("step_host", model.profile.step_host), model.profile.shares_experts
-    ranks = model.serve.sharing.attention_dp
+def told_by_ranks(model: ServingModel, name: str) -> dict[str, Term]:
+    """Host time of a step in which ranks of attention tell each other what they run; nothing where it is hidden."""
+    own, ranks = model.profile.shares_experts, model.serve.sharing.attention_dp
     if own is None or alone(ranks):
-        return host
+        return {}
     each = model.subject.hw.asked("host of ranks", lambda one: own.rank_host.get(one.family))
     if each is None:
-        return host
-    told = ranks_host_seconds.term(f"{name}.ranks", ranks=ranks, host=model.subject.habit("rank_host", each))
-    return total(name, {"step": host, "ranks": told})
+        return {}
+    return {"ranks": seconds_of_several.term(f"{name}.ranks", count=ranks, seconds=model.subject.habit("rank_host", each))}
 
 
 def overlaps(model: ServingModel) -> bool:

@@ -13,7 +13,7 @@ from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.images import across_positions, image_tokens, with_images
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
-from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait
+from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait, step_host
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
@@ -419,7 +419,7 @@ class ServingModel(Record, kw_only=True):
         parts["issue_wait"] = issue_wait(
             self, name, waits, work, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
-        parts["host"] = between.step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host")
+        parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
         parts |= answering(self, name, answered) | copied(self, name, decodes=not reads)
         if residual is None:
             of = "decode" if passes is None else "prefill"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpuplan.estimate.money import Money
 from gpuplan.machine.hardware import Hardware
@@ -15,6 +16,9 @@ from gpuplan.specs.operations import Operations
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, USER, Source, Term
 from gpuplan.workload.context import Leaves
+
+if TYPE_CHECKING:
+    from gpuplan.specs.usual_training import UsualTraining
 
 
 class PlanTerms(Record, kw_only=True):
@@ -62,6 +66,8 @@ class Setting(PlanTerms, kw_only=True):
     """What else its place says of money and power."""
     operations: Operations | None = None
     """How long runs go where this one runs; None: a run without interruptions."""
+    usual: UsualTraining | None = None
+    """What most take in training, and the largest run that was published; None: nothing is asked about training."""
     counted: str = "accelerators"
     """What its accelerators are called below figures: part of them where others do something else."""
 

@@ -152,13 +152,3 @@ def gathered_tokens_bytes(*, tokens: Count, ranks: Count, width: Count, element_
     7340032.0
     """
     return tokens * ranks * width * element_bytes
-
-
-@formula(DEFINITION)
-def ranks_host_seconds(*, ranks: Count, host: Seconds) -> Seconds:
-    """Host time of a step in which ranks of attention tell each other what they run; nothing where there is one.
-
-    >>> ranks_host_seconds(ranks=8, host=8e-3), ranks_host_seconds(ranks=1, host=8e-3)
-    (0.008, 0.0)
-    """
-    return where(ranks > 1, host, 0.0 * host)

@@ -113,6 +113,16 @@ def issue_wait_seconds(*, layers: Count, layer_host: Seconds, busy: Seconds) -> 
 
 
 @formula(DEFINITION)
+def ranks_wait_seconds(*, layers: Count, ranks: Count, each: Seconds) -> Seconds:
+    """What tensor parallel ranks wait for each other in a step, at the all-reduces of each of its layers.
+
+    >>> round(ranks_wait_seconds(layers=80, ranks=8, each=2e-5), 6), ranks_wait_seconds(layers=80, ranks=1, each=2e-5)
+    (0.0112, 0.0)
+    """
+    return layers * (ranks - 1) * each
+
+
+@formula(DEFINITION)
 def collectives_issue_seconds(*, count: Count, ranks: Count, host: Seconds) -> Seconds:
     """Host time to issue the collectives of a pass over tensor parallel ranks; there are none on one.
 

@@ -217,6 +217,17 @@ class TrainAsk(Spending, Common, kw_only=True):
             PARALLEL, "",
         ),
     ] = None  # fmt: skip
+    sites: Annotated[
+        int | None, Option("Sites of one size that the accelerators stand in, joined by --wan", PARALLEL, least=2, most=10_000)
+    ] = None
+    wan: Annotated[
+        float | None,
+        Option("What each site sends to the others in one direction, such as `1.6 TB/s`", PARALLEL, "RATE", "B/s", most=1e18),
+    ] = None
+    wan_latency: Annotated[
+        float | None,
+        Option("How late a message is in another site, such as `30ms`", PARALLEL, "TIME", "s", most=1e3),
+    ] = None
     dispatcher: Annotated[
         Dispatcher | None,
         Option(

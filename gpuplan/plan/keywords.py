@@ -191,6 +191,12 @@ class TrainOptions(TypedDict, total=False):
     """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
     stages_inside: Switch
     """Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
+    sites: Whole
+    """Sites of one size that the accelerators stand in, joined by --wan."""
+    wan: Number
+    """What each site sends to the others in one direction, such as `1.6 TB/s`."""
+    wan_latency: Number
+    """How late a message is in another site, such as `30ms`."""
     dispatcher: words.Dispatcher | None
     """How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)."""
     reduce_in: words.ReduceIn | None
@@ -278,7 +284,8 @@ class TrainOptions(TypedDict, total=False):
     credits: Number
     """Credits that pay first, such as `100k`."""
     own: Number
-    """The machine is bought: what is paid once for what --on counts, such as `300k`; costs are those of owning."""
+    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are
+    those of owning."""
     own_years: Number
     """Years until it is written off; left out, as companies publish."""
     own_use: Number

@@ -19,6 +19,7 @@ from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
+from gpuplan.planner.spending import spending
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
 from gpuplan.planner.why import binds_of, said_to_beat
@@ -77,7 +78,7 @@ def plan_finetune(goal: PlanFinetuneAsk, run: TrainAsk, library: Library) -> Pla
 
 def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...]) -> Planned:
     """The answer to a goal about a run of which the length is known."""
-    goal, found, more = _places(goal, run, library)
+    goal, found, more = placed_or_fastest(goal, run, library)
     survey, tokens = Survey(library), tokens_of(run)
 
     def searched(asked: PlanTrainAsk) -> Search:
@@ -103,6 +104,8 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         from gpuplan.planner.spares import spares
 
         more = (*more, *spares((best or nearest)[0], goal.repair, library))
+    if best or nearest:
+        more = (*more, *spending((best or nearest)[0]))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
@@ -112,7 +115,7 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
     )  # fmt: skip
 
 
-def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
+def placed_or_fastest(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
     """Where to look; where nobody asks for money and no price is on record, what takes least time, or the fewest that fine-tune.
 
     A machine that is named with its count is one that somebody has: how long it takes is what is asked.

@@ -138,7 +138,8 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
     return made
 
 
-PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute")
+PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute",
+        "rollout_gpus", "rollout_tp", "rollout_dp", "staleness", "idle")  # fmt: skip
 
 
 def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
@@ -180,12 +181,14 @@ def _row(one: Candidate) -> list[str]:
         for name in ("tp", "pp", "dp", "cp", "ep")
         if question.get(name, "1") != "1" or name == "dp"
     )
+    if "rollout_gpus" in question:
+        plan += f", {question['rollout_gpus']} generate"
     return [
         one.offering.target, "" if price is None else shown("price", float(price.value), "USD/s"),
         shown("cost_usd", figures["cost_usd"], "USD") if "cost_usd" in figures else _UNKNOWN,
         shown("wall_time_s", figures["wall_time_s"], "s"), f"{low} – {high}",
         shown("energy_joules", figures["energy_joules"], "J") if "energy_joules" in figures else _UNKNOWN,
-        shown("mfu", figures["mfu"], "1"), plan,
+        shown("mfu", figures["mfu"], "1") if "mfu" in figures else "", plan,
     ]  # fmt: skip
 
 

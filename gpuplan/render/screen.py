@@ -48,6 +48,8 @@ _NO_MORE = frozenset({
     "images_per_s", "clips_per_s", "max_concurrency", "kv_pool_bytes", "samples_per_step", "tokens_per_step",
 })  # fmt: skip
 """Figures that the verdict names, or that are others said again."""
+_OF_ROOM = frozenset({"kv_cache_tokens", "max_sequences", "longest_tokens", "max_concurrency"})
+"""Figures of the room that is left, of which there is none where it does not fit."""
 _FIRST = ("command", "option", "engine.no-effect", "load.over", "load.refused", "target.changed", "plan", "api", "own", "input")
 """Codes of notes, or what they begin with, that are shown before all others: what was asked and does not count, first of all."""
 _QUIET = frozenset({
@@ -87,7 +89,9 @@ def brief(estimate: Estimate) -> str:
 def main_figures(estimate: Estimate) -> dict[str, Term]:
     """The six figures that matter most of an answer, or as many as there are."""
     wanted = [next((key for key in slot if key in estimate.figures), None) for slot in _SLOTS[estimate.task]]
-    rest = [key for key in estimate.figures if key not in wanted and key not in _NO_MORE]
+    no_more = _NO_MORE if estimate.verdict.fits else _NO_MORE | _OF_ROOM
+    wanted = [key for key in wanted if estimate.verdict.fits or key not in _OF_ROOM]
+    rest = [key for key in estimate.figures if key not in wanted and key not in no_more]
     found: dict[str, Term] = {}
     told: set[tuple[object, ...]] = set()
     for key in (*wanted, *rest):

@@ -99,7 +99,7 @@ class _Asked(Record, kw_only=True):
 
 
 def _asked(ask: TrainAsk, library: Library) -> _Asked:
-    wanted = _wanted(ask)
+    wanted = wanted_of(ask)
     found = library.look_up(ask, "train")
     serving = library.look_up(_of_machine(ask.replaced(engine=ask.rollout_engine)), "serve", with_price=False)
     _as_policy(found)
@@ -108,6 +108,17 @@ def _asked(ask: TrainAsk, library: Library) -> _Asked:
         global_batch=ask.global_batch or wanted.prompts * wanted.group, reference=None,
     )  # fmt: skip
     return _Asked(ask=ask, plan_ask=plan_ask, wanted=wanted, found=found, serving=serving, others=_others(ask, library))
+
+
+def looked_up_rl(ask: TrainAsk, library: Library) -> tuple[Found, Found, TrainAsk]:
+    """What training and generation of a question are about, and the question of its training.
+
+    Raises:
+        GpuplanError: a name, a rate or a parameter that is not known, or an option that means nothing here.
+    """
+    _refuse(ask)
+    made = _asked(ask, library)
+    return made.found, made.serving, habits_of(made.plan_ask, made.found).ask
 
 
 def _settled(asked: _Asked, generators: int) -> Settled:
@@ -168,7 +179,8 @@ def _as_policy(found: Found) -> None:
         raise UsageError(Problem("rl.encoder", what, "name a model that generates"))
 
 
-def _wanted(ask: TrainAsk) -> Wanted:
+def wanted_of(ask: TrainAsk) -> Wanted:
+    """The numbers of a question, with what is taken where it says nothing."""
     chosen: list[Choice] = []
 
     def settle(name: str, value: int, why: str) -> int:

@@ -59,8 +59,12 @@ class ServingEra(Schema):
     graphs: BytesField | None = None
     layer_graphs: BytesField | None = None
     layer_host: SecondsField | None = None
+    prompt_host: SecondsField | None = None
+    latent_prompt_host: SecondsField | None = None
+    linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None

@@ -144,6 +144,8 @@ class Overlap(Schema):
     """Of the backward pass, under which gradients are reduced."""
     scattered: Share | None = None
     """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
+    summed: Share | None = None
+    """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     ep: PartField

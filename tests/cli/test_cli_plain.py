@@ -16,6 +16,7 @@ ANSWERED = {
     "serve": "serve gpt2 --on rtx-4090 --prompt 100 --output 100",
     "plan train": "plan train gpt2 --on lambda:gpu_8x_h100_sxm5 --tokens 1B --front",
     "plan finetune": "plan finetune gpt2 --on runpod:l40s --full",
+    "plan rl": "plan rl qwen2.5-0.5b --on 2xl40s --prompts 32 --steps 10 --staleness 1",
     "plan serve": "plan serve gpt2 --on runpod:l40s --rate 1/s --prompt 100 --output 100 --front",
     "plan carries": "plan carries gpt2 --on rtx-4090",
     "what-runs": "what-runs gpt2 --on rtx-4090",

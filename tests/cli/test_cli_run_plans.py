@@ -23,10 +23,12 @@ from tests.cli.cli_calls import Call
 BUY = {"model": "gpt2", "tokens": "10B", "on": "8xh100"}
 CHAT = {"model": "llama-3.1-8b", "rate": "2/s", "on": "h100,l40s", "max_count": 2}
 TUNE = {"model": "llama-3.1-8b", "on": "2xrtx-4090"}
+LEARN = {"model": "qwen2.5-0.5b", "on": "2xl40s", "prompts": 32, "steps": 10}
 HOLDS = {"model": "llama-3.1-8b", "on": "2xl40s"}
 ASKED = {
     "plan train": (BUY, "fits and accelerators <= 8 and cost_usd < 1e4 and step_time_s.high < 1 h"),
     "plan finetune": (TUNE, "fits and wall_time_s > 1 min"),
+    "plan rl": (LEARN, "fits and wall_time_s > 1 min and tokens_per_s > 100"),
     "plan carries": (HOLDS, "fits and rate_per_s > 1 and requests_in_flight > 10 and context_tokens >= 8k"),
     "plan serve": (CHAT, "fits and ttft_p99_s < 2 s and cost_usd_per_month < 50k and fleet_power_watts > 10"),
 }
@@ -44,7 +46,7 @@ def test_every_plan_of_a_machine_is_asked_here() -> None:
     assert {*PLANNINGS, "fit", "train", "serve", "what-runs"} == set(QUESTIONS)
 
 
-@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan serve"])
+@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan rl", "plan serve"])
 def test_an_answer_is_that_of_the_command(call: Call, tmp_path: Path, ask: str) -> None:
     given, require = ASKED[ask]
     file = file_of(tmp_path, {"it": {"ask": ask, **given, "require": require}})

@@ -201,3 +201,21 @@ def test_collectives_that_no_graph_holds_are_issued_one_by_one() -> None:
     assert issued.value == pytest.approx(160 * float(host.value))
     assert phase(two).seconds.value == pytest.approx(phase(eight).seconds.value)
     assert phase(alone).seconds.find("decode.issue_collectives") is None
+
+
+def test_until_0_18_ranks_of_tensorrt_llm_wait_for_each_other_in_each_layer() -> None:
+    """Kernels were launched one by one; since PyTorch's runtime decode steps are replayed from graphs."""
+    about = subject("llama-3.1-70b", f"8x{H100}", "tensorrt-llm")
+    old = about.replaced(engine=about.engine.dated("2025-02"))
+    plan = serve_plan(tp=8.0, weights="fp8")
+    made, now = (ServingModel.of(one, plan).decode() for one in (old, about))
+    each, wait = (made.seconds.find(name) for name in ("engine.rank_wait", "decode.host.tensor_ranks"))
+    assert each is not None
+    assert wait is not None
+    assert wait.value == pytest.approx(80 * 7 * float(each.value))
+    assert part(made, "host") > float(wait.value)
+    assert now.seconds.find("engine.rank_wait") is None
+    alone = ServingModel.of(old, serve_plan(tp=1.0, weights="fp8")).decode()
+    assert alone.seconds.find("decode.host.tensor_ranks") is None
+    passes = ServingModel.of(old, plan).prefill("prefill", old.leaves()("sequences", 1))
+    assert passes.seconds.find("engine.rank_wait") is None
