@@ -262,6 +262,26 @@ class StateSpace(TokenMixer, Schema):
             yield Fault("model.bad-value", "a mamba1 layer has no `dt_rank`")
 
 
+class ShortConv(TokenMixer, Schema):
+    """A convolution over the last few tokens between two gates (LFM2): its state is the inputs that the kernel still sees."""
+
+    kind: Literal["short_conv"] = "short_conv"
+    width: PositiveInt
+    """Channels that are gated and convolved."""
+    conv_kernel: PositiveInt
+    """Tokens that the convolution sees."""
+    bias: bool = False
+    """On both projections and on the convolution."""
+
+    def summary(self) -> str:
+        """Width and reach."""
+        return f"convolution over {self.conv_kernel} tokens, {self.width:,} wide"
+
+    def divided_by(self) -> int:
+        """Its channels."""
+        return self.width
+
+
 class Mlp(Schema):
     """A dense feed-forward layer: two matrices, or three when gated."""
 
@@ -313,7 +333,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace
+Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace | ShortConv
 ChannelMixer: TypeAlias = Mlp | Moe
 
 
