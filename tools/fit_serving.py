@@ -73,9 +73,12 @@ UNEVEN = "how many times as long tokens of prompts travel between ranks with unl
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
 REQUEST = "time of a request to its first token that no pass takes"
 ISSUE = "host time to issue a layer of latent attention for prompts"
+LINEAR = "host time to issue a layer of a model with linear attention for prompts, kernel by kernel"
 READING = "time of a token of a prompt in the process that reads requests"
 _RANK_HOST, _UNEVEN = ("shares_experts", "rank_host"), ("shares_experts", "uneven_exchange")
 LOADED = ("silicon",)
+WHOLE = "2026-04-04"
+"""The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
 BATCHES = ("tensorrt-llm-0.5-to-0.9",)
 VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
@@ -100,6 +103,11 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
             3.0, 0.5, "tokens_per_s", OFFLINE, UNEVEN, dense_alone=False, without=1.0, family="hopper", at=_UNEVEN
         ),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
+    },
+    "sglang": {
+        f"{WHOLE}.request_host": Parameter(4e-2, 0.5, "ttft_s", LOADED, REQUEST, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.latent_prompt_host": Parameter(1e-3, 0.5, "ttft_s", LOADED, ISSUE, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.linear_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, LINEAR, WHOLE, dense_alone=False, users=(1, 8)),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
 }  # fmt: skip

@@ -9,7 +9,7 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.models.architecture import Attention, Mla, SparseMla
+from gpuplan.models.architecture import Attention, GatedDelta, Mla, SparseMla, StateSpace
 from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Stream, WorkItem
@@ -21,6 +21,7 @@ from gpuplan.workload.stages import fullest_stage
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
     from gpuplan.specs.engine_schedule import OwnProcessors
+    from gpuplan.specs.quantity import SecondsField
 
 _THREE_HALVES = Term("engine.layers_of_three", 1.5, "1", Source("definition", "three sub-layers where other layers have two"))
 
@@ -98,8 +99,8 @@ def issue_wait(
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
-    if reads and profile.latent_prompt_host is not None and latent(model):
-        each = habit("latent_prompt_host", profile.latent_prompt_host)
+    if reads and (prompts := _prompt_host(model)) is not None:
+        each = habit(*prompts)
     layers, stages, own = total(f"{name}.layers", issued(name, work)), profile.stage_host, on_processors(model)
     if own is not None:
         return repeated_seconds.term(at, count=layers, seconds=habit("processors.layer", own.layer))
@@ -146,6 +147,18 @@ def cache_copies(model: ServingModel, name: str, own: OwnProcessors) -> Term:
         f"{name}.copied_bytes", count=passes, size=model.cache_read(f"{name}.copied")
     ), launches=ONE)  # fmt: skip
     return priced(f"{name}.cache_copies", [stream], subject.hw)
+
+
+def _prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
+    """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
+    profile = model.profile
+    own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}
+    return next(((name, found) for name, is_so in own.items() if is_so and (found := getattr(profile, name)) is not None), None)
+
+
+def _linear(model: ServingModel) -> bool:
+    """Whether some layers keep a state in place of keys and values."""
+    return any(isinstance(mixer, GatedDelta | StateSpace) for mixer in model.subject.arch.mixers)
 
 
 def latent(model: ServingModel) -> bool:

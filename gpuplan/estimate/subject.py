@@ -62,6 +62,8 @@ class Setting(PlanTerms, kw_only=True):
     """What else its place says of money and power."""
     operations: Operations | None = None
     """How long runs go where this one runs; None: a run without interruptions."""
+    counted: str = "accelerators"
+    """What its accelerators are called below figures: part of them where others do something else."""
 
     def pace(self, profile: TrainingProfile, kind: str) -> Term | None:
         """The leaf `engine.pace_<kind>` of this machine; None where the engine is as fast there as its kernels alone."""
@@ -73,13 +75,13 @@ class Setting(PlanTerms, kw_only=True):
         return self.hw.termed(f"pace.{kind}", of)
 
     def accelerators(self) -> Term:
-        """The leaf `plan.accelerators`: how many there are."""
-        source = self.origins.get("accelerators", DEFINITION)
+        """The leaf `plan.accelerators`, or what they are called: how many there are."""
+        source = self.origins.get(self.counted, DEFINITION)
 
         def of(one: Hardware) -> Term:
-            return Term("plan.accelerators", float(one.count), "1", source)
+            return Term(f"plan.{self.counted}", float(one.count), "1", source)
 
-        return self.hw.termed("accelerators", of) or of(self.hw)
+        return self.hw.termed(self.counted, of) or of(self.hw)
 
 
 class Subject(Setting, WorkSubject, kw_only=True):

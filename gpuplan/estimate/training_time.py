@@ -128,8 +128,9 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
     mixed = (stays or apart) and any_true(group.value == 1)
     often = dict.fromkeys(micro, step.micro_batches)
     if "sharded_gradients" in micro:
-        # The gradients of the last micro-batch travel with the weights that follow them.
-        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=ONE)
+        # The gradients of the last micro-batch, or run of them, travel with the weights that follow them.
+        last = pricer.run or ONE
+        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=last)
     parts = {name: repeated_seconds.term(f"{at}.{name}", count=often[name], seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
         parts["bubble"] = bubble_time(pricer, at, stage, {place: one.whole for place, one in held.items()})

@@ -210,6 +210,13 @@ class TrainAsk(Spending, Common, kw_only=True):
             "The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
         ),
     ] = None  # fmt: skip
+    stages_inside: Annotated[
+        bool | None,
+        Option(
+            "Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round",
+            PARALLEL, "",
+        ),
+    ] = None  # fmt: skip
     dispatcher: Annotated[
         Dispatcher | None,
         Option(
@@ -279,6 +286,20 @@ class TrainAsk(Spending, Common, kw_only=True):
     rollout_tp: Annotated[int | None, Option("Tensor parallel degree of generation; left out, chosen", REINFORCED, group="rl")] = (
         None
     )
+    rollout_gpus: Annotated[
+        int | None,
+        Option(
+            "Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness", REINFORCED,
+            group="rl",
+        ),
+    ] = None  # fmt: skip
+    staleness: Annotated[
+        int | None,
+        Option(
+            "Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)", REINFORCED,
+            group="rl", least=0, most=1000,
+        ),
+    ] = None  # fmt: skip
     reward_model: Annotated[
         str | None,
         Option("Model that scores the responses; left out, a rule does, which takes no time", REINFORCED, "MODEL", group="rl"),

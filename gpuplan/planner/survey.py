@@ -21,6 +21,7 @@ from gpuplan.num import Apart
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Shape
 from gpuplan.plan.train import TrainPlan
+from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.habits import looked_up
@@ -105,26 +106,43 @@ class Survey:
         """The fewest of a machine that nothing joins, of those that were asked for."""
 
     def reach(self, asks: Mapping[str, Wanted]) -> dict[str, Reach]:
-        """What each target reaches; `asks` has the question of each.
+        """What each target reaches; `asks` has the question of each, alike but for `on`.
 
-        What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more.
+        What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more. Of
+        machines that differ in nothing but who offers them, at which price, one is looked at.
         """
-        groups: dict[Hashable, list[Case]] = {}
+        same: dict[Hashable, list[str]] = {}
         for on, one in asks.items():
             try:
                 if one.machine in self.unjoined and one.count >= self.unjoined[one.machine][0]:
                     raise self.unjoined[one.machine][1]
-                case = self._case(on, one)
+                same.setdefault(self._hardware(one.ask), []).append(on)
             except GpuplanError as error:
                 self.refused[on] = error.with_traceback(None)
                 if any(problem.code == "target.no-network" for problem in error.problems):
                     self.unjoined[one.machine] = one.count, error
+        groups: dict[Hashable, list[Case]] = {}
+        for names in same.values():
+            try:
+                case = self._case(names[0], asks[names[0]].replaced(most=max(asks[on].most for on in names)))
+            except GpuplanError as error:
+                self.refused[names[0]] = error.with_traceback(None)
                 continue
             groups.setdefault(case.alike, []).append(case)
         found: dict[str, Reach] = {}
         for members in groups.values():
             found |= self._of_group(members)
+        for first, *others in same.values():
+            if first in found:
+                found |= dict.fromkeys(others, found[first])
+            elif first in self.refused:
+                self.refused |= dict.fromkeys(others, self.refused[first])
         return found
+
+    def _hardware(self, ask: TrainAsk) -> Hashable:
+        """What tells machines apart that a question is asked of; errors as of an unknown target."""
+        target = self.library.target(ask.on)
+        return hardware_key(target, hosts=ask.offload is not None), target.instance is None
 
     def _case(self, on: str, one: Wanted) -> Case:
         found, habits = looked_up(one.ask, self.library, with_price=False)

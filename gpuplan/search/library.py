@@ -61,7 +61,8 @@ def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
     """A profile with what is taken of it where the engine may be another."""
     if profile.training is None:
         return profile
-    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual)
+    sharding = profile.training.sharding.replaced(scatters=said.scatters)
+    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual, sharding=sharding)
     return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
 
 

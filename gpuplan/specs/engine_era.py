@@ -59,6 +59,9 @@ class ServingEra(Schema):
     graphs: BytesField | None = None
     layer_graphs: BytesField | None = None
     layer_host: SecondsField | None = None
+    prompt_host: SecondsField | None = None
+    latent_prompt_host: SecondsField | None = None
+    linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
