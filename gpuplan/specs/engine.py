@@ -10,7 +10,16 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve, WindowedKv
+from gpuplan.specs.engine_memory import (
+    Captures,
+    EncoderHabits,
+    HostWork,
+    PaddedExperts,
+    Profiling,
+    SmallDevice,
+    StaticReserve,
+    WindowedKv,
+)  # fmt: skip
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -220,23 +229,6 @@ class RolloutLoop(Schema):
     """Measured over counted time of whole steps of dense models; `accept` holds the ends."""
     expert_residual: FactorField
     """The same of mixtures of experts."""
-
-
-class HostWork(Schema):
-    """What an engine can keep in the memory of the host, and how fast that is used."""
-
-    places: tuple[Literal["gpu_layers", "host_experts", "host_weights"], ...]
-    """Whole layers or their experts, which processors work on, or weights that are copied for every pass."""
-    bandwidth: BytesPerSField | None = None
-    """What main memory delivers where the question does not say."""
-    reached: PartField | None = None
-    """The share of it that the engine's kernels reach on processors."""
-    utilization: ShareField | None = None
-    """The share of memory that it takes where the user says what is kept where, in place of `memory_utilization`."""
-    hop: SecondsField | None = None
-    """What a layer costs whose experts run there, for it hands over to the processors and waits for them."""
-    copies: PartField
-    """The share of the link's bandwidth that copies of weights to an accelerator reach."""
 
 
 class ServingProfile(Schema):
