@@ -172,7 +172,9 @@ PLAN: Mapping[str, Group] = {
     "transformers": Group(
         ("qwen", "ml-engineering"),
         {
-            "matmul": Parameter(1.0, 0.15, TRANSFORMERS, _pace("any", "matmul"), "products that nothing is fused with"),
+            "matmul": Parameter(
+                1.0, 0.15, (*TRANSFORMERS, "deepspeed"), _pace("any", "matmul"), "products that nothing is fused with"
+            ),
             "host.layer": Parameter(4e-4, 0.4, TRANSFORMERS, ("host.layer",), "launches of an eager layer's forward pass"),
             "host.tensor": Parameter(1.2e-4, 0.5, TRANSFORMERS, ("host.tensor",), "launches of clipping and optimizer of a tensor"),
             "gather_host": Parameter(

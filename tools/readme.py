@@ -9,6 +9,7 @@ In a `console` block every `$ gpuplan …` line is followed by what it prints; a
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import re
@@ -137,7 +138,8 @@ JUDGED: dict[str, Future[Any]] = {}
 
 
 def judged(task: str, by: str) -> Any:
-    """The report of `gpuplan accuracy` on the published runs of a task."""
+    """The report of `gpuplan accuracy` on the published runs of a task, made without collecting garbage as the command does."""
+    gc.disable()
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
     from gpuplan.accuracy.report import report

@@ -79,10 +79,10 @@ class PriceGroup:
 
 def per_accelerator(prices: PriceList, entry: OfferEntry, shape: InstanceShape) -> float | None:
     """USD for an hour of one accelerator, or None where nothing is asked in money or credits."""
-    offer = prices.offer(entry)
-    if offer.price is None:
+    usd = prices.usd_per_s(entry)
+    if usd is None:
         return None
-    return float(offer.price.value) * HOUR / (shape.accelerators.value if entry.per == "instance" else 1.0)
+    return usd * HOUR / (shape.accelerators.value if entry.per == "instance" else 1.0)
 
 
 def price_groups(library: SpecLibrary) -> Mapping[tuple[str, str], PriceGroup]:

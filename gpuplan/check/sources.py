@@ -27,12 +27,13 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
     """Sources that may not be cited, or not for that, without https, unused, from the future, or stale; values out of range."""
     table, used = publishers(), one.spec.named_sources()
     yield from reading(one, one.spec.sources, library)
+    publisher_of = {name: table.of(entry.url) for name, entry in one.spec.sources.items()}
     for name, entry in one.spec.sources.items():
         at: Path_ = ("sources", name)
         refusal = table.refusal(entry.url)
         if refusal is not None:
             yield one.bad("spec.refused-source", (*at, "url"), f"the source `{name}` must not be linked to", refusal.why)
-        publisher = table.of(entry.url)
+        publisher = publisher_of[name]
         if publisher is not None:
             yield from _of_another(one, publisher, at, name, entry)
         # Words and switches, of which files of engines are full, cannot name what says so.
@@ -45,7 +46,7 @@ def sources(one: LoadedFile, library: SpecLibrary) -> Iterator[Finding]:
             yield one.bad("spec.orphan-source", at, told, hint)
     for path, value in one.spec.values():
         entry_of = one.spec.sources[value.source] if value.source else None
-        publisher = table.of(entry_of.url) if entry_of is not None and entry_of.kind in PUBLISHED else None
+        publisher = publisher_of[value.source] if entry_of is not None and entry_of.kind in PUBLISHED else None
         if publisher is not None and not publisher.prints(_kind_of(path)):
             message = f"{path} cites `{value.source}`, but {publisher.name} prints no such value"
             hint = "cite what prints it; where nothing is on record, name no source, and the value counts as assumed"

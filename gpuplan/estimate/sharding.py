@@ -115,8 +115,10 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Window) -> T
 def overlap_of_gradients(pricer: StepPricer) -> Term:
     """The share of a backward pass under which whole gradients travel at this stage of ZeRO."""
     habits = pricer.profile.overlap
-    if pricer.plan.parallel.zero_stage == 2 and habits.scattered is not None and "dp" not in (pricer.plan.how.overlap or ()):
-        return pricer.subject.habit("scattered_overlap", habits.scattered)
+    own = {1: ("summed_overlap", habits.summed), 2: ("scattered_overlap", habits.scattered)}
+    name, share = own.get(pricer.plan.parallel.zero_stage, ("", None))
+    if share is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit(name, share)
     return pricer.subject.habit("dp_overlap", habits.dp)
 
 

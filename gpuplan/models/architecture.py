@@ -367,13 +367,21 @@ class Stack(Schema):
     layers: tuple[Run, ...]
     final_norm: bool = True
     norm: NormKind = "rms"
+    module_block: str | None = None
+    """The block that a module of multi-token prediction holds; None: that of the last layer."""
 
     def faults(self) -> Iterator[Fault]:
         """Layers of blocks that are not there."""
-        for at, run in enumerate(self.layers):
-            if run.block not in self.blocks:
-                hint = did_you_mean(run.block, self.blocks) or f"blocks are {', '.join(self.blocks)}"
-                yield Fault("model.unknown-block", f"`{run.block}` is no block of this stack", hint, ("layers", at))
+        named = [(run.block, ("layers", at)) for at, run in enumerate(self.layers)]
+        for block, at in [*named, *([(self.module_block, ("module_block",))] if self.module_block else [])]:
+            if block not in self.blocks:
+                hint = did_you_mean(block, self.blocks) or f"blocks are {', '.join(self.blocks)}"
+                yield Fault("model.unknown-block", f"`{block}` is no block of this stack", hint, at)
+
+    @property
+    def module(self) -> str:
+        """The name of the block that a module of multi-token prediction holds."""
+        return self.module_block or self.layers[-1].block
 
     def counts(self) -> dict[str, int]:
         """How many layers of each kind of block the stack has, in order of first appearance."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.errors import Note, Problem, SpecError
+from gpuplan.files.unchanged import while_unchanged
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount, count
 from gpuplan.models.stored import StoredTensors
@@ -41,6 +42,15 @@ class License(Schema):
 
     name: Annotated[str, Pattern(r"^[a-z0-9][a-z0-9.-]*$")]
     """As the Hugging Face hub calls it: `apache-2.0`, `mit`, `llama3.1`, `gemma`."""
+    source: str
+    """The source of the card that says so."""
+
+
+class Released(Schema):
+    """When the weights came out."""
+
+    day: Date
+    """The first day on which the Hugging Face hub had them from their makers."""
     source: str
     """The source of the card that says so."""
 
@@ -154,6 +164,8 @@ class ModelCard(Schema):
     """Where the card's facts come from; the first is the source of the architecture."""
     license: License | None = None
     """Of the weights; None: not on record."""
+    released: Released | None = None
+    """None: not on record, or earlier than the hub's own records (March 2022)."""
     published: Published | None = None
     recount: Published | None = None
     """The same counted by another implementation, which builds the model and adds up its tensors."""
@@ -180,9 +192,10 @@ class ModelCard(Schema):
     architecture: Architecture
 
     def faults(self) -> Iterator[Fault]:
-        """A licence of a source that is not there."""
-        if self.license is not None and self.license.source not in self.sources:
-            yield Fault("model.no-source", f"`{self.license.source}` is no source of the card", at=("license", "source"))
+        """A licence or a day of a source that is not there."""
+        for name, said in (("license", self.license), ("released", self.released)):
+            if said is not None and said.source not in self.sources:
+                yield Fault("model.no-source", f"`{said.source}` is no source of the card", at=(name, "source"))
 
     @property
     def source(self) -> Source:
@@ -199,11 +212,15 @@ class ModelCard(Schema):
 
 
 def load_card(path: Path) -> ModelCard:
-    """The card that a YAML file holds.
+    """The card that a YAML file holds, parsed once in a process while the file does not change.
 
     Raises:
         SpecError: everything that is wrong with the file, each problem with file:line, a code and a hint.
     """
+    return while_unchanged(ModelCard, path, lambda: _read_card(path))
+
+
+def _read_card(path: Path) -> ModelCard:
     data, lines = load_yaml(path)
     card = parse_card(data, lines)
     if card.id != path.stem:

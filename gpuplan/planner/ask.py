@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanFinetuneAsk, PlanServeAsk, PlanTrainAsk
+from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanFinetuneAsk, PlanRlAsk, PlanServeAsk, PlanTrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import Entry, by_key
@@ -40,10 +40,11 @@ class Planning(Record):
 PLANNINGS: Mapping[str, Planning] = {
     "plan train": Planning(PlanTrainAsk, TrainAsk, ("rl", "described", "input", "samples", "epochs")),
     "plan finetune": Planning(PlanFinetuneAsk, TrainAsk, ("rl", "described", "input")),
+    "plan rl": Planning(PlanRlAsk, TrainAsk, ("described", "input", "samples", "epochs", "own", "sync_every", "emit")),
     "plan serve": Planning(PlanServeAsk, ServeAsk, ONE_MACHINE),
     "plan carries": Planning(PlanCarriesAsk, ServeAsk, (*ONE_MACHINE, "trace", "concurrency", "own")),
 }
-"""By command: the first three are answered by machines that reach a goal, the last by what a machine that is named carries."""
+"""By command: all but the last are answered by machines that reach a goal, the last by what a machine that is named carries."""
 
 
 def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
@@ -94,9 +95,13 @@ def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) 
 
         assert isinstance(want, PlanServeAsk)
         return plan_serve(want, run, read)
+    assert isinstance(run, TrainAsk)
+    if isinstance(want, PlanRlAsk):
+        from gpuplan.planner.rl import plan_rl
+
+        return plan_rl(want, run, read)
     from gpuplan.planner.train import plan_finetune, plan_train
 
-    assert isinstance(run, TrainAsk)
     if isinstance(want, PlanFinetuneAsk):
         return plan_finetune(want, run, read)
     assert isinstance(want, PlanTrainAsk)

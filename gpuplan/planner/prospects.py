@@ -211,7 +211,7 @@ class Search:
         tokens = self.tokens if seen is None else seen * float(cast("float", space.plan.seq_len))
         if self.run.pins or found.subject.has_experts():
             return 0.0  # Experts that are spread see the tokens of more ranks: their products may be larger than those of one.
-        return sustained(found.subject, _first_case(space), tokens)
+        return sustained(found.subject, first_case(space), tokens)
 
     def _to_beat(self) -> float:
         """What a bound must not be above: the figure of the last machine that would be shown."""
@@ -334,6 +334,6 @@ def _first_of_each(order: Iterable[Prospect]) -> list[Prospect]:
     return list(families.values())
 
 
-def _first_case(space: Space[TrainPlan]) -> TrainPlan:
+def first_case(space: Space[TrainPlan]) -> TrainPlan:
     """The plan of a space with the least run again."""
     return placed(space.plan, {"recompute": space.cases["recompute"][0]})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from gpuplan.errors import Problem, SpecError, did_you_mean
+from gpuplan.files.unchanged import while_unchanged
 from gpuplan.record import replace
 from gpuplan.schema import DAY, Fault, Limits, Pattern, Schema, read
 from gpuplan.specs.quantity import Sourced, SourcedText
@@ -125,12 +126,12 @@ Spec = TypeVar("Spec", bound=SpecFile)
 
 
 def load_spec(cls: type[Spec], path: Path) -> Spec:
-    """The spec that a file holds.
+    """The spec that a file holds, parsed once in a process while the file does not change.
 
     Raises:
         SpecError: everything that is wrong with the file, each problem with file:line, a code and a hint.
     """
-    return load_lined(cls, path)[0]
+    return while_unchanged(cls, path, lambda: load_lined(cls, path)[0])
 
 
 def load_lined(cls: type[Spec], path: Path) -> tuple[Spec, LineMap]:

@@ -26,7 +26,7 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
-from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
+from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
@@ -301,14 +301,27 @@ class ServingProfile(Schema):
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
     """The same by type of weights, where widening them is more code on the host."""
+    collective_host: SecondsField | None = None
+    """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
+    prompt_host: SecondsField | None = None
+    """The same of a layer in passes with prompts, where no graph holds these; None: as in any pass."""
     latent_prompt_host: SecondsField | None = None
-    """The same of a layer of latent attention in passes with prompts, where no graph holds these; None: as any layer."""
+    """The same of a layer of latent attention, of many small kernels; None: as any layer."""
+    linear_prompt_host: SecondsField | None = None
+    """The same of a layer of a model with linear attention; None: as any layer."""
+    processors: OwnProcessors | None = None
+    """None: it runs on processors as on other accelerators."""
     encoder: EncoderHabits | None = None
     """What encoders of images do otherwise; None: nothing."""
     step_host: SecondsField
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    rank_wait: SecondsField | None = None
+    """What a step waits in each layer for each tensor parallel rank beyond the first: kernels are launched one by one, and ranks
+    come to all-reduces at different times; None: graphs are replayed."""
+    stage_host: StageHost | None = None
+    """What the host of a pipeline stage does for each micro-batch; None: it is hidden."""
     request_host: SecondsField
     """Time of a request to its first token that no pass takes: reading, tokenising, waiting for the step to end, sending."""
     prefill_residual: FactorField

@@ -84,6 +84,9 @@ class Gradients(Schema):
     """Bytes of the gradient that is kept for each parameter in mixed precision."""
     kept_bf16: BytesField | None = None
     """The same in bf16 training, where fp32 sums live beside 16-bit gradients; None: `kept`."""
+    bf16_sums: Literal["always", "of-pipelines"] = "always"
+    """Those sums are there whenever training is in bf16, or of pipelines and where nothing is sharded: ZeRO's own optimizer keeps
+    16-bit gradients alone."""
     reduced: BytesField | None = None
     """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
     type: Literal["own", "as-reduced"] = "own"
@@ -141,6 +144,8 @@ class Overlap(Schema):
     """Of the backward pass, under which gradients are reduced."""
     scattered: Share | None = None
     """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
+    summed: Share | None = None
+    """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     ep: PartField

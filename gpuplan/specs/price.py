@@ -128,23 +128,31 @@ class PriceList(SpecFile):
         """The id of the provider."""
         return self.provider or self.id
 
+    def usd_per_s(self, entry: OfferEntry) -> float | None:
+        """What an entry asks, in USD/s for one `per`; credits at the middle of their prices; None: free of charge."""
+        if entry.price is not None:
+            return float(entry.price.value)
+        if entry.credits_per_hour is None or self.credit is None:
+            return None
+        return float(entry.credits_per_hour.value / 3600 * (self.credit.low.value + self.credit.high.value) / 2)
+
     def offer(self, entry: OfferEntry, rank: int = 0) -> Offer:
         """An entry as an offer with its price as a term; `rank` is that of the folder that the list stands in.
 
         A price in credits becomes dollars at the middle of the lowest and highest credit price, which is its spread.
         """
-        name, note = f"price.per_{entry.per}", entry.note
+        name, note, usd = f"price.per_{entry.per}", entry.note, self.usd_per_s(entry)
         if entry.price is not None:
             value = Sourced(entry.price.value, "USD/s", entry.price.text, entry.price.source, entry.price.note or note)
             return Offer(self.seller, entry, self.term(name, value), rank)
-        if entry.credits_per_hour is None or self.credit is None:
+        if entry.credits_per_hour is None or self.credit is None or usd is None:
             return Offer(self.seller, entry, None, rank)
         per_s = entry.credits_per_hour.value / 3600
         low, high = self.credit.low.value, self.credit.high.value
         text = (
             f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
         )
-        value = Sourced(per_s * (low + high) / 2, "USD/s", text, entry.credits_per_hour.source, note)
+        value = Sourced(usd, "USD/s", text, entry.credits_per_hour.source, note)
         return Offer(self.seller, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
 
 

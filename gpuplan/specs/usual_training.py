@@ -97,6 +97,15 @@ class UsualOther(Schema):
     """Sequences of a step on one accelerator."""
 
 
+class BeyondMeasured(Schema):
+    """What is not known of runs that are larger than any that was published."""
+
+    largest: CountField
+    """Accelerators of the largest run that estimates are compared with."""
+    growth: FactorField
+    """By how much a step may grow with each doubling beyond, over what is counted: its range is the doubt."""
+
+
 class UsualTraining(SpecFile):
     """Defaults of training questions; `training` is taken where the user has no file of their own."""
 
@@ -109,6 +118,7 @@ class UsualTraining(SpecFile):
     adapters: UsualAdapters
     pretraining: UsualPretraining
     other: UsualOther
+    beyond_measured: BeyondMeasured
 
     def faults(self) -> Iterator[Fault]:
         """Questions that no engine is taken for."""

@@ -11,6 +11,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,10 @@ Keys = tuple[str | int, ...]
 
 
 class Fault(NamedTuple):
-    """One slip: the class it belongs to, where it stands, what it is called, and the text of the file with it."""
+    """One slip: the class it belongs to, where it stands, what it is called, and what of the file it replaces with what.
+
+    There are so many that each keeping the text of its file would take gigabytes.
+    """
 
     group: str
     path: Path
@@ -29,7 +33,16 @@ class Fault(NamedTuple):
     slip: str
     old: str
     new: str
-    text: str
+    whole: str
+    """The text of the file without it."""
+    start: int = 0
+    end: int = 0
+    written: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of the file with it."""
+        return f"{self.whole[: self.start]}{self.written}{self.whole[self.end :]}"
 
     def __str__(self) -> str:
         return f"{self.group}: {self.path.name} {'.'.join(map(str, self.at))}: {self.old} -> {self.new} ({self.slip})"
@@ -135,6 +148,8 @@ class Planter:
         self.files = files
         self.kind_of = kind_of
         self.leaves = {path: leaves(text) for path, text in files.items()}
+        self.own = {path: {leaf.text for leaf in found} for path, found in self.leaves.items()}
+        self.ordered: dict[tuple[str, str, str], list[str]] = {}
         self.values: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for path, found in self.leaves.items():
             for leaf in found:
@@ -156,21 +171,28 @@ class Planter:
 
     def _planted(self, group: str, path: Path, leaf: Leaf, name: str, new: str) -> Fault:
         text = self.files[path]
-        before, after = text[: leaf.start], text[leaf.end :]
         if name == "left out":
-            begin = re.search(r",? ?[\w]+: ?$", before)
-            before = before[: begin.start()] if begin is not None else before
-            return Fault(group, path, leaf.at, name, leaf.text, "", before + after)
+            from_ = max(leaf.start - 200, 0)  # a key is shorter
+            begin = re.search(r",? ?[\w]+: ?$", text[from_ : leaf.start])
+            start = from_ + begin.start() if begin is not None else leaf.start
+            return Fault(group, path, leaf.at, name, leaf.text, "", text, start, leaf.end)
         quoted = text[leaf.start : leaf.start + 1]
         written = f"{quoted}{new.strip(quoted)}{quoted}" if quoted in "\"'" else new
-        return Fault(group, path, leaf.at, name, leaf.text, new, before + written + after)
+        return Fault(group, path, leaf.at, name, leaf.text, new, text, leaf.start, leaf.end, written)
+
+    def _near(self, kind: str, place: str, kin: str) -> list[str]:
+        """What stands at a place in files that one may confuse, in order."""
+        at = (kind, place, kin)
+        if at not in self.ordered:
+            self.ordered[at] = sorted(self.values[kind, place][kin])
+        return self.ordered[at]
 
     def _slips(self, field: Field, kind: str, path: Path, leaf: Leaf) -> Iterator[tuple[str, str]]:
         kin = self.values[kind, _place(leaf.at)]
-        near = tuple(sorted(value for value in kin[_kin(path)] if value != leaf.text))
+        near = [value for value in self._near(kind, _place(leaf.at), _kin(path)) if value != leaf.text]
         for slip in field.slips.split():
             if slip == "number":
-                yield from number_slips(leaf.text, siblings=tuple(value for value in near if apart(value, leaf.text))[:3])
+                yield from number_slips(leaf.text, siblings=tuple(islice((value for value in near if apart(value, leaf.text)), 3)))
             elif slip == "percent":
                 if _NUMBER.match(leaf.text) and float(leaf.text) > 0:
                     yield "percent", _shown(float(leaf.text) * 100)
@@ -195,8 +217,7 @@ class Planter:
             elif slip == "drop":
                 yield "left out", ""
             elif slip == "name":
-                own = {other.text for other in self.leaves[path]}
-                yield from (("a name of another", value) for value in [one for one in near if one not in own][:4])
+                yield from (("a name of another", value) for value in [one for one in near if one not in self.own[path]][:4])
             elif slip == "url":
                 yield "no address", leaf.text.replace("https://", "")
                 yield "a typing error", leaf.text.replace("https://", "htps://")

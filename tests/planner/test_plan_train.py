@@ -17,6 +17,8 @@ from gpuplan.planner.prospects import FIGURES, Search
 from gpuplan.planner.survey import Reach, Survey, Wanted
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.planner.where import Machine, ladder, places
+from gpuplan.render.planned import as_text
+from gpuplan.render.text import Look
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
 from gpuplan.units import human
@@ -242,6 +244,28 @@ def test_fine_tuning_in_words(library: Library) -> None:
     said = " ".join(note.text for note in found.notes)
     assert "52,000 samples, 3 times" in said
     assert "frozen in 4 bits" in said
+
+
+@pytest.mark.parametrize(
+    ("on", "goal", "least", "first", "note"),
+    [
+        ("2xrtx-3090", {}, "wall_time_s", "2xrtx-3090", "plan.own"),
+        ("1xrtx-4090", {}, "wall_time_s", "1xrtx-4090", "plan.own"),
+        ("1xrtx-4090", {"minimize": "cost"}, "cost_usd", "1xrtx-4090", ""),
+        ("rtx-3060-12gb", {}, "accelerators", "rtx-3060-12gb", "plan.fastest"),
+        ("rtx-3090", {}, "cost_usd", "genesis-cloud:rtx-3090", "plan.offers"),
+    ],
+)
+def test_what_one_has_is_told_by_time(
+    on: str, goal: dict[str, Any], least: str, first: str, note: str, library: Library
+) -> None:  # fmt: skip
+    run = TrainAsk(model="gpt2", on="any", lora=8, samples=1000.0)
+    made = plan_finetune(PlanFinetuneAsk(on=on, **goal), run, library)
+    assert (made.least, made.best[0].offering.target) == (least, first)
+    assert [one.code for one in made.notes if one.code in ("plan.own", "plan.fastest", "plan.offers")] == ([note] if note else [])
+    page = as_text(made, Look(80))
+    assert ("does it in" in page) == (least == "wall_time_s")
+    assert "unknown" not in page
 
 
 def test_what_only_serves_trains_nothing_unless_named(library: Library) -> None:

@@ -77,18 +77,20 @@ def _estimate(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
+    from gpuplan.planner.ask import planned
+
     goal = f"plan {given['goal']}"
     asked = {key: one for key, one in given.items() if key not in ("goal", "question")}
     inner = given.get("question", {})
     both = sorted(asked.keys() & inner.keys())
     if both:
         raise UsageError(Problem("usage.twice", f"plan: {', '.join(both)} stands in `question` too", "give it once"))
-    task = "train" if goal in ("plan train", "plan finetune") else "serve"
+
+    task = "train" if goal in ("plan train", "plan finetune", "plan rl") else "serve"
     strange = [key for key in asked if key not in by_key(GOALS[goal]) and key not in by_key(ASKS[task])]
     if strange:
         raise UsageError(Problem("tool.option", f"plan: the goal `{given['goal']}` takes no {', '.join(strange)}"))
-    command = import_module(f"gpuplan.cli.plan_{given['goal']}")
-    found = command.answer({**asked, **inner})
+    found = planned(goal, {**asked, **inner})
     made = parse(import_module(f"gpuplan.render.{found.page}").as_json(found))
     whole: dict[str, Any] = made if isinstance(made, dict) else {"answers": made}
     return {"reached": found.reached, **whole}
