@@ -128,10 +128,6 @@ def _split(what: str, hint: str, where: Path | str) -> UsageError:
     return UsageError(Problem("model.gguf-split", what, hint, str(where)))
 
 
-def _damaged(what: str, file: GgufFile) -> UsageError:
-    return UsageError(Problem("model.gguf-damaged", what, "download or convert it anew", file.path))
-
-
 def _is_model(file: GgufFile) -> None:
     kind = file.text("general.type").lower()
     arch = file.text("general.architecture")
