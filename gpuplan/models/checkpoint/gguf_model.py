@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.files.read import is_file
-from gpuplan.models.architecture import Architecture, Block, NormKind, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Run, Stack
 from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat
 from gpuplan.models.checkpoint.ggml_types import FILE_TYPES
@@ -18,6 +18,7 @@ from gpuplan.models.checkpoint.gguf_blocks import Layer, block_of
 from gpuplan.models.checkpoint.names import place_of
 from gpuplan.models.checkpoint.tensors import Tensor
 from gpuplan.models.count import count
+from gpuplan.models.mixers import NormKind
 from gpuplan.models.stored import Placed, StoredTensors, counted_parts, stored_parts
 from gpuplan.term import Source
 
