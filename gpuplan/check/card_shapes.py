@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 
 from gpuplan.check.checked_files import Finding, LoadedCard
-from gpuplan.models.architecture import Attention, Block, GatedDelta, Mla, Mlp, Moe, ShortConv, SparseMla, Stack, StateSpace
+from gpuplan.models.architecture import Block, Mlp, Moe, Stack
 from gpuplan.models.card import ModelCard, WeightsFormat
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.strict_yaml import Path_
 
 _HEAD_DIM = (32, 512)

@@ -7,21 +7,8 @@ from typing import Literal, TypeAlias
 
 from gpuplan.formulas import mixer_params as mixers
 from gpuplan.formulas import params as f
-from gpuplan.models.architecture import (
-    Architecture,
-    Attention,
-    Block,
-    ChannelMixer,
-    GatedDelta,
-    Mixer,
-    Mla,
-    Moe,
-    NormKind,
-    ShortConv,
-    SparseMla,
-    Stack,
-    StateSpace,
-)
+from gpuplan.models.architecture import Architecture, Block, ChannelMixer, Mixer, Moe, Stack
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record, replace
 from gpuplan.term import Source, Term, total
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from gpuplan.models.architecture import Architecture, Attention, GatedDelta, Mixer, Mla, Mlp, Moe, ShortConv, SparseMla, StateSpace
+from gpuplan.models.architecture import Architecture, Mixer, Mlp, Moe
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuplan.models.architecture import (
-    Architecture,
-    Attention,
-    Block,
-    GatedDelta,
-    Mixer,
-    Mla,
-    Mlp,
-    Moe,
-    ShortConv,
-    SparseMla,
-    StateSpace,
-)
+from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 
 
 class Matrix(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.models.architecture import Architecture, Block, ChannelMixer, GatedDelta, Mlp, ShortConv, StateSpace
+from gpuplan.models.architecture import Architecture, Block, ChannelMixer, Mlp
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish
 from gpuplan.models.families.moe import sparse_layers
+from gpuplan.models.mixers import GatedDelta, ShortConv, StateSpace
 
 
 def _dt_rank(c: Config, *names: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.memory import conv_state_bytes
-from gpuplan.models.architecture import ShortConv
+from gpuplan.models.mixers import ShortConv
 from gpuplan.term import Term, total
 from gpuplan.workload.context import STATE_BYTES, Leaves
 from gpuplan.workload.draft import Draft
