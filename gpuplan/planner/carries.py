@@ -45,7 +45,6 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
-    run = run.replaced(as_engine=True)  # Divisions are of tp x pp x replicas: experts are shared as the engine does it unasked.
     promise, notes = promised(goal)
     per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
     limits = limits_of(promise)
@@ -74,10 +73,10 @@ def _groups(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Libr
         except GpuplanError as error:
             none = error
             continue
-        groups, refused = grouped([site], promise)
+        groups, refused = grouped([site], promise, every=True)
         none = next(iter(refused.values()), none)
         some = some or bool(groups)
-        yield from groups
+        yield from (group for group in groups if group.fits.size)
     if not some and none is not None:
         raise none
 
@@ -180,7 +179,7 @@ def _longest(group: Group) -> Most | None:
     def fitting(contexts: Any) -> Any:
         with np.errstate(all="ignore"):
             fits, _, _ = judges.held(one.replaced(context=contexts))
-        return np.broadcast_to(np.asarray(fits), (*group.legal_at.shape, contexts.size)) & group.legal_at[..., None]
+        return np.broadcast_to(np.asarray(fits), (*group.fits.shape, contexts.size))
 
     best: float = 0.0
     chosen: tuple[Any, ...] = ()

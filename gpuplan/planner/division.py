@@ -54,9 +54,8 @@ class Division(Record, kw_only=True):
         made: dict[str, Any] = {"tp": self.tp, "pp": self.pp, "dp": self.dp}
         if not experts:
             return made
-        made["ep"] = self.ep
+        made |= {"ep": self.ep, "attention_dp": self.attention_dp, "redundant_experts": self.redundant_experts}
         if self.attention_dp > 1:
-            made |= {"attention_dp": self.attention_dp, "redundant_experts": self.redundant_experts or None}
             made |= {"expert_exchange": self.expert_exchange, "overlap_batches": self.overlap_batches}
         return made
 

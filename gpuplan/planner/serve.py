@@ -136,16 +136,32 @@ class ServeSearch:
         self.found: dict[Hashable, Served] = {}
         self.divisions: list[Served] = []
         """Every division of every option that keeps the promise within the limits."""
-        self.broken: list[Broken] = []
-        self.over: list[Served] = []
-        """Fleets that keep the promise, of more accelerators or dollars than there may be."""
+        self.breaks: dict[Hashable, Broken] = {}
+        self.exceeds: dict[Hashable, Served] = {}
+        self.looked_at: set[Hashable] = set()
         self.refused: dict[str, GpuplanError] = {}
         self.nodes: dict[str, int] = {}
         self.same: dict[Hashable, list[Option]] = {}
         self.groups: list[Group] = []
         """All that was divided, whether or not a load was dealt to it."""
-        self.dealt: dict[Hashable, tuple[Divided, int]] = {}
-        self.candidates = self.bounded = self.estimated = self.plans = 0
+        self.dealt: dict[Hashable, list[tuple[Divided, int]]] = {}
+        """What was dealt to hardware in a format: once for each way in which ranks share experts."""
+        self.candidates = self.bounded = self.plans = 0
+
+    @property
+    def estimated(self) -> int:
+        """Options that a load was dealt to."""
+        return len(self.looked_at)
+
+    @property
+    def over(self) -> list[Served]:
+        """Of options that keep the promise only with more accelerators or dollars than there may be, the least fleet."""
+        return [one for key, one in self.exceeds.items() if key not in self.found]
+
+    @property
+    def broken(self) -> list[Broken]:
+        """Options of which no division keeps the promise."""
+        return [one for key, one in self.breaks.items() if key not in self.found and key not in self.exceeds]
 
     def go(self, shown: int) -> None:
         """Look at options in the order of their bounds until none that is left could be among so many machines that are shown.
@@ -252,8 +268,8 @@ class ServeSearch:
                 known.append(option)
                 if len(known) == 1:
                     sites.append(site_of(key, asked, self.library, alone=option.alone))
-                elif key in self.dealt:
-                    self._take(option, *self.dealt[key])
+                for found, at in self.dealt.get(key, ()):
+                    self._take(option, found, at)
             except GpuplanError as error:
                 self.refused[option.target] = error.with_traceback(None)
         groups, refused = grouped(sites, self.want.promise)
@@ -273,34 +289,39 @@ class ServeSearch:
         """Deal the load to the divisions of a group."""
         found = group.dealt(self.want.amount)
         for at, site in enumerate(group.sites):
-            self.dealt[site.key] = found, at
+            self.dealt.setdefault(site.key, []).append((found, at))
             for option in self.same[site.key]:
                 self._take(option, found, at)
 
     def _take(self, option: Option, found: Divided, at: int) -> None:
         """Keep the fleet of an option that takes the least, or how far it is from its promise."""
-        best: Served | None = None
-        self.estimated += 1
+        self.looked_at.add(option.key)
         self.plans += found.group.legal // len(found.group.sites)
-        for fleet in found.fleets(at):
-            one = self.spared(option, fleet)
-            if one.within(self.want):
-                self.divisions.append(one)
-            if best is None or (not one.within(self.want), *_order(one)) < (not best.within(self.want), *_order(best)):
-                best = one
-        if best is not None:
-            if best.within(self.want):
-                self.found[option.key] = best
-            else:
-                self.over.append(best)
-        elif found.group.fits[at].any():
+        some = [self.spared(option, fleet) for fleet in found.fleets(at)]
+        able = [one for one in some if one.within(self.want)]
+        self.divisions += able
+        for kept, ones in ((self.found, able), (self.exceeds, some)):
+            own = [kept[option.key]] if option.key in kept else []
+            if ones:
+                kept[option.key] = min((*own, *ones), key=_order)
+        if not some and found.group.fits[at].any():
             limits, idle = self.want.promise.limits, {key: times[at] for key, times in found.idle.items()}
-            kept = {
+            kept_but = {
                 key: np.logical_and.reduce([idle[other] <= limits[other] for other in limits if other != key] or [idle[key] < inf])
                 for key in limits
             }
-            least = {key: float(np.where(kept[key], idle[key], inf).min()) for key in limits}
-            self.broken.append(Broken(option=option, idle={key: float(one.min()) for key, one in idle.items()}, least=least))
+            before = self.breaks.get(option.key)
+            least = {key: float(np.where(kept_but[key], idle[key], inf).min()) for key in limits}
+            soonest = {key: float(one.min()) for key, one in idle.items()}
+            if before is not None:
+                least = {key: min(one, before.least[key]) for key, one in least.items()}
+                soonest = {key: min(one, before.idle[key]) for key, one in soonest.items()}
+            self.breaks[option.key] = Broken(option=option, idle=soonest, least=least)
+
+    def exceed(self, made: Served) -> None:
+        """Keep a fleet that is of more accelerators or dollars than there may be, where it is the least of its option."""
+        own = self.exceeds.get(made.option.key)
+        self.exceeds[made.option.key] = made if own is None else min(own, made, key=_order)
 
     def spared(self, option: Option, fleet: Fleet) -> Served:
         """A fleet with its spare parts, and what it takes of what is to be least."""

@@ -48,9 +48,8 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     Raises:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
-    # Fleets are of tp x pp x replicas, whose experts are shared as the engine does it unasked.
     form, run = run.emit, run.replaced(emit=None)
-    load = loaded(goal, run.replaced(as_engine=True))
+    load = loaded(goal, run)
     promise, notes = promised(goal)
     if goal.pools:
         from gpuplan.planner.serve_pools import refuse

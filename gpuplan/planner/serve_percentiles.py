@@ -69,7 +69,7 @@ class Percentiles:
             low, high = (low, middle) if self._keeps(one, middle) else (middle, high)
         made = self._with(one, high)
         if not made.within(self.search.want):
-            self.search.over.append(made)
+            self.search.exceed(made)
             return
         own = self.found.get(one.option.key)
         if own is None or (made.figure, made.fleet.accelerators) < (own.figure, own.fleet.accelerators):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuplan.errors import GpuplanError
+from gpuplan.estimate.subject import Subject
 from gpuplan.machine.machines import Machines, Refused
 from gpuplan.num import Apart
 from gpuplan.plan.ask_serving import ServeAsk
@@ -54,24 +55,19 @@ class Fleet(Record, kw_only=True):
 
 
 class Group(Record, eq=False, kw_only=True):
-    """Sites that share their formulas, with every division of each: the first dimension of arrays is that of the sites."""
+    """Sites that share their formulas: the first dimension of arrays is theirs, the second that of divisions that fit."""
 
     sites: tuple[Site, ...]
     plan: ServePlan
     fits: Truths
     sure: Truths
-    legal_at: Truths
-    """Which divisions keep the rules."""
+    legal: int
+    """How many divisions were looked at, of all sites: those that keep the rules."""
     under: UnderPromise
     ranks: Numbers
     """Accelerators of a replica."""
     grain: Numbers
     """How many of the parts that a load is dealt to the replicas of a unit are."""
-
-    @property
-    def legal(self) -> int:
-        """How many divisions are there to look at."""
-        return int(self.legal_at.sum())
 
     def accelerators(self, parts: Numbers) -> Numbers:
         """How many accelerators so many parts are."""
@@ -135,8 +131,13 @@ def site_of(key: Hashable, ask: ServeAsk, library: Library, *, alone: bool) -> S
     return Site(key=key, ask=ask, found=found, want=want.replaced(batch=None), alone=alone)
 
 
-def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[Hashable, GpuplanError]]:
-    """Sites by what they share, ready to be asked about loads; and the error of each that nothing can be estimated for."""
+def grouped(
+    sites: Sequence[Site], promise: Promise, *, every: bool = False
+) -> tuple[list[Group], dict[Hashable, GpuplanError]]:  # fmt: skip
+    """Sites by what they share, ready to be asked about loads; and the error of each that nothing can be estimated for.
+
+    `every` division is kept that keeps the rules, whether it fits or not.
+    """
     groups: dict[Hashable, list[Site]] = {}
     wants: list[Want] = []
     for site in sites:
@@ -158,7 +159,7 @@ def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[
     while todo:
         here, case = todo.pop()
         try:
-            made.append(_together(here, case, promise))
+            made.append(_together(here, case, promise, every=every))
         except Apart as apart:
             if len(here) == 1:
                 raise
@@ -179,34 +180,61 @@ def _space(site: Site) -> Space[ServePlan]:
     return serving_space(site.want, site.found.subject)
 
 
-def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise) -> Group:
-    """The divisions of sites that share their formulas; errors as `UnderPromise.of`, or `Apart` where they do not."""
+def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise, *, every: bool) -> Group:
+    """The divisions of sites that share their formulas; errors as `UnderPromise.of`, or `Apart` where they do not.
+
+    Memory is asked of an open mesh of all of them, and times under loads of a list of those that fit on one of the sites; of
+    `every` one that keeps the rules where something else is asked of them too.
+    """
     first = sites[0]
     space = _space(first)
-    subject = first.found.subject
-    if len(sites) > 1:
-        subject = subject.replaced(hw=Machines([one.found.subject.hw for one in sites], len(space.axes) + 1))
-    shape = (len(sites), *(len(values) for values in space.axes.values()))
-    judges = Judges(first.want, subject)
-
-    def each(value: Any) -> Any:
-        return np.broadcast_to(np.asarray(value), (*shape, 1))[..., 0]
-
+    legal, fits, rank = _held(sites, space, case, _mesh(space.axes))
+    kept = np.nonzero((legal if every else legal & fits).any(axis=0))
+    listed = {
+        name: np.asarray(values, dtype=np.float64)[at][:, None] for (name, values), at in zip(space.axes.items(), kept, strict=True)
+    }
+    places: Any = (slice(None), *kept)
+    fits, rank, shape = (fits & legal)[places], rank[places], (len(sites), len(kept[0]))
+    subject, judges = _asked(sites, 2)
     with np.errstate(all="ignore"):
-        plan = space.of(case, _mesh(space.axes))
-        legal = each(space.legal(plan))
-        plan = judges.plan(plan)
-        fits, rank, _ = judges.held(plan)
-        fits = each(fits) & legal
+        plan = judges.plan(space.of(case, listed))
         under = UnderPromise.of(subject, plan, promise, shape)
         if fits.any():
             _ = under.most  # What keeps sites from being estimated, or from being estimated together, shows here.
         p = plan.parallel
-        ranks, replicas = (each(np.asarray(one, dtype=np.float64)) for one in (p.tp * p.pp * p.attention_dp, p.dp / p.attention_dp))
+        ranks, replicas = (
+            np.broadcast_to(np.asarray(one, dtype=np.float64), (*shape, 1))[..., 0]
+            for one in (p.tp * p.pp * p.attention_dp, p.dp / p.attention_dp)
+        )
     return Group(
-        sites=tuple(sites), plan=plan, fits=fits, sure=fits & (each(rank) <= -2.0), legal_at=legal, under=under, ranks=ranks,
+        sites=tuple(sites), plan=plan, fits=fits, sure=fits & (rank <= -2.0), legal=int(legal.sum()), under=under, ranks=ranks,
         grain=replicas if first.alone else np.ones(shape),
     )  # fmt: skip
+
+
+def _asked(sites: Sequence[Site], behind: int) -> tuple[Subject, Judges]:
+    """What sites are about, several of them along a dimension before `behind` others, and what judges their plans."""
+    subject = sites[0].found.subject
+    if len(sites) > 1:
+        subject = subject.replaced(hw=Machines([one.found.subject.hw for one in sites], behind))
+    return subject, Judges(sites[0].want, subject)
+
+
+def _held(
+    sites: Sequence[Site], space: Space[ServePlan], case: Mapping[str, Any], values: Mapping[str, Any]
+) -> tuple[Truths, Truths, Numbers]:  # fmt: skip
+    """Which plans keep the rules, which fit, and how safely, on each of some sites."""
+    shape = (len(sites), *(len(values) for values in space.axes.values()))
+
+    def each(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value), (*shape, 1))[..., 0]
+
+    _, judges = _asked(sites, len(space.axes) + 1)
+    with np.errstate(all="ignore"):
+        plan = space.of(case, values)
+        legal = each(space.legal(plan))
+        fits, rank, _ = judges.held(judges.plan(plan))
+    return legal, each(fits), each(rank)
 
 
 def _mesh(axes: Mapping[str, Sequence[float]]) -> dict[str, Any]:

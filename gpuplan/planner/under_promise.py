@@ -23,6 +23,8 @@ POINTS = 63
 """Loads that are looked at in one estimate: what it costs lies in its terms, not in the length of their arrays."""
 IDLE = 1e-3
 """So little of what is kept at most is as good as an idle replica."""
+WHOLE = 1e-9
+"""So much of a user is a matter of the last digit."""
 FINE = 2.0**-12
 """How near to the highest load that keeps a promise the one that is told may lie below it."""
 
@@ -143,7 +145,7 @@ class UnderPromise(Record, kw_only=True, eq=False):
         # Most plans need little more than the fewest there can be: near each other at first, and far apart at the end.
         least, steps = np.maximum(low, 1.0), np.arange(POINTS + 1) / POINTS
         parts = np.ceil(least[..., None] * (high / least)[..., None] ** steps)
-        amounts = np.concatenate([amount * grain[..., None] / parts, IDLE * self.most[..., None]], axis=-1)
+        amounts = np.concatenate([self._dealt_each(amount, grain, parts), IDLE * self.most[..., None]], axis=-1)
         times = {key: np.broadcast_to(value, amounts.shape) for key, value in self.times(amounts).items()}
         kept = self._kept(amounts, times)[..., :-1]
         idle = {key: value[..., -1] for key, value in times.items()}
@@ -151,8 +153,13 @@ class UnderPromise(Record, kw_only=True, eq=False):
         low, high = _fewer(parts, kept, low, high)
         while float(np.where(some, high - low, 0.0).max(initial=0.0)) > 1:
             parts = np.ceil(low[..., None] + (high - low)[..., None] * steps[1:])
-            low, high = _fewer(parts, self.keeps(amount * grain[..., None] / parts), low, high)
+            low, high = _fewer(parts, self.keeps(self._dealt_each(amount, grain, parts)), low, high)
         return Dealt(parts=np.where(some, high, np.inf), idle=idle)
+
+    def _dealt_each(self, amount: float, grain: Numbers, parts: Numbers) -> Numbers:
+        """What the replicas of a plan get of a load that is dealt to so many parts: users come whole, rates do not."""
+        each = amount / parts
+        return (each if self.full is not None else np.ceil(each - WHOLE)) * grain[..., None]
 
 
 def _fewer(parts: Numbers, kept: Truths, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:

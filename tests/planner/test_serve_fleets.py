@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.ask_goal import Where
+from gpuplan.plan.ask_goal import PlanServeAsk, Where
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve import ServeSearch, Wanted
+from gpuplan.planner.serve_answer import plan_serve
+from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_bounds import ROOM
 from gpuplan.planner.serve_space import grouped, site_of
 from gpuplan.planner.where import Machine, places
@@ -63,6 +65,29 @@ def test_brute_force_finds_no_better_fleet(want: Wanted) -> None:
                 best = min(best, ranks * fewest(want, machine.name, weights, tp, pp, ranks // (tp * pp)))
         mine = next((one.fleet.accelerators for one in search.ranked() if one.option.machine is machine), inf)
         assert mine == best, machine.name
+
+
+def test_ranks_of_attention_that_share_experts_are_looked_at() -> None:
+    run = ServeAsk(model="deepseek-v3", on="any", prompt=4000, output=1000, engine="tensorrt-llm")
+    want = Wanted(run=run, promise=Promise(ttft=2.0, tpot=0.04), rate=20.0, least="gpus")
+    search = ServeSearch(want, machines("dgx-h200"), LIBRARY, (None,))
+    search.go(1)
+    (best,) = search.ranked()
+    assert best.fleet.division.attention_dp > 1
+    assert (search.estimated, search.bounded) == (1, 0)
+    asked = unit_ask(want, best, best.fleet.parts, experts=True)
+    assert keeps(answer_serving(asked, LIBRARY), want.promise)
+    for forced in ({"tp": 8, "ep": 8}, {"tp": 1, "attention_dp": 8, "ep": 8}, {"tp": 4, "pp": 2}):
+        one_less = want.loaded(20.0 / (best.fleet.accelerators / 8 - 1)).replaced(on="dgx-h200", dp=1, **forced)
+        assert not keeps(answer_serving(one_less, LIBRARY), want.promise), forced
+
+
+@pytest.mark.parametrize("users", [37, 53, 71])
+def test_users_come_whole(users: int) -> None:
+    run = RUN.replaced(concurrency=users)
+    found = plan_serve(PlanServeAsk(on="h100-pcie-80gb,l40s", tpot=0.014, ttft=2.0, minimize="gpus"), run, LIBRARY)
+    assert found.best
+    assert all(one.figures["tpot_s"] <= 0.014 for one in found.best)
 
 
 def test_bounds_rule_out_nothing_that_wins() -> None:
