@@ -22,9 +22,10 @@ from gpuplan.cli.main import run
 from gpuplan.cli.nested_command import parsed_options
 from gpuplan.formulas import every_formula
 from gpuplan.machine.price import attention_seconds, matmul_seconds
-from gpuplan.models.architecture import Architecture, Mla
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.catalog import cards, find
 from gpuplan.models.count import count
+from gpuplan.models.mixers import Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.render.formula import is_reference
 from gpuplan.search.ask import answered

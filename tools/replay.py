@@ -12,8 +12,8 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.train import TrainPlan
 from gpuplan.schema import Schema
-from gpuplan.specs.engine import Fusion, Overlaps, TrainingProfile
 from gpuplan.specs.engine_policies import Adapters, Experts, Fp8, Host, Overlap, Sharding
+from gpuplan.specs.engine_training import Fusion, Overlaps, TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.specs.training_habits import Pace
 from gpuplan.term import Term

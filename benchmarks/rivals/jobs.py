@@ -13,7 +13,8 @@ from gpuplan.accuracy.judge import training_question
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.estimate.result import Estimate
-from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe
+from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library

@@ -7,8 +7,9 @@ from typing import Any
 
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.errors import GpuplanError
-from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe, Run, Stack
 from gpuplan.models.card import CardSource, ModelCard
+from gpuplan.models.mixers import Attention, Mla
 
 NEAR = 0.03
 """A card whose size is this close to the row's is the row's model."""

@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gpuplan.calibrate.backends.torch_kernels import attention_backend
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Run, Stack
 from gpuplan.models.card import CardSource, ModelCard
+from gpuplan.models.mixers import Attention
 from gpuplan.record import Record
 
 LAUNCHES = 30

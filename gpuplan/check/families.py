@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gpuplan.check.checked_files import Finding, LoadedCard, SpecLibrary
 from gpuplan.check.family_table import ModelFamily
-from gpuplan.models.architecture import Attention
 from gpuplan.models.card import ModelCard
+from gpuplan.models.mixers import Attention
 
 
 def families_of(one: LoadedCard, card: ModelCard, library: SpecLibrary) -> Iterator[Finding]:

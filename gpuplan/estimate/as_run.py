@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.subject import PlanTerms
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import AttentionKernel
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 
 
 def as_run(plan: TrainPlan, subject: PlanTerms, profile: TrainingProfile, *, kernel: AttentionKernel) -> TrainPlan:

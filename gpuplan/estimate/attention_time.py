@@ -10,7 +10,7 @@ from gpuplan.formulas.training import paced_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import AttentionKernel
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention
 from gpuplan.workload.scores import written_out

@@ -11,7 +11,7 @@ from gpuplan.formulas.basic import remaining_seconds, repeated_bytes
 from gpuplan.formulas.training import between_ranks
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import DEFINITION, Term, greatest, numbered, total
 from gpuplan.work import Collective
 from gpuplan.workload.counts import count

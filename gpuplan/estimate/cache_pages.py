@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import repeated_bytes, smaller, whole_pieces
-from gpuplan.models.architecture import Attention, Mixer, Mla, SparseMla
+from gpuplan.models.architecture import Mixer
+from gpuplan.models.mixers import Attention, Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.workload.context import ONE

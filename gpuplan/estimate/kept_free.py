@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.memory import excess_bytes, idle_blocks_bytes, spread_lengths_bytes
 from gpuplan.formulas.training import allocator_bytes
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Term, total
 
 KEPT_FREE = ("fragmentation", "idle_blocks", "spread_lengths")

@@ -12,7 +12,7 @@ from gpuplan.formulas.inference import pool_of_free, pool_of_static
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.architecture import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Mla, SparseMla
 from gpuplan.num import agreed
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import Tuning

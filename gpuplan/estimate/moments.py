@@ -11,7 +11,7 @@ from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE

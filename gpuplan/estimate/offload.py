@@ -11,7 +11,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.plan.train import TrainPlan
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Source, Term, greatest, total
 from gpuplan.work import Transfer
 from gpuplan.workload.context import ONE

@@ -9,7 +9,8 @@ from gpuplan.formulas.memory import split_or_whole_bytes
 from gpuplan.plan.precision import FROZEN, QUANTISED_IN_PLACE, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Source, Term, total
 
 _WIDENED = Term(

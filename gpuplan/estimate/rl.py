@@ -146,8 +146,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         busy["host_transfer"] = _transfers(policy, held)
     parts = _composed(models, plan, made, busy)
     step = total("rl.step", parts)
-    figures = _rates(models.everything, batch, step, parts, made)
-    figures |= _shares(plan, step, made, busy)
+    figures = _rates(models.everything, batch, step, parts, made, _shares(plan, step, made, busy))
     phases = _phases(policy, held, made, plan)
     peak = greatest("memory.fullest_phase", {name: one.peak for name, one in phases.items()})
     figures |= {f"{name}_memory_bytes": one.peak for name, one in phases.items()}
@@ -335,7 +334,9 @@ def _phases(
     return found
 
 
-def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout) -> dict[str, Term]:
+def _rates(
+    policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout, shares: dict[str, Term]
+) -> dict[str, Term]:
     """Throughput, counted as the published tables do: tokens of prompts and responses over the whole step."""
     chips = policy.accelerators()
     each = total("rl.sequence_tokens", {"prompt": batch.prompt, "response": batch.response})
@@ -350,6 +351,7 @@ def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], ma
             "tokens_per_s_per_accelerator", count=share.term("rl.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
         ),
         "generated_tokens_per_s": rate.term("generated_tokens_per_s", count=generated, seconds=seconds),
+        **shares,
         "rollout_s": seconds,
         "scoring_s": parts["scoring"],
         "training_s": total("step.training", learning),

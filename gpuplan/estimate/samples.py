@@ -35,7 +35,7 @@ from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.samples import SamplesPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.training_habits import Samples
 from gpuplan.term import DEFINITION, USER, Parts, Source, Term, greatest, total
 from gpuplan.work import Collective, Stream

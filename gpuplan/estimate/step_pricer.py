@@ -10,7 +10,7 @@ from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import USER, Term
 from gpuplan.workload.context import Leaves
 from gpuplan.workload.training import StepTerms, TrainingWork

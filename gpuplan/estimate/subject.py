@@ -11,7 +11,8 @@ from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.num import Num, is_array
 from gpuplan.record import Record, field
-from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, USER, Source, Term

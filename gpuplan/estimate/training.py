@@ -30,7 +30,8 @@ from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
-from gpuplan.specs.engine import Engine, TrainingProfile
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.context import Leaves, Types

@@ -27,7 +27,7 @@ from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record, replace
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Parts, Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Place, Stage

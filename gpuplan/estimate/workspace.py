@@ -8,7 +8,8 @@ from gpuplan.estimate.images import patches_at_once
 from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import larger, part_of_bytes, smaller
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.models.architecture import Block, Mla, Moe
+from gpuplan.models.architecture import Block, Moe
+from gpuplan.models.mixers import Mla
 from gpuplan.plan.precision import byte
 from gpuplan.record import replace
 from gpuplan.specs.engine_memory import Profiling

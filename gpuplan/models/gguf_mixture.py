@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpuplan.models.architecture import Architecture, Attention
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.models.gguf_tensors import Category, Tensor, layer_tensors
+from gpuplan.models.mixers import Attention
 from gpuplan.record import Record, field
 from gpuplan.term import Source
 

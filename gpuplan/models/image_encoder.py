@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Run, Stack
 from gpuplan.models.count import ParamCount, count
+from gpuplan.models.mixers import Attention
 from gpuplan.models.senses import Vision
 from gpuplan.term import Source
 

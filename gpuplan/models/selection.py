@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from gpuplan.models.architecture import Attention, Mla, SparseMla
 from gpuplan.models.card import ModelCard
 from gpuplan.models.generic import GenericCard
+from gpuplan.models.mixers import Attention, Mla, SparseMla
 
 if TYPE_CHECKING:
     from gpuplan.models.diffusion.card import DiffusionCard

@@ -11,7 +11,7 @@ from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import CHEAPEST, FASTEST, ROOMIEST, price_of, winners
 from gpuplan.render.markdown import grid
 from gpuplan.render.narrow import narrow
-from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
+from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, shown, span, wrap
 from gpuplan.render.words import input_name, part_of_phase
 
 COLUMNS_AT_MOST = 3
@@ -20,6 +20,8 @@ _SMALLEST = 0.005
 """A smaller difference is none."""
 _TELLING = 0.02
 """An input that moves the answer by less is not told."""
+_FAR_APART = 1000.0
+"""Values of a row so many times apart are shown each in its own unit."""
 NO_PRICE, NONE = "no price", "–"
 """What stands in an empty cell; `empty_cells` says why."""
 
@@ -235,7 +237,7 @@ def _in_rows(made: Sequence[Standing], look: Look) -> str:
     fixed = [("", [one.name for one in made]), ("verdict", [one.answer.verdict.words for one in made if one.answer])]
     if speed is not None:
         fixed.append(("relative speed", [times_of(one) for one in made]))
-    told = [(label(key), [_value(one.answer, key) for one in made if one.answer]) for key in wanted]
+    told = [(label(key), values_of([one.answer for one in made if one.answer], key)) for key in wanted]
     heads, rows, left_out = narrow(fixed, told, look)
     said = f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers"
     return "\n".join([*map(look.bold, heads), *rows, *(wrap(said, look.width, "  ") if left_out else ())])
@@ -255,10 +257,10 @@ def _rows(made: Sequence[Standing]) -> Iterator[tuple[str, list[str]]]:
     if any(one.behind is not None and one.behind.figure in FASTEST for one in made):
         yield "relative speed", times
     for key in dict.fromkeys(key for answer in answers for key in answer.figures):
-        yield label(key), [_value(answer, key) for answer in answers]
-        ends = [_ends(answer, key) for answer in answers]
+        yield label(key), values_of(answers, key)
+        ends = ranges_of(answers, key)
         if any(ends):
-            yield "", ends
+            yield "", [f"({end})" if end else "" for end in ends]
     told = [dict(price_rows(answer)) for answer in answers]
     for head in dict.fromkeys(head for rows in told for head in rows):
         yield head, [rows.get(head, NO_PRICE if not rows else NONE) for rows in told]
@@ -281,16 +283,35 @@ def _empty(estimate: Estimate, key: str) -> str:
     return NO_PRICE if is_money(key) and any(note.code == "price.unknown" for note in estimate.notes) else NONE
 
 
-def _value(estimate: Estimate, key: str) -> str:
-    term = estimate.figures.get(key)
-    return _empty(estimate, key) if term is None else f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}"
+def values_of(answers: Sequence[Estimate], key: str) -> list[str]:
+    """A figure of each answer, in one unit."""
+    like = _like(answers, key)
+    made = []
+    for one in answers:
+        term = one.figures.get(key)
+        if term is None:
+            made.append(_empty(one, key))
+        else:
+            made.append(f"{' '.join(amount(key, float(term.value), term.unit, like=like)).strip()}{'' if known(term) else ASSUMED}")
+    return made
 
 
-def _ends(estimate: Estimate, key: str) -> str:
-    if key not in estimate.figures:
-        return ""
-    (low, high), term = estimate.ranges[key], estimate.figures[key]
-    return f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
+def ranges_of(answers: Sequence[Estimate], key: str) -> list[str]:
+    """The range of a figure of each answer, in the same unit; "" where there is none."""
+    like = _like(answers, key)
+    made = []
+    for one in answers:
+        term, (low, high) = one.figures.get(key), one.ranges.get(key, (0.0, 0.0))
+        said = term is not None and low != high
+        made.append(" – ".join(span(key, (low, high), term.unit, like or float(term.value))) if said and term is not None else "")
+    return made
+
+
+def _like(answers: Sequence[Estimate], key: str) -> float | None:
+    """The value in whose unit all of a row are shown: the smallest, unless they are too far apart; None: each in its own."""
+    found = [abs(float(one.figures[key].value)) for one in answers if key in one.figures]
+    sizes = [one for one in found if one]
+    return min(sizes) if sizes and max(sizes) < _FAR_APART * min(sizes) else None
 
 
 def _grid(names: Sequence[str], rows: Sequence[tuple[str, list[str]]], look: Look, *, bold_first: bool = False) -> list[str]:

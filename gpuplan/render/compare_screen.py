@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import CHEAPEST, FASTEST
 from gpuplan.render.compare import (
@@ -17,17 +16,18 @@ from gpuplan.render.compare import (
     best_lines,
     differing,
     empty_cells,
-    is_money,
     no_answers,
     price_rows,
     prices,
+    ranges_of,
     reasons,
     times_of,
+    values_of,
 )
 from gpuplan.render.narrow import narrow
 from gpuplan.render.room import ALWAYS, MOST_LINES, Piece, headed, in_room
 from gpuplan.render.screen import first_clause, main_figures
-from gpuplan.render.text import ASSUMED, Look, columns, known, shown, span, wrap
+from gpuplan.render.text import Look, columns, known, wrap
 from gpuplan.render.words import heading, is_one
 
 _COLUMNS = 3
@@ -37,8 +37,8 @@ _WITH_RANGES = 6
 _ROWS = 12
 """So many answers are told of; `--full` has them all."""
 _TELLING = Telling(answers=4, parts=2, inputs=2, against=False)
-_SAYS = 2
-"""So many lines a reason may take."""
+_SAYS = (4, 3, 2)
+"""So many lines a reason may take: more where there is room."""
 _WHY, _PRICES, _CHOSEN = 2, 3, 4
 """What finds room before what."""
 
@@ -50,26 +50,34 @@ _Row = tuple[str, list[str], list[str]]
 def comparison_screen(order: Sequence[Standing], look: Look) -> str:
     """The comparison in at most `MOST_LINES` lines of 80 columns; narrower, or with longer names, lines are wrapped."""
     made = [one for one in order if one.answer is not None]
-    best = [look.bold(part) for line in best_lines(order) for part in wrap(line, look.width, "", "  ")]
+    paint = look.good if any(one.fits for one in order) else look.bad
+    best = [paint(part) for line in best_lines(order) for part in wrap(line, look.width, "", "  ")]
     table = _in_columns(made, look) if 0 < len(made) <= _COLUMNS else []
     in_rows = not table
     table = table or (_in_rows(made, look) if made else [])
-    blocks = [
+    behind = reasons(order[1:], _TELLING)
+    title = f"Why behind {made[0].name}" if made else ""
+    always = [
         [Piece(ALWAYS, best)],
         [Piece(ALWAYS, table)],
-        _block(f"Why behind {made[0].name}" if made else "", _WHY, reasons(order[1:], _TELLING), look),
+        _block("Empty cells", ALWAYS, empty_cells(made, _keys(made)), look, _SAYS[-1]),
+        _block("No answer", ALWAYS, no_answers(order)[:_ROWS], look, _SAYS[-1]),
+    ]
+    why = next(
+        (one for says in _SAYS if not in_room([*always, one := _block(title, _WHY, behind, look, says)], MOST_LINES - 2)[1]),
+        _block(title, _WHY, behind, look, _SAYS[-1]),
+    )
+    more = [
         _whole("Prices of one accelerator", _PRICES, prices(made) if in_rows else [], look),
         _whole("Differs", _CHOSEN, list(_chosen(made)) if len(made) <= _WITH_RANGES else [], look),
-        _block("Empty cells", ALWAYS, empty_cells(made, _keys(made)), look),
-        _block("No answer", ALWAYS, no_answers(order)[:_ROWS], look),
     ]
-    lines, _ = in_room(blocks, MOST_LINES - 2)
+    lines, _ = in_room([*always[:2], why, *more, *always[2:]], MOST_LINES - 2)
     return "\n".join([*lines, "", *(look.dim(line) for line in wrap("; ".join(_foot(order, made)), look.width))]) + "\n"
 
 
-def _block(title: str, rank: int, texts: Sequence[str], look: Look) -> list[Piece]:
-    """Texts below a heading, each in two lines; where there is no room for all, the first stand."""
-    room = _SAYS * (look.width - 4)
+def _block(title: str, rank: int, texts: Sequence[str], look: Look, says: int) -> list[Piece]:
+    """Texts below a heading, each in so many lines; where there is no room for all, the first stand."""
+    room = says * (look.width - 8)
     pieces = [(rank, wrap(first_clause(text, room), look.width, "  ", "    ")) for text in texts]
     return headed(look.bold(title), pieces)
 
@@ -97,20 +105,6 @@ def _keys(made: Sequence[Standing]) -> list[str]:
     return list(dict.fromkeys(keys))[:6]
 
 
-def _value(answer: Estimate, key: str) -> str:
-    term = answer.figures.get(key)
-    if term is None:
-        return NO_PRICE if is_money(key) and any(note.code == "price.unknown" for note in answer.notes) else NONE
-    return f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}"
-
-
-def _ends(answer: Estimate, key: str) -> str:
-    term = answer.figures.get(key)
-    if term is None or answer.ranges[key][0] == answer.ranges[key][1]:
-        return ""
-    return " – ".join(span(key, answer.ranges[key], term.unit, float(term.value)))
-
-
 def _verdicts(made: Sequence[Standing]) -> list[str]:
     """The word of each verdict; none where all are the same."""
     words = [one.answer.verdict.words for one in made if one.answer is not None]
@@ -132,14 +126,16 @@ def _in_columns(made: Sequence[Standing], look: Look) -> list[str]:
         rows.append(("verdict", words, none))
     if speeds := _speeds(made):
         rows.append(("relative speed", speeds, none))
-    rows += [(heading(key), [_value(one, key) for one in answers], [_ends(one, key) for one in answers]) for key in _keys(made)]
+    rows += [(heading(key), values_of(answers, key), ranges_of(answers, key)) for key in _keys(made)]
     told = [dict(price_rows(one)) for one in answers]
     for head in dict.fromkeys(head for price in told for head in price):
         rows.append((head, [price.get(head, NONE if price else NO_PRICE) for price in told], none))
     for lay_out in (_beside, _below):
-        lines = columns([["", *(one.name for one in made)], *lay_out(rows)], "l" + "r" * len(made))
+        cells: list[list[str]] = [["", *(one.name for one in made)], *lay_out(rows)]
+        lines = columns(cells, "l" + "r" * len(made))
         if max(map(len, lines)) <= look.width:
-            return [look.bold(lines[0]), *lines[1:]]
+            painted = (line if cell[0] else look.dim(line) for line, cell in zip(lines[1:], cells[1:], strict=True))
+            return [look.bold(lines[0]), *painted]
     return []
 
 
@@ -173,11 +169,10 @@ def _in_rows(made: Sequence[Standing], look: Look) -> list[str]:
     if speeds := _speeds(made):
         fixed.append(("relative speed", column(speeds[:_ROWS], blank)))
     answers = [one.answer for one in shown_ones if one.answer is not None]
-    wanted = [
-        (heading(key), column([_value(one, key) for one in answers], [_ends(one, key) for one in answers])) for key in _keys(made)
-    ]
+    wanted = [(heading(key), column(values_of(answers, key), ranges_of(answers, key))) for key in _keys(made)]
     heads, rows, _ = narrow(fixed, wanted, look, texts=texts)
-    return [*map(look.bold, heads), *(row for row in rows if row.strip())]
+    told = (look.dim(row) if ranged and at % 2 else row for at, row in enumerate(rows))
+    return [*map(look.bold, heads), *(row for row, plain in zip(told, rows, strict=True) if plain.strip())]
 
 
 def _chosen(made: Sequence[Standing]) -> Iterator[str]:

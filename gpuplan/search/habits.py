@@ -6,8 +6,8 @@ from typing import Any
 
 from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
-from gpuplan.models.architecture import Attention, Mla
 from gpuplan.models.card import Pretraining
+from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters

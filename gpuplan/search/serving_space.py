@@ -8,7 +8,8 @@ from typing import Any
 
 from gpuplan.errors import PlanError, Problem
 from gpuplan.estimate.subject import Subject
-from gpuplan.models.architecture import Architecture, Attention, Mla
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.mixers import Attention, Mla
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.drafting import Drafting
 from gpuplan.plan.load import Load

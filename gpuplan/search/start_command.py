@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Note
-from gpuplan.models.architecture import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Mla, SparseMla
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.printed import Printed, Wanted, printed
 from gpuplan.plan.serve import ServePlan

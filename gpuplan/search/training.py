@@ -33,7 +33,7 @@ from gpuplan.search.training_defaults import (
 from gpuplan.search.training_notes import habit_note, peak_notes, training_notes
 from gpuplan.search.training_space import DEGREES, training_space
 from gpuplan.search.usual import sequences_of
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
 

@@ -18,7 +18,8 @@ from gpuplan.plan.words import Recompute
 from gpuplan.record import Record
 from gpuplan.search.training_defaults import default_zero
 from gpuplan.search.training_space import DEGREES, LAYERS, REPLICAS
-from gpuplan.specs.engine import Engine, Split, TrainingProfile
+from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_training import Split, TrainingProfile
 
 STAGES = (0, 1, 2, 3)
 SHARED_SEQUENCE = 64

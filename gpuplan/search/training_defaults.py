@@ -10,7 +10,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import grouped
 from gpuplan.plan.train import Saving, Tuning
 from gpuplan.plan.words import Precision
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 
 
 def modules_to_train(ask: TrainAsk, card: ModelCard, chosen: list[Choice]) -> int:

@@ -12,7 +12,7 @@ from gpuplan.estimate.training import TrainingFigures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 
 
 def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, Literal, TypeAlias
 
 from gpuplan.schema import Schema, field
@@ -10,24 +9,19 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve, WindowedKv
-from gpuplan.specs.engine_policies import (
-    Adapters,
-    AttentionPolicy,
-    Experts,
-    Fp8,
-    Gradients,
-    Host,
-    Loss,
-    Overlap,
-    Portion,
-    Recomputing,
-    Sharding,
-    StoredBytes,
-    Tensors,
-)
+from gpuplan.specs.engine_memory import (
+    Captures,
+    EncoderHabits,
+    HostWork,
+    PaddedExperts,
+    Profiling,
+    SmallDevice,
+    StaticReserve,
+    WindowedKv,
+)  # fmt: skip
 from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
     BytesField,
@@ -41,157 +35,10 @@ from gpuplan.specs.quantity import (
     Sourced,
     TextField,
 )
-from gpuplan.specs.training_habits import Pace, Samples, Share
-
-Split: TypeAlias = Literal["tp", "pp", "cp", "ep", "vpp"]
 
 KvHeads: TypeAlias = Literal["replicated", "gathered", "divides"]
 """Tensor parallel ranks beyond the key and value heads: each holds a copy of one head, or weights are cut evenly and what they
 project is gathered, or there may not be more."""
-
-
-class Fusion(Schema):
-    """What changes when a model is compiled, or surely is not: fewer passes, fewer launches, less host time."""
-
-    hidden_passes: RatioField | None = None
-    rms_passes: Portion | None = None
-    activation_passes: RatioField | None = None
-    kernels_per_layer: RatioField | None = None
-    kept_norm: StoredBytes | None = None
-    kept_gate: Share | None = None
-    layer_host: SecondsField | None = None
-    held_logits: BytesField | None = None
-    """Bytes alive for each logit at the loss."""
-    inputs: Literal["shared", "apart"] | None = None
-    """How tensor parallel ranks gather inputs."""
-
-    def changes(self, profile: TrainingProfile) -> dict[str, Any]:
-        """The parts of a profile that this changes."""
-        given = {name: value for name in _LAYERS if (value := getattr(self, name)) is not None}
-        if self.layer_host is not None:
-            given["host"] = profile.host.replaced(layer=self.layer_host)
-        if self.held_logits is not None:
-            given["loss"] = profile.loss.replaced(alive=self.held_logits)
-        if self.inputs is not None:
-            given["tensor"] = profile.tensor.replaced(inputs=self.inputs)
-        return given
-
-
-_LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
-"""What the code of a layer makes of its element-wise work."""
-
-
-class Overlaps(Schema):
-    """How much of each communication is hidden where its overlap is switched on; switched off, nothing is."""
-
-    tp: Share
-    """Of the collectives, pipelined with the matmuls beside them."""
-    dp: Share
-    """Of the computation under which gradients and weights may travel."""
-    pp: Share
-    """Of the hand-overs between stages."""
-    ep: Share
-    """Of the computation under which tokens may travel (of another micro-batch)."""
-
-
-class TrainingProfile(Schema):
-    """How an engine trains: a policy for each thing that engines do in ways of their own, and the pace of its layers."""
-
-    splits: tuple[Split, ...] = ("tp", "pp", "cp", "ep", "vpp")
-    """The kinds of parallelism besides data parallelism that it is usually run with: what a choice looks at unasked."""
-    splits_if_asked: tuple[Split, ...] = ()
-    """Further kinds that it can be run with: looked at only where the user says so. Others are refused."""
-    pipelines: Literal["scheduled", "naive"] = "scheduled"
-    """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
-    work (a model loaded with `device_map`)."""
-    sharding: Sharding
-    gradients: Gradients
-    loss: Loss
-    tensor: Tensors
-    overlap: Overlap
-    switched: Overlaps | None = None
-    """Instead of the overlaps above, where the plan says which are switched on."""
-    host: Host
-    experts: Experts = Experts()
-    adapters: Adapters = Adapters()
-    recompute: Recomputing = Recomputing()
-    attention: AttentionPolicy = AttentionPolicy()
-    fp8: Fp8 = Fp8()
-    optimizer_extra: StoredBytes | None = None
-    """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
-    leftover_layers: Literal["between", "last"] = "between"
-    """Layers that even shares of pipeline stages leave over go to stages between the ends, or to the last stages."""
-    hidden_passes: RatioField
-    """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
-    rms_passes: Portion | None = None
-    """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
-    activation_passes: RatioField
-    """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
-    kernels_per_layer: RatioField
-    """Memory-bound kernels launched in a layer's forward pass besides matmuls and attention."""
-    kept_norm: StoredBytes | None = None
-    """Bytes kept for each element that a norm reads beside 2 for its input and 2 for its output (4: an fp32 copy)."""
-    kept_gate: Share | None = None
-    """Inner widths of a gated layer that are kept once more because activation and product are separate kernels."""
-    compiled: Fusion | None = None
-    """With torch.compile; the values above hold where nobody says."""
-    eager: Fusion | None = None
-    """Surely without."""
-    pace: dict[str, Pace] = field(default_factory=dict)
-    """By accelerator, else by family, else `any`; what is missing is 1."""
-    contention: Share | None = None
-    """What computation loses of the time beside a communication, on chips whose links work without compute units (`beside` of a
-    measured file says what it loses on others); None: no more than the memory bandwidth that is taken."""
-    straggle: Share | None = None
-    """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
-    samples: Samples | None = None
-    """None: no run of such a model is known."""
-    segments: Literal["fixed", "growing"] = "growing"
-    """Memory of the allocator: segments as large as the tensors that they were made for, which stay with tensors of that size, or
-    ones that grow and serve all (expandable segments, buffers that a compiler plans)."""
-    spread_lengths: Portion | None = None
-    """Memory that the allocator keeps beyond tensors because sequences have many lengths, as a share of activations and logits."""
-    memory_residual: FactorField | None = None
-    """Measured over counted tensors in the middle of published runs; `accept` holds their 10th and 90th percentile."""
-    residual: FactorField
-    """Measured over counted step time in the middle of published runs; `accept` holds their 10th and 90th percentile."""
-    residual_experts: FactorField | None = None
-    """The same of models with experts, whose runs spread more; None: as of others."""
-
-    def residual_of(self, *, experts: bool) -> Sourced:
-        """Measured over counted step time, of models with experts or without."""
-        return self.residual_experts if experts and self.residual_experts is not None else self.residual
-
-    def run(
-        self,
-        *,
-        compiled: bool | None = None,
-        overlap: Collection[str] | None = None,
-        graphs: bool | None = None,
-        dispatcher: str | None = None,
-    ) -> TrainingProfile:
-        """The profile as it is set up: compiled or not, with these overlaps, from graphs or not; None: nobody says."""
-        change = {None: None, True: self.compiled, False: self.eager}[compiled]
-        made = self if change is None else self.replaced(**change.changes(self))
-        if overlap is not None and self.switched is not None:
-            off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
-            shares = {key: getattr(self.switched, key) if key in overlap else off for key in ("tp", "dp", "pp", "ep")}
-            made = made.replaced(overlap=Overlap(**shares))
-        if graphs and self.host.graph is not None:
-            replayed = made.host.replaced(layer=self.host.graph)
-            made = made.replaced(host=replayed, experts=made.experts.replaced(host=None))
-        if dispatcher is not None and self.experts.dispatch is not None:
-            ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"
-            made = made.replaced(experts=made.experts.replaced(dispatch=ways))
-        return made
-
-    def pace_of(self, accelerator: str, family: str, kind: str) -> Sourced | None:
-        """How much longer a kind of work takes than its kernels alone, on one accelerator; None: as long."""
-        for name in (accelerator, family, "any"):
-            found: Sourced | None = getattr(self.pace[name], kind) if name in self.pace else None
-            if found is not None:
-                return found
-        return None
 
 
 class Formats(Schema):
@@ -218,23 +65,6 @@ class RolloutLoop(Schema):
     """Measured over counted time of whole steps of dense models; `accept` holds the ends."""
     expert_residual: FactorField
     """The same of mixtures of experts."""
-
-
-class HostWork(Schema):
-    """What an engine can keep in the memory of the host, and how fast that is used."""
-
-    places: tuple[Literal["gpu_layers", "host_experts", "host_weights"], ...]
-    """Whole layers or their experts, which processors work on, or weights that are copied for every pass."""
-    bandwidth: BytesPerSField | None = None
-    """What main memory delivers where the question does not say."""
-    reached: PartField | None = None
-    """The share of it that the engine's kernels reach on processors."""
-    utilization: ShareField | None = None
-    """The share of memory that it takes where the user says what is kept where, in place of `memory_utilization`."""
-    hop: SecondsField | None = None
-    """What a layer costs whose experts run there, for it hands over to the processors and waits for them."""
-    copies: PartField
-    """The share of the link's bandwidth that copies of weights to an accelerator reach."""
 
 
 class ServingProfile(Schema):

@@ -123,8 +123,8 @@ def test_rows_for_many_and_a_spreadsheet(call: Call) -> None:
     [
         ("serve llama-3.1-8b --on h100,l40s", ["tokens/s", "cost of 1M output tokens", "price kind", "Why behind h100"]),
         ("serve llama-3.1-8b --on h100,l40s --weights bf16,fp8 --batch 1,8,16,32", ["4 more answers", "Why behind h100, fp8"]),
-        ("train llama-3.1-8b --on 8xh100,8xb200,tpu-v5e-64 --tokens 1T", ["relative", "Prices of one accelerator", "Differs"]),
-        ("fit llama-3.1-405b --on l4,h100", ["none fits", "Why behind h100"]),
+        ("train llama-3.1-8b --on 8xh100,8xb200,tpu-v5e-64 --tokens 1T", ["relative", "Prices of one accelerator", "2.25 PFLOP/s"]),
+        ("fit llama-3.1-405b --on l4,h100", ["none fits", "Why behind h100", "Differs"]),
         ("serve llama-3.1-8b --on l40s,m3-ultra,h1000 --batch 4", ["no price (m3-ultra)", "No answer"]),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from gpuplan.errors import UnknownError
 from gpuplan.estimate.training import TrainingFigures, step_pricer, training_figures
-from gpuplan.models.architecture import Attention
+from gpuplan.models.mixers import Attention
 from gpuplan.plan.train import Manner, Saving, Tuning
 from gpuplan.workload.program import Role
 from tests.estimate.subjects import subject, train_plan

@@ -16,7 +16,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.train import Manner, TrainPlan, Tuning
 from gpuplan.search.library import Library
-from gpuplan.specs.engine import TrainingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.workload.program import Part
 
 LIBRARY = Library.of(TrainAsk(model="", on=""))

@@ -38,12 +38,16 @@ def test_vit_g_14_as_nemo_measured_it(on: str, published: float) -> None:
 
 def test_dit_xl_2_as_fast_dit_measured_it() -> None:
     # chuanyangjin/fast-DiT 0d14a156, README: one A100, batch 128, checkpointing, mixed precision, latents made before:
-    # 0.84 steps a second. Its loop and its blocks are its own, with fp32 weights under autocast, which is this profile.
+    # 0.84 steps a second. Its loop and its blocks are its own, with fp32 weights under autocast, which is this profile; no run of
+    # this profile was fitted, so the measured figure lies inside the range, and near its slow end.
     made = asked(
         model="dit-xl-2", on="a100-sxm-80gb", engine="torch-eager", precision="fp16", recompute="full", compiled=False,
         zero_stage=0, micro_batch=128, global_batch=128,
     )  # fmt: skip
-    assert 1 / float(made.figures["step_time_s"].value) == pytest.approx(0.84, rel=0.1)
+    step = made.figures["step_time_s"]
+    assert 1 / float(step.value) == pytest.approx(0.84, rel=0.25)
+    low, high = made.range_of(step)
+    assert low < 1 / 0.84 < high
 
 
 @pytest.mark.parametrize(

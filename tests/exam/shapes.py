@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mla, Mlp, Moe, NormKind, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe, Run, Stack
 from gpuplan.models.count import ParamCount, count
+from gpuplan.models.mixers import Attention, Mla, NormKind
 from gpuplan.term import Source
 
 SHAPE = Source("docs", "the shape that the question states", "https://example.invalid")

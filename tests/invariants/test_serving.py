@@ -10,8 +10,8 @@ import pytest
 from gpuplan.estimate.answer import Said, serving_answer
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, serving_figures
-from gpuplan.models.architecture import Attention, Mla
 from gpuplan.models.catalog import find
+from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.search.ask import fit, serve
 from tests.estimate.subjects import MODELS, mixers_of, serve_plan, subject

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuplan.models.architecture import Architecture, Attention, Block, GatedDelta, Mixer, Mla, Mlp, Moe, SparseMla, StateSpace
+from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, SparseMla, StateSpace
 from tests.models.made_files import Row
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuplan.errors import SpecError, UnknownError
-from gpuplan.models.architecture import Attention, Mla, SparseMla
 from gpuplan.models.card import ModelCard, load_card, parse_card
 from gpuplan.models.catalog import CARDS, cards, find, names
+from gpuplan.models.mixers import Attention, Mla, SparseMla
 from gpuplan.render.model import card_yaml
 from gpuplan.schema_json import json_schema
 from gpuplan.specs.catalog import shipped_folder

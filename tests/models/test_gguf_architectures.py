@@ -2,9 +2,10 @@
 
 import pytest
 
-from gpuplan.models.architecture import Attention, Moe
+from gpuplan.models.architecture import Moe
 from gpuplan.models.catalog import find
 from gpuplan.models.checkpoint.gguf_model import import_gguf
+from gpuplan.models.mixers import Attention
 from tests.models.gguf_of import metadata, tensors
 from tests.models.made_files import gguf
 

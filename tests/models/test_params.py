@@ -5,8 +5,9 @@ import doctest
 import pytest
 
 from gpuplan.formulas import params
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe, Run, Stack
 from gpuplan.models.count import count
+from gpuplan.models.mixers import Attention
 from gpuplan.term import FORMULAS, Source
 
 SOURCE = Source("model-card", "test")

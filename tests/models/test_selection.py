@@ -15,6 +15,7 @@ from gpuplan.models.selection import KINDS, kinds_of
         ("llama-3.1-8b", {"dense"}), ("mixtral-8x7b", {"mixture"}), ("jamba-v0.1-52b", {"mixture", "recurrent"}),
         ("bge-m3", {"dense", "encoder"}), ("t5-11b", {"dense", "encoder-decoder"}), ("qwen2.5-vl-7b", {"dense", "vision"}),
         ("whisper-small", {"dense", "encoder-decoder", "speech"}), ("qwen3-next-80b-a3b", {"mixture", "recurrent"}),
+        ("lfm2-1.2b", {"dense", "recurrent"}), ("LiquidAI/LFM2-8B-A1B", {"mixture", "recurrent"}),
     ],
 )  # fmt: skip
 def test_what_kind_a_model_is_of(name, kinds):

@@ -10,7 +10,8 @@ import pytest
 
 from gpuplan.errors import SpecError
 from gpuplan.specs.base import load_spec
-from gpuplan.specs.engine import Engine, ServingProfile, TrainingProfile
+from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.engine_training import TrainingProfile
 
 FOLDER = Path(__file__).parents[2] / "hardware_specs" / "engines"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -18,8 +18,9 @@ import yaml
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import TrainingFigures, training_figures
 from gpuplan.formulas.reference.gpt import gpt_layer_activation_bytes_sp, gpt_layer_activation_bytes_tp
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Run, Stack
 from gpuplan.models.count import count
+from gpuplan.models.mixers import Attention
 from gpuplan.term import Source
 from tests.estimate.subjects import subject, train_plan
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from gpuplan.errors import Problem, UnknownError, UsageError
-from gpuplan.models.architecture import Attention, Block, GatedDelta, Mixer, Mla, Mlp, Moe, NormKind, QkNorm, SparseMla, StateSpace
+from gpuplan.models.architecture import Block, Mixer, Mlp, Moe
 from gpuplan.models.checkpoint.gguf import GgufFile
+from gpuplan.models.mixers import Attention, GatedDelta, Mla, NormKind, QkNorm, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Shapes = Mapping[str, tuple[int, ...]]

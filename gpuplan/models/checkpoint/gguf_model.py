@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from gpuplan.errors import Problem, UnknownError, UsageError
 from gpuplan.files.read import is_file
-from gpuplan.models.architecture import Architecture, Block, NormKind, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Run, Stack
 from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat
 from gpuplan.models.checkpoint.ggml_types import FILE_TYPES
@@ -18,6 +18,7 @@ from gpuplan.models.checkpoint.gguf_blocks import Layer, block_of
 from gpuplan.models.checkpoint.names import place_of
 from gpuplan.models.checkpoint.tensors import Tensor
 from gpuplan.models.count import count
+from gpuplan.models.mixers import NormKind
 from gpuplan.models.stored import Placed, StoredTensors, counted_parts, stored_parts
 from gpuplan.term import Source
 
@@ -126,10 +127,6 @@ def gguf_card(files: Sequence[GgufFile], notes: Sequence[str] = ()) -> ModelCard
 
 def _split(what: str, hint: str, where: Path | str) -> UsageError:
     return UsageError(Problem("model.gguf-split", what, hint, str(where)))
-
-
-def _damaged(what: str, file: GgufFile) -> UsageError:
-    return UsageError(Problem("model.gguf-damaged", what, "download or convert it anew", file.path))
 
 
 def _is_model(file: GgufFile) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe, Run, Stack
 from gpuplan.models.config_reader import Config
+from gpuplan.models.mixers import Attention, NormKind, QkNorm
 
 MOST_LAYERS = 10_000
 LLAMA_CONFIG = "the library's default"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Run, Stack
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import MOST_LAYERS, Reader, depth, finish
+from gpuplan.models.mixers import Attention
 
 
 def bert(c: Config) -> Architecture:

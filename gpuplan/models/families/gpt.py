@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, NormKind, QkNorm
+from gpuplan.models.architecture import Architecture, Block, Mlp
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, decoder, depth, finish
+from gpuplan.models.mixers import Attention, NormKind, QkNorm
 
 FOUR = "four times the hidden width"
 

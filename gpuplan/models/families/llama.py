@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuplan.models.architecture import Architecture, Block, NormKind
+from gpuplan.models.architecture import Architecture, Block
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, finish, window_of, with_window
+from gpuplan.models.mixers import NormKind
 
 Bias = Literal["no", "yes", "attention_bias", "use_bias", "bias", "use_qkv_bias", "no_bias", "attention_out_bias", "mlp_bias"]
 """`no`, `yes`, or the field that says so."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.models.architecture import Architecture, Block, Mla, Mlp, SparseMla
+from gpuplan.models.architecture import Architecture, Block, Mlp
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, decoder, depth, experts, finish
 from gpuplan.models.families.moe import first_dense
+from gpuplan.models.mixers import Mla, SparseMla
 
 
 def _mla(c: Config, v_default: int | None = None) -> Mla:

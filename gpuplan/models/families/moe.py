@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Moe, NormKind, QkNorm
+from gpuplan.models.architecture import Architecture, Block, Mlp, Moe
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish, window_of, with_window
+from gpuplan.models.mixers import Attention, NormKind, QkNorm
 
 SLIDING = ("full_attention", "sliding_attention")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.models.architecture import Architecture, Attention, Block, Mlp, Run, Stack
+from gpuplan.models.architecture import Architecture, Block, Mlp, Run, Stack
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import MOST_LAYERS, Reader, finish
+from gpuplan.models.mixers import Attention
 from gpuplan.models.senses import Audio
 
 FRAMES_PER_S = 50

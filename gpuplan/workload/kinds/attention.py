@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
 from gpuplan.formulas.layers import gathered_projection_bytes, gathering_ranks, kv_copy_params
 from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
-from gpuplan.models.architecture import Attention
+from gpuplan.models.mixers import Attention
 from gpuplan.num import all_true
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention as AttentionWork

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.formulas.memory import conv_state_bytes, ssm_state_bytes
-from gpuplan.models.architecture import GatedDelta
+from gpuplan.models.mixers import GatedDelta
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Matmul

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
 from gpuplan.formulas.memory import mla_bytes_per_token
-from gpuplan.models.architecture import Mla, SparseMla
+from gpuplan.models.mixers import Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import Term, total
 from gpuplan.work import Attention as AttentionWork

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import part_of_bytes, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
-from gpuplan.models.architecture import SparseMla
+from gpuplan.models.mixers import SparseMla
 from gpuplan.num import all_true
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention as AttentionWork

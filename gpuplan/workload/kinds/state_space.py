@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.layers import chunked_scan_bytes, layer_stream_bytes, linear_state_flop_rows
 from gpuplan.formulas.memory import conv_state_bytes, ssm_state_bytes
-from gpuplan.models.architecture import StateSpace
+from gpuplan.models.mixers import StateSpace
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Matmul, Stream
 from gpuplan.workload.context import ONE, STATE_BYTES, Group, Leaves

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.errors import Problem, UnknownError
-from gpuplan.models.architecture import Attention, Block, Mla, Mlp, Moe, Run
+from gpuplan.models.architecture import Block, Mlp, Moe, Run
+from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.launch.training.words import Trained, Writer, Written
 from gpuplan.specs.launch import Launch
 
