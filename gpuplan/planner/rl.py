@@ -7,13 +7,12 @@ still be among the best.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
 from gpuplan.errors import GpuplanError, InfeasibleError, Note, Problem, UsageError
 from gpuplan.estimate.planned import Candidate, Limit, Looked, Offering, Planned, Point, Relax
-from gpuplan.estimate.result import Estimate
 from gpuplan.files.progress import over, tell
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
@@ -25,12 +24,12 @@ from gpuplan.planner.front import beaten, front_of
 from gpuplan.planner.prospects import BEST, FEW, FIGURES, first_case, limits_of
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
+from gpuplan.planner.rl_answers import Answers
 from gpuplan.planner.rl_bounds import Least, least_of
 from gpuplan.planner.train import placed_or_fastest
-from gpuplan.planner.where import Machine, outdone
+from gpuplan.planner.where import Machine, Places, outdone
 from gpuplan.planner.why import binds_of, said_to_beat
 from gpuplan.record import Record
-from gpuplan.search.ask import train
 from gpuplan.search.library import Library
 from gpuplan.search.rl import looked_up_rl, wanted_of
 from gpuplan.search.training import space_of
@@ -74,7 +73,7 @@ class Seen(Record, eq=False):
     """What a prospect reaches: an answer, of it or of a machine that differs in name and price alone, with its own figures."""
 
     prospect: Prospect
-    estimate: Estimate
+    fits: bool
     figures: dict[str, float]
 
 
@@ -82,10 +81,9 @@ class Search:
     """The search of one question: what bounds say of each machine with a count, and the answers of those that were asked about."""
 
     def __init__(self, goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, machines: tuple[Machine, ...],
-                 answers: dict[Hashable, Estimate]) -> None:  # fmt: skip
+                 answers: Answers) -> None:  # fmt: skip
         self.goal, self.run, self.library, self.card, self.machines = goal, run, library, card, machines
         self.answers = answers
-        """By what machines have in common: they are the same whatever the limits are."""
         self.limits, self.figure = limits_of(goal), FIGURES[goal.least]
         self.wanted = wanted_of(run)
         self.steps = (run.tokens or 0.0) / (self.wanted.prompts * self.wanted.group * (self.wanted.prompt + self.wanted.response))
@@ -103,6 +101,7 @@ class Search:
         """Ask about machines in the order of their bounds until none that is left could be among those shown."""
         todo = self._prospects()
         heapify(order := [(one.least(self.figure), one.count, at) for at, one in enumerate(todo)])
+        batch: list[Prospect] = []
         while order:
             bound, _, at = heappop(order)
             one = todo[at]
@@ -113,7 +112,10 @@ class Search:
                 todo[at] = one = self._sharper(one)
                 heappush(order, (one.least(self.figure), one.count, at))
             else:
-                self._ask(one)
+                batch.append(one)
+            if len(batch) >= self.answers.jobs or not order:
+                self._ask(batch)
+                batch = []
             tell("machines with a count", len(todo) - len(order), len(todo))
         over("machines with a count")
 
@@ -152,22 +154,24 @@ class Search:
         trained = 0.0 if unbound else sustained(found.subject, first_case(space), tokens)
         return least_of(self.run, self.wanted, self.card, one.machine.chip, serving.subject, trained)
 
-    def _ask(self, one: Prospect) -> None:
-        """See what a prospect reaches, by the whole answer that `gpuplan train` gives of it or of its like."""
-        try:
-            alike = self._alike(one)
-            if alike not in self.answers:
-                self.answers[alike] = self._answered(one.target)
-        except GpuplanError as error:
-            self.refused[one.target] = error.with_traceback(None)
-            return
-        made = self.answers[alike]
-        figures = {key: float(term.value) for key, term in made.figures.items()}
-        if "wall_time_s" in figures:  # otherwise it is interrupted more often than it could restart
-            figures["accelerators"] = float(one.count)
-            if one.machine.price is not None:
-                figures["cost_usd"] = figures["accelerator_time_s"] * one.machine.price
-            self.seen.append(Seen(one, made, figures))
+    def _ask(self, batch: Sequence[Prospect]) -> None:
+        """See what prospects reach, by the whole answer that `gpuplan train` gives of each or of its like."""
+        alike: dict[str, Hashable] = {}
+        for one in batch:
+            try:
+                alike[one.target] = self._alike(one)
+            except GpuplanError as error:
+                self.refused[one.target] = error.with_traceback(None)
+        self.answers.ask({key: on for on, key in reversed(alike.items())})
+        for one in (own for own in batch if own.target in alike):
+            made = self.answers.known[alike[one.target]]
+            if isinstance(made, GpuplanError):
+                self.refused[one.target] = made
+            elif "wall_time_s" in made.figures:  # otherwise it is interrupted more often than it could restart
+                figures = {**made.figures, "accelerators": float(one.count)}
+                if one.machine.price is not None:
+                    figures["cost_usd"] = figures["accelerator_time_s"] * one.machine.price
+                self.seen.append(Seen(one, made.fits, figures))
 
     def _alike(self, one: Prospect) -> Hashable:
         """What machines have in common that reach the same: all of their hardware but its name, the engines, what money adds."""
@@ -176,12 +180,9 @@ class Search:
         engines = found.subject.engine.id, serving.subject.engine.id
         return _plain(found.subject.hw), _plain(serving.subject.hw), engines, None if money is None else money.alike()
 
-    def _answered(self, target: str) -> Estimate:
-        return train(self.run.replaced(on=target), advise=False, library=self.library)
-
     def kept(self) -> list[Seen]:
         """Those that fit and keep the limits, the best first."""
-        made = [one for one in self.seen if one.estimate.verdict.fits and not self._broken(one)]
+        made = [one for one in self.seen if one.fits and not self._broken(one)]
         return sorted(made, key=lambda one: (one.figures.get(self.figure, inf), one.figures["wall_time_s"], one.prospect.target))
 
     def _broken(self, one: Seen) -> tuple[Limit, ...]:
@@ -205,7 +206,7 @@ class Search:
 
     def _candidate(self, one: Seen) -> Candidate:
         target, machine = one.prospect.target, one.prospect.machine
-        made = one.estimate if one.estimate.question["on"] == target else self._answered(target)
+        made = self.answers.estimate(target)
         figures = one.figures | {key: float(term.value) for key, term in made.figures.items()}
         price = made.find("hw.price")
         offering = Offering(target, machine.accelerator, one.prospect.count, price, machine.offer, machine.kind)
@@ -219,7 +220,7 @@ class Search:
     @property
     def looked(self) -> Looked:
         """How the answer was found."""
-        return Looked(self.candidates, self.bounded, len(self.seen), len(self.answers), len(self.refused))
+        return Looked(self.candidates, self.bounded, len(self.seen), len(self.answers.known), len(self.refused))
 
     def nothing(self) -> GpuplanError:
         """Why nothing could be compared at all."""
@@ -240,7 +241,14 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
     card = library.card(run.model)
     run, notes = _of_steps(goal, run.replaced(rl=run.rl or "grpo"))
     asked, found, more = placed_or_fastest(goal, run, library)
-    answers: dict[Hashable, Estimate] = {}
+    with Answers(run, library, goal.jobs or 1) as answers:
+        return _planned(asked, run, library, card, found, answers, (*notes, *more))
+
+
+def _planned(
+    asked: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, found: Places, answers: Answers, notes: tuple[Note, ...]
+) -> Planned:  # fmt: skip
+    """The answer to a goal about a run of which the length is known."""
 
     def searched(asked: PlanTrainAsk) -> Search:
         search = Search(asked, run, library, card, found.machines, answers)
@@ -255,16 +263,16 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
         relax, nearest = relaxed(asked, search.limits, lambda other: searched(other).best())
         if not relax:
             raise search.nothing()
-    if goal.repair is not None:
+    if asked.repair is not None:
         from gpuplan.planner.spares import spares
 
-        more = (*more, *spares((best or nearest)[0], goal.repair, library))
+        notes = (*notes, *spares((best or nearest)[0], asked.repair, library))
     return Planned(
         model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
-        front=search.front() if goal.front and best else (), flips=flips_of(best, search.figure, search.limits, run.tokens),
+        front=search.front() if asked.front and best else (), flips=flips_of(best, search.figure, search.limits, run.tokens),
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
-        notes=(*notes, *more, *found.notes, *refusals(search.refused)),
+        notes=(*notes, *found.notes, *refusals(search.refused)),
     )  # fmt: skip
 
 

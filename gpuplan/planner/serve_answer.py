@@ -127,7 +127,7 @@ class _Answer:
         binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *grown)
+            notes = (*notes, *self.quality(), *self.wide(), *grown)
             replicas = best[0]
             if self.pools:
                 from gpuplan.planner.serve_pools import beside, binds_of
@@ -208,6 +208,14 @@ class _Answer:
         weights = chosen.option.weights
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
+
+    def wide(self) -> Iterator[Note]:
+        """That replicas which share their experts over ranks of attention are not among what was looked at."""
+        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
+        if not self.search.card.architecture.moes or serving is None or serving.shares_experts is None:
+            return
+        text = "replicas whose ranks of attention share experts were not looked at: fewer accelerators may do"
+        yield Note("plan.wide", text, "`gpuplan serve MODEL --on SYSTEM --rate R` looks at them")
 
     def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""

@@ -13,8 +13,8 @@ from gpuplan.planner.ask import PLANNINGS, options
 WHAT_RUNS = "what-runs"
 QUESTIONS = (*ASKS, *PLANNINGS, WHAT_RUNS)
 """What `ask` may be: a command with its words."""
-_NOT_TOLD = ("emit", "limit")
-"""Options that only change what is written, of which a result has nothing."""
+_NOT_TOLD = ("emit", "limit", "jobs")
+"""Options that only change what is written, or who works, of which a result has nothing."""
 _TEXT = Entry("text", Option("Texts that must occur in a name of the model", WISHED, "TEXT"), "texts")
 """The words of `gpuplan what-runs`, which are no option there."""
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import Any
 
 from gpuplan.errors import Exit
+from gpuplan.files.child import begin
 from gpuplan.files.progress import steps
 from gpuplan.scenarios.expression import Assertion
 from gpuplan.scenarios.file import Case
@@ -66,7 +63,7 @@ def _together(cases: Sequence[Case], left: Sequence[int], jobs: int) -> Iterator
     todo, deaths = list(left), dict.fromkeys(left, 0)
     crowd = jobs
     while todo:
-        with ProcessPoolExecutor(min(crowd, len(todo)), get_context("spawn"), initializer=_begin) as pool:
+        with ProcessPoolExecutor(min(crowd, len(todo)), get_context("spawn"), initializer=begin) as pool:
             try:
                 asked: dict[Future[dict[str, Any]], int] = {pool.submit(answer_plain, *plain_case(cases[at])): at for at in todo}
                 for one in as_completed(asked):
@@ -108,20 +105,3 @@ def killed(case: Case) -> Result:
         name=case.name, scenario=case.scenario, task=case.task, where=case.where, changed=case.changed, status="no answer",
         exit_code=int(Exit.UNKNOWN), problems=(told,),
     )  # fmt: skip
-
-
-def _begin() -> None:
-    """Ctrl-C is for the process that asks, which stops the others; where it dies without a word, they end too.
-
-    They collect no garbage, as the command line itself does not: a third of their time went into it, for nothing.
-    """
-    gc.disable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_orphaned, daemon=True).start()
-
-
-def _orphaned() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(int(Exit.BUG))

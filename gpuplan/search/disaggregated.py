@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import ceil
 
 from gpuplan.errors import InfeasibleError, Note, PlanError, Problem, UsageError
@@ -23,7 +24,7 @@ from gpuplan.search.taken import refuse
 from gpuplan.term import Source, Term
 
 MOST_WORKERS = 16
-"""Workers of a kind that are looked at where nobody says."""
+"""Workers of a kind that are looked at where nobody says how many there are, nor how many requests come."""
 MANY = 1e6
 """Workers that read prompts as fast as any are written for."""
 BUSY = 0.9
@@ -76,6 +77,8 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     if asked.rate is not None:
         _keeps(made, float(asked.rate.value))
     answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
+    if asked.rate is not None:
+        answer = answer.replaced(notes=(*answer.notes, *_narrow(answer)))
     return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
 
 
@@ -146,40 +149,45 @@ def _counted(
     """Both sides with numbers of workers: those that are asked for, or the ratio with the most tokens for each accelerator."""
     if ask.prefill_workers is not None and ask.decode_workers is not None:
         return prompts, answers, []
+    each = float(prompts_of(prompts, links).most.value) / float(prompts.workers.value)
+    if asked.rate is not None:
+        return _for_rate(ask, prompts, answers, links, float(asked.rate.value), each)
     reads = [ask.prefill_workers] if ask.prefill_workers else list(range(1, MOST_WORKERS + 1))
     writes = [ask.decode_workers] if ask.decode_workers else list(range(1, MOST_WORKERS + 1))
-    each = float(prompts_of(prompts, links).most.value) / float(prompts.workers.value)
     size = float(prompts.model.subject.hw.count), float(answers.model.subject.hw.count)
     best, most = (reads[0], writes[0]), 0.0
-    written: tuple[float, float] | None = None
+    written: float | None = None
     for write in writes:
         if written is None or asked.users is not None:
-            made = together(_with(prompts, MANY), _with(answers, write), links, asked.replaced(rate=None))
-            rate, busy = (float(made.figures[name].value) for name in ("requests_per_s", "decode_utilization"))
-            written = rate / write, rate / write / busy
-        if asked.rate is not None:
-            wanted = float(asked.rate.value) / BUSY
-            found = {read: wanted * (read * each >= wanted and write * written[1] >= wanted) for read in reads}
-        else:
-            found = {read: min(write * written[0], read * each) for read in reads}
-        made_of = {read: rate / (read * size[0] + write * size[1]) for read, rate in found.items()}
+            made = together(_with(prompts, MANY), _with(answers, write), links, asked)
+            written = float(made.figures["requests_per_s"].value) / write
+        made_of = {read: min(write * written, read * each) / (read * size[0] + write * size[1]) for read in reads}
         read = max(made_of, key=lambda one: (made_of[one], -one))
         if made_of[read] > most:
             best, most = (read, write), made_of[read]
-        elif most and asked.rate is None and asked.users is not None:
+        elif most and asked.users is not None:
             break  # With more workers users are spread thinner, and each accelerator does less.
-    if asked.rate is not None and not most:
-        best = reads[-1], writes[-1]
-    why = (
-        "the most tokens for each accelerator"
-        if asked.rate is None
-        else f"the fewest that keep the rate at {BUSY:.0%} of their time"
+    return _with(prompts, best[0]), _with(answers, best[1]), _choices(ask, best, "the most tokens for each accelerator")
+
+
+def _for_rate(
+    ask: ServeAsk, prompts: Side, answers: Side, links: tuple[Hardware, ...], rate: float, each: float
+) -> tuple[Side, Side, list[Choice]]:  # fmt: skip
+    """Both sides with the fewest workers that keep a rate, where one that reads prompts reads `each` a second."""
+    made = together(_with(prompts, MANY), _with(answers, 1), links, Asked())
+    kept, busy = (float(made.figures[name].value) for name in ("requests_per_s", "decode_utilization"))
+    found = (
+        ask.prefill_workers or max(ceil(rate / BUSY / each), 1),
+        ask.decode_workers or max(ceil(rate / BUSY / (kept / busy)), 1),
     )
-    chosen = [
-        Choice(name, str(number), why) for name, number in (("prefill_workers", best[0]), ("decode_workers", best[1]))
-        if getattr(ask, name) is None
-    ]  # fmt: skip
-    return _with(prompts, best[0]), _with(answers, best[1]), chosen
+    why = f"the fewest that keep the rate at {BUSY:.0%} of their time"
+    return _with(prompts, found[0]), _with(answers, found[1]), _choices(ask, found, why)
+
+
+def _choices(ask: ServeAsk, workers: tuple[int, int], why: str) -> list[Choice]:
+    """What was chosen of the numbers of workers that were not asked for."""
+    names = ("prefill_workers", "decode_workers")
+    return [Choice(name, str(number), why) for name, number in zip(names, workers, strict=True) if getattr(ask, name) is None]
 
 
 def _with(side: Side, workers: float) -> Side:
@@ -204,8 +212,8 @@ def _answer(
     asked = {
         "model": write.found.card.id, "on": ask.on, "prefill_on": ask.prefill_on or ask.on, "engine": write.subject.engine.id,
         "weights": plan.weights, "kv_cache": plan.kv_cache, "prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}",
-        "context": f"{plan.context:g}", "prefill_workers": f"{float(prompts.workers.value):g}",
-        "decode_workers": f"{float(answers.workers.value):g}",
+        "context": f"{plan.context:g}", "prefill_workers": f"{float(prompts.workers.value):.0f}",
+        "decode_workers": f"{float(answers.workers.value):.0f}",
     } | _degrees(plan.parallel, "") | _degrees(own.parallel, "prefill_")  # fmt: skip
     asked |= {name: text for name, text in told(ask).items() if name not in asked}
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
@@ -217,6 +225,15 @@ def _answer(
         notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),
     )
     return with_pins(answer_of_parts(made.figures, made.breakdowns, said), ask.pins)
+
+
+def _narrow(answer: Estimate) -> Iterator[Note]:
+    """Which side may not keep the rate after all, where it is as slow as its range allows."""
+    for name, words in (("prefill", "read prompts"), ("decode", "write answers")):
+        high = answer.ranges[f"{name}_utilization"][1]
+        if high >= 1.0:
+            text = f"the workers that {words} may not keep up: {high:.2f} times as many do at the slow end of their range"
+            yield Note("load.narrowly", text, f"--{name}-workers sets how many there are")
 
 
 def _degrees(parallel: object, at: str) -> dict[str, str]:

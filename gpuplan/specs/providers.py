@@ -64,8 +64,9 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     """
     seller, colon, rest = name.partition(":")
     table = providers()
-    if not colon and table.id_of(name.partition(" ")[0]) in {place.partition("/")[0] for place in catalog.paths("instances")}:
-        seller, colon, rest = name.partition(" ")  # `colab a100`
+    first, space, part = name.partition(" ")
+    if not colon and space and _accelerator(part, catalog) is not None and table.id_of(first) in _folders(catalog):
+        seller, colon, rest = first, ":", part  # `colab a100`
     table.refuse(seller)
     ident = table.id_of(seller)
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
@@ -86,6 +87,11 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         return alone[0].qualified_name
     what, hint = _instead(rest, every, accelerator, ident)
     raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
+
+
+def _folders(catalog: Catalog) -> set[str]:
+    """The ids of the providers whose instances are on record."""
+    return {place.partition("/")[0] for place in catalog.paths("instances")}
 
 
 _COUNT = re.compile(r"^\d+x?-?(?=[a-z])|[-_]?x[-_]?\d+$")

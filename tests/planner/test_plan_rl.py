@@ -12,6 +12,7 @@ from gpuplan.estimate.planned import Planned
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.planner.ask import planned
 from gpuplan.planner.rl import Search
+from gpuplan.render.planned import as_json
 from gpuplan.search.ask import train
 from gpuplan.search.library import Library
 
@@ -77,6 +78,11 @@ def test_machines_that_differ_in_price_alone_are_answered_once() -> None:
         price = float(one.offering.price.value)
         assert one.figures["cost_usd"] == pytest.approx(price * one.figures["accelerator_time_s"])
         assert one.estimate.question["on"] == one.offering.target
+
+
+def test_several_processes_say_the_same() -> None:
+    on = "2xl40s,4xl40s"
+    assert as_json(found(on=on, jobs="2", minimize="cost")) == as_json(found(on=on, minimize="cost"))
 
 
 def test_what_would_have_to_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,3 +110,27 @@ def test_spreads_act_on_the_queue_of_prompts_or_are_named() -> None:
     assert figure(spread, "ttft_s") > figure(even, "ttft_s")
     idle = served(**PAIR, concurrency=16, prompt_spread=1.0, output_spread=1.0)
     assert any("--output-spread, --prompt-spread: of no effect" in note.text for note in idle.notes)
+
+
+def test_any_rate_is_kept_by_enough_workers() -> None:
+    """The fewest of each kind that are busy for nine tenths of their time at most, however many that takes."""
+    made = served(**BASE, rate=400.0)
+    read, written = (int(made.question[f"{name}_workers"]) for name in ("prefill", "decode"))
+    assert min(read, written) > 16
+    assert figure(made, "prefill_utilization") <= 0.9 < figure(made, "prefill_utilization") * read / (read - 1)
+    assert figure(made, "decode_utilization") <= 0.9 < figure(made, "decode_utilization") * written / (written - 1)
+    assert [one for one in made.notes if one.code == "load.narrowly"], "a tenth of the time is less than the range is wide"
+
+
+def test_users_wait_for_places() -> None:
+    """Where workers that write run so many at once at most, the others wait for their first token."""
+    free, few = served(**PAIR, concurrency=64), served(**PAIR, concurrency=64, max_sequences=16)
+    assert figure(few, "running_requests") == pytest.approx(16)
+    assert figure(few, "requests_per_s") < figure(free, "requests_per_s")
+    assert figure(few, "ttft_s") > 2 * figure(free, "ttft_s")
+
+
+def test_a_request_passes_a_server_and_a_tokenizer() -> None:
+    made = served(**{**PAIR, "engine": "tensorrt-llm"}, batch=1)
+    idle = next(one for one in made.breakdowns if one.title.startswith("time to the first token"))
+    assert {"request", "server", "reading", "prefill", "cache_transfer"} == set(idle.named)
