@@ -45,6 +45,8 @@ class Sharding(Schema):
     what is summed is scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
     with_pipelines: CountField | None = None
     """The highest stage that it combines with pipeline stages; None: any."""
+    stages_inside: bool = False
+    """Ranks can be laid out so that the stages of a replica are neighbours, and not only the replicas of a stage."""
     offloaded: Literal["alone", "with-states"] = "alone"
     """Weights go to the host alone, or the optimizer's states do too, since its step runs where the weights are."""
     loaded: Literal["in-shards", "whole"] = "in-shards"

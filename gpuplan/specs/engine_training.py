@@ -87,8 +87,6 @@ class TrainingProfile(Schema):
     pipelines: Literal["scheduled", "naive"] = "scheduled"
     """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
     work (a model loaded with `device_map`)."""
-    stages_inside: bool = False
-    """It can lay out ranks so that the stages of a replica are neighbours, and not only the replicas of a stage."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss
